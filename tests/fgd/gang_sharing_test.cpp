@@ -64,6 +64,12 @@ ruled_world rack_shape(std::uint32_t nodes) {
           {}};
 }
 
+// The gang without its level.
+topology_constraints gang_of_tasks(topology_constraints gang) {
+  gang.required = any_level;
+  return gang;
+}
+
 std::int64_t no_cost(const node_state& /*before*/, const node_state& /*after*/) { return 0; }
 
 }  // namespace
@@ -486,4 +492,48 @@ TEST_CASE("rules are refused in words exactly where they are not valid") {
   gang.preferred = any_level;
   CHECK(said(gang) ==
         "task group 1: with its 4294967291 tasks the gang has more than 4294967295 tasks");
+}
+
+TEST_CASE(
+    "a gang on shared GPUs that must be in one rack is placed where its tasks fit one by one") {
+  node_table nodes;
+  for (std::uint32_t n = 0; n < 128; ++n) nodes.add({{96'000, 786'432}, 8, 0});
+  const uniform_tree tree{8, 16};
+  gang_fgd scheduler = fgd_over(nodes);
+  rng random(71);
+  constexpr milli_gpu sizes[] = {250, 400, 500, 700, 1000};
+  for (std::uint32_t job = 0; job < 1'100; ++job) {
+    const task_request task{.job = job_id(job),
+                            .cpu_milli = 2'000 + random.uniform(8'000),
+                            .memory_mib = 4'096,
+                            .gpus = 1,
+                            .gpu_milli = sizes[random.uniform(5)]};
+    const auto plan = scheduler.propose(task);
+    REQUIRE(plan.ok());
+    if (plan->result == plan_result::bind) REQUIRE(scheduler.commit(task, *plan).ok());
+  }
+  std::uint32_t bound = 0;
+  for (std::uint32_t job = 0; job < 40; ++job) {
+    topology_constraints gang;
+    for (std::uint32_t m = 0; m < 6; ++m)
+      gang.groups.push_back(parts(1 + random.uniform(3), sizes[random.uniform(5)],
+                                  {1'000 + random.uniform(6'000), 1'024}));
+    gang.required = 1;
+    // The same as a gang without constraints, rack by rack.
+    bool fits = false;
+    for (std::uint32_t rack = 0; rack < 8 && !fits; ++rack) {
+      summary_bitset suggested(128);
+      suggested.set_range(16 * rack, 16 * rack + 16);
+      fits = scheduler.propose(gang_of_tasks(gang), suggested, 1)->result == plan_result::bind;
+    }
+    const auto plan = scheduler.propose(gang, tree, 0);
+    REQUIRE(plan.ok());
+    if (fits) REQUIRE(plan->result == plan_result::bind);
+    if (plan->result != plan_result::bind) continue;
+    ++bound;
+    for (const task_placement& p : plan->placements)
+      REQUIRE(p.where.node.value / 16 == plan->placements[0].where.node.value / 16);
+    REQUIRE(scheduler.commit(job_id(10'000 + job), gang, *plan).ok());
+  }
+  CHECK(bound > 0);
 }

@@ -256,7 +256,12 @@ TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") 
   const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
   for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{10'000}}) {
     shared_gpu_fit<uniform_tree> fit(budget);
-    const auto found = fit(nodes, tree, 0, gang, cost);
+    // One task group after another finds a placement, where no constraint forbids that.
+    const auto greedily = fit(nodes, tree, 0, gang, cost);
+    CHECK((greedily.verdict == fit_verdict::fits) == (budget > 0));
+    topology_constraints spread = gang;
+    spread.groups[0].spread = {{0, 8}};
+    const auto found = fit(nodes, tree, 0, spread, cost);
     CHECK(found.verdict == fit_verdict::budget_ended);
     CHECK(found.placements.empty());
   }
@@ -373,4 +378,74 @@ TEST_CASE("max_units: no node holds more of a kind; as many where that is said t
     }
   }
   CHECK(exact > 0);
+}
+
+TEST_CASE("shared_gpu_fit: a large gang on shared GPUs is placed on real devices, in few steps") {
+  const auto no_cost = [](const node_state&, const node_state&) -> std::int64_t { return 0; };
+  rng random(61);
+  std::uint32_t placed = 0;
+  for (std::uint32_t round = 0; round < scaled(60U); ++round) {
+    node_table nodes;
+    const std::uint32_t count = round == 0 ? 100 : 8 + random.uniform(56);
+    for (std::uint32_t n = 0; n < count; ++n)
+      nodes.add({.host = {1'000'000, 1'000'000}, .gpus = round == 0 ? 16 : 4 + random.uniform(13)});
+    const uniform_tree tree{count};
+    topology_constraints gang;
+    gang.groups = {{.tasks = 30, .gpus = 1, .gpu_milli = 250},
+                   {.tasks = 30, .gpus = 1, .gpu_milli = 200},
+                   {.tasks = 30, .gpus = 1, .gpu_milli = 150}};
+    if (round > 0) {
+      gang.groups.push_back({.tasks = 1 + random.uniform(9), .gpus = 1 + random.uniform(4)});
+      gang.groups.push_back({.tasks = 1 + random.uniform(9), .host = {1'000, 2}});
+      for (constrained_task_group& m : gang.groups) m.host.cpu_milli += random.uniform(30'000);
+    }
+    shared_gpu_fit<uniform_tree> fit(10'000);
+    const auto found = fit(nodes, tree, 0, gang, no_cost);
+    REQUIRE(found.steps <= 10'000);
+    if (round == 0) REQUIRE(found.verdict == fit_verdict::fits);
+    if (found.verdict != fit_verdict::fits) continue;
+    ++placed;
+    CHECK_FALSE(found.is_least);
+    std::vector<std::uint32_t> tasks(gang.groups.size(), 0);
+    for (const task_placement& p : found.placements) {
+      const task_request task = gang.groups[p.group].task();
+      REQUIRE(nodes.can_place(task, p.where));
+      nodes.place(task, p.where);
+      ++tasks[p.group];
+    }
+    for (std::size_t m = 0; m < tasks.size(); ++m) REQUIRE(tasks[m] == gang.groups[m].tasks);
+    REQUIRE(std::is_sorted(
+        found.placements.begin(), found.placements.end(), [](const auto& a, const auto& b) {
+          return a.group != b.group ? a.group < b.group : a.where.node < b.where.node;
+        }));
+  }
+  CHECK(placed > scaled(60U) / 2);
+}
+
+TEST_CASE("shared_gpu_fit: a large gang goes to one cell of the lowest level that takes it") {
+  const auto gpus_used = [](const node_state& before, const node_state& after) -> std::int64_t {
+    return before.total_gpu_left() - after.total_gpu_left();
+  };
+  node_table nodes;
+  for (std::uint32_t n = 0; n < 8; ++n)
+    nodes.add({.host = {100'000, 100'000}, .gpus = n < 4 ? 4U : 16U});
+  const uniform_tree tree{2, 4};
+  topology_constraints gang;
+  gang.groups = {{.tasks = 40, .gpus = 1, .gpu_milli = 500},
+                 {.tasks = 40, .gpus = 1, .gpu_milli = 250},
+                 {.tasks = 8, .gpus = 2}};
+  gang.preferred = 1;
+  shared_gpu_fit<uniform_tree> fit(10'000);
+  const auto found = fit(nodes, tree, 0, gang, gpus_used);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.level == 1);
+  CHECK(found.cell == 1);
+  CHECK(found.is_lowest);
+  CHECK(found.cost == 46'000);
+  for (const task_placement& p : found.placements) CHECK(p.where.node.value >= 4);
+  // With slices it is left to the search, which has too few steps.
+  gang.groups[0].slices = {{1, 2}};
+  const auto sliced = fit(nodes, tree, 0, gang, gpus_used);
+  CHECK(sliced.verdict == fit_verdict::budget_ended);
+  CHECK(sliced.steps <= 10'000);
 }

@@ -4,9 +4,11 @@
 
 #include <apiary/alloc/journal.h>
 #include <apiary/container/bitset.h>
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/fgd/detail/gang_checks.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
@@ -39,40 +41,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-namespace detail {
-
-// The largest number of tasks in a gang.
-inline constexpr std::uint32_t max_gang_tasks = 1'000'000;
-
-// OK, or kInvalidArgument for a task that is not valid(), or more than max_gang_tasks tasks.
-[[nodiscard]] inline absl::Status check_tasks(const topology_constraints& gang) {
-  std::uint64_t tasks = 0;
-  for (std::size_t m = 0; m < gang.groups.size(); ++m) {
-    APIARY_RETURN_IF_ERROR(check_task(absl::StrCat("task group ", m), gang.groups[m].task()));
-    tasks += gang.groups[m].tasks;
-  }
-  if (tasks <= max_gang_tasks) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a gang has ", tasks, " tasks; the limit is ", max_gang_tasks));
-}
-// OK, or kInvalidArgument for a gang, a tree or a node level that do not match.
-template <CellTree Tree>
-[[nodiscard]] absl::Status check_gang(const topology_constraints& gang, const Tree& tree,
-                                      level_t node_level, std::uint32_t nodes) {
-  if (node_level >= tree.num_levels())
-    return absl::InvalidArgumentError(
-        absl::StrCat("node level ", node_level, " in a tree with ", tree.num_levels(), " levels"));
-  if (tree.cells(node_level).size() != nodes)
-    return absl::InvalidArgumentError(absl::StrCat("level ", node_level, " of the tree has ",
-                                                   tree.cells(node_level).size(), " cells for ",
-                                                   nodes, " nodes"));
-  APIARY_RETURN_IF_ERROR(check_tasks(gang));
-  const std::string fault = gang.fault(node_level, tree.num_levels());
-  return fault.empty() ? absl::OkStatus() : absl::InvalidArgumentError(fault);
-}
-
-}  // namespace detail
-
 // The decision about a gang.
 struct shared_gang_plan {
   plan_result result = plan_result::wait;  // bind or wait
@@ -90,11 +58,14 @@ struct shared_gang_plan {
 
 // A gpu_sharing_scheduler that also places gangs. All tasks of a gang run at once, or none does.
 //
-// A gang without topology constraints is first placed greedily, task by task. If that fails, or if
-// there are constraints, shared_gpu_fit searches exactly. If the score has a cost(before, after),
-// it looks for the least sum of this cost; if the budget ends, it takes the best placement so far.
+// A gang whose task groups have no slices, anti-affinity or leader is first placed greedily, task by
+// task: in the whole cluster, or in each cell of the preferred, otherwise of the required level, the
+// cell with the fewest free GPUs first. If that fails, or with other constraints, shared_gpu_fit
+// searches exactly. If the score has a cost(before, after), it looks for the least sum of this
+// cost; if the budget ends, it takes the best placement so far.
 //
-// Cost:    greedy placement costs a propose for each task; the exact search as shared_gpu_fit.
+// Cost:    greedy placement costs a propose for each task in each cell that has enough free GPUs,
+//          and O(nodes) if the gang must be in one cell; the exact search as shared_gpu_fit.
 // Example: examples/shared_gang.cpp
 template <NodeScore Score>
 class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
@@ -104,8 +75,9 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
  public:
   // The largest number of tasks in a gang.
   static constexpr std::uint32_t max_tasks = detail::max_gang_tasks;
-  // Steps that the search for one gang may take, unless the caller says otherwise.
-  static constexpr std::uint64_t default_gang_budget = 10'000'000;
+  // Steps that the search for one gang may take, unless the caller says otherwise: about 20
+  // milliseconds at most.
+  static constexpr std::uint64_t default_gang_budget = 20'000;
 
   // As gpu_sharing_scheduler::create.
   [[nodiscard]] static absl::StatusOr<gang_sharing_scheduler> create(node_table nodes,
@@ -254,8 +226,11 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     if (suggested != nullptr)
       APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes_.size()));
     shared_gang_plan plan;
-    if (without_constraints(gang)) {
-      plan.placements = place_one_by_one(gang, suggested);
+    if (detail::tasks_are_independent(gang)) {
+      const level_t level = (std::min)(gang.preferred, gang.required);
+      plan.placements = level == any_level
+                            ? place_one_by_one(gang, suggested)
+                            : place_in_one_cell(gang, tree, node_level, level, suggested);
       if (!plan.placements.empty()) {
         plan.result = plan_result::bind;
         return plan;
@@ -286,12 +261,37 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       if (m.tasks > 0 && !base::fits_some_idle_node(m.task())) return false;
     return true;
   }
-  [[nodiscard]] static bool without_constraints(const topology_constraints& gang) {
-    const auto free = [](const constrained_task_group& m) {
-      return m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
+  // Places the tasks one after the other in a cell of the level, the one with the fewest free GPUs
+  // first. Empty if that succeeds in none.
+  template <CellTree Tree>
+  [[nodiscard]] std::vector<task_placement> place_in_one_cell(const topology_constraints& gang,
+                                                              const Tree& tree, level_t node_level,
+                                                              level_t level,
+                                                              const summary_bitset* suggested) {
+    std::uint64_t needed = 0;
+    for (const constrained_task_group& m : gang.groups)
+      needed += std::uint64_t{m.tasks} * m.task().total_gpu_milli();
+    const auto counts = [&](cell_id n) {
+      return nodes_[node_id(n.value)].healthy && (suggested == nullptr || suggested->test(n.value));
     };
-    return gang.required == any_level && gang.preferred == any_level &&
-           std::all_of(gang.groups.begin(), gang.groups.end(), free);
+    std::vector<keyed_number> cells;
+    for (std::uint32_t c = 0; c < tree.cells(level).size(); ++c) {
+      std::uint64_t free = 0;
+      for (const cell_id n : detail::positions_inside(tree, level, c, node_level))
+        if (counts(n)) free += nodes_[node_id(n.value)].total_gpu_left();
+      if (free >= needed) cells.push_back({free, c});
+    }
+    keyed_number::sort(cells);
+    summary_bitset in_cell(nodes_.size());
+    for (const keyed_number& cell : cells) {
+      const auto nodes = detail::positions_inside(tree, level, cell.number, node_level);
+      for (const cell_id n : nodes)
+        if (counts(n)) in_cell.set(n.value);
+      std::vector<task_placement> placed = place_one_by_one(gang, &in_cell);
+      if (!placed.empty()) return placed;
+      for (const cell_id n : nodes) in_cell.reset(n.value);
+    }
+    return {};
   }
   // Places the tasks one after another, those with the most GPUs first. Empty if one does not fit.
   [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,

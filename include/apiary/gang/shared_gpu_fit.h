@@ -4,11 +4,14 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/detail/shared_capacity.h>
+#include <apiary/gang/detail/shared_greedy.h>
+#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>
 #include <apiary/gang/topology_constraints.h>
@@ -40,9 +43,14 @@ struct task_placement {
 // and memory as in the node table. The result is exact, or a placement that may not be the
 // cheapest (`is_least` is false), or `budget_ended`.
 //
+// If a node may hold thousands of combinations of tasks, or the budget ends, and no task group has
+// slices, anti-affinity or a leader, the task groups are placed greedily, one after another.
+//
 // Requires: node i of the table is cell i of the node level; gang.valid() for the tree;
 //           task() of each task group is valid().
-// Cost:     O(nodes * groups * GPUs of a node); then shared_capacity, min_cost_fit on one budget.
+// Cost:     O(nodes * groups * GPUs of a node); then shared_capacity, min_cost_fit on one budget; a
+//           step takes about a microsecond in shared_capacity. Memory: O(nodes * groups) and at most
+//           64 MB for shared_capacity, 40 bytes a step for min_cost_fit.
 // Example:  examples/shared_gang.cpp
 template <CellTree Tree>
 class shared_gpu_fit {
@@ -60,7 +68,7 @@ class shared_gpu_fit {
     std::uint64_t steps = 0;                          // steps of the budget that were used
   };
 
-  // budget: the most steps that one call may take.
+  // budget: the most steps that one call may take; at most max_capacity_steps for shared_capacity.
   explicit shared_gpu_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
 
   // Searches for the cheapest placement. cost(before, after) -> std::int64_t is the cost of
@@ -77,8 +85,14 @@ class shared_gpu_fit {
     groups_.assign(gang, node_level, tree.num_levels());
     count(nodes);
     if (is_short((std::min)(gang.required, tree.num_levels()))) return {};
-    if (!capacities_.assign(nodes, groups_, node_level, budget_, cost))
-      return {.verdict = fit_verdict::budget_ended, .steps = capacities_.steps()};
+    const bool large = has_many_combinations();
+    if (large) {
+      const result placed = place_greedily(nodes, gang, budget_ / 2, cost);
+      if (placed.verdict == fit_verdict::fits) return placed;
+    }
+    const std::uint64_t steps = (std::min)(large ? budget_ / 2 : budget_, max_capacity_steps);
+    if (!capacities_.assign(nodes, groups_, node_level, steps, cost))
+      return place_greedily(nodes, gang, large ? 0 : budget_ - capacities_.steps(), cost);
     fit_ = min_cost_fit<Tree>(budget_ - capacities_.steps());
     weigh(gang);
     const typename min_cost_fit<Tree>::result found =
@@ -113,6 +127,47 @@ class shared_gpu_fit {
   }
 
  private:
+  static constexpr std::uint64_t max_capacity_steps = 1'000'000;
+  static constexpr std::uint64_t many_combinations = 1'000;
+  // Whether a node may hold many combinations of tasks, so that listing them takes long. If m tasks
+  // of each of k groups fit alone, about m^k / k! combinations do.
+  [[nodiscard]] bool has_many_combinations() const {
+    for (std::size_t n = 0; !alone_.empty() && n < alone_[0].size(); ++n) {
+      std::uint64_t combinations = 1;
+      for (std::size_t u = 0; u < alone_.size() && combinations < std::uint64_t{1} << 31; ++u)
+        combinations = combinations * (std::uint64_t{alone_[u][n]} + u + 1) / (u + 1);
+      if (combinations > many_combinations) return true;
+    }
+    return false;
+  }
+  // In the first cell, from the preferred level up, whose nodes take all task groups.
+  template <class Cost>
+  result place_greedily(const node_table& nodes, const topology_constraints& gang,
+                        std::uint64_t budget, const Cost& cost) {
+    detail::step_budget steps(budget);
+    result found{.verdict = fit_verdict::budget_ended};
+    if (!detail::has_independent_tasks(gang)) budget = 0;
+    const level_t last = (std::min)(gang.required, tree_->num_levels());
+    const level_t first = (std::min)(gang.preferred, last);
+    for (level_t l = first; l <= last && budget > 0 && !steps.ended(); ++l) {
+      const std::vector<unsigned char> possible = possible_cells(l);
+      for (std::uint32_t c = 0; c < possible.size() && !steps.ended(); ++c) {
+        if (possible[c] == 0) continue;
+        const id_range<cell_id> inside = detail::positions_inside(*tree_, l, c, node_level_);
+        if (!greedy_(nodes, inside.first.value, inside.last.value, gang, steps)) continue;
+        for (const auto& p : greedy_.placed()) placements_.push_back({p.group, p.where});
+        detail::merge_sort(placements_, [](const task_placement& a, const task_placement& b) {
+          return a.group < b.group;
+        });
+        found = {fit_verdict::fits,         placements_, l,     c,
+                 greedy_.cost(nodes, cost), l == first,  false, 0};
+        found.steps = capacities_.steps() + steps.steps();
+        return found;
+      }
+    }
+    found.steps = capacities_.steps() + steps.steps();
+    return found;
+  }
   // The tasks of each group that a node can hold, each group counted alone.
   void count(const node_table& nodes) {
     alone_.assign(groups_.size(), {});
@@ -123,8 +178,8 @@ class shared_gpu_fit {
   [[nodiscard]] std::vector<std::uint32_t> capacity(std::size_t u, level_t l) const {
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, alone_[u]);
   }
-  // Whether every cell of the level lacks capacity for some group.
-  bool is_short(level_t l) {
+  // The cells of the level that have capacity for each group alone.
+  [[nodiscard]] std::vector<unsigned char> possible_cells(level_t l) const {
     std::vector<unsigned char> possible(detail::num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       if (!detail::is_counted_exactly(groups_[u])) continue;
@@ -132,6 +187,11 @@ class shared_gpu_fit {
       for (std::size_t c = 0; c < capacities.size(); ++c)
         if (capacities[c] < groups_[u].tasks) possible[c] = 0;
     }
+    return possible;
+  }
+  // Whether every cell of the level lacks capacity for some group.
+  bool is_short(level_t l) {
+    const std::vector<unsigned char> possible = possible_cells(l);
     short_ = std::find(possible.begin(), possible.end(), 1) == possible.end();
     return short_;
   }
@@ -185,6 +245,7 @@ class shared_gpu_fit {
   bool short_ = false;                             // every cell lacks capacity for some group
   std::vector<std::uint32_t> weights_;             // of a task of each group
   detail::shared_capacity capacities_;
+  detail::shared_greedy greedy_;
   min_cost_fit<Tree> fit_;
   std::span<const infeasibility_proof::refusal> listed_;
   std::vector<task_placement> placements_;
