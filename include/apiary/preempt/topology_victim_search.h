@@ -55,9 +55,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // The cost if there is no set of victims.
   using base::never;
 
-  // budget: steps for one call, some 20 nanoseconds each. topology_fit may take a quarter of what is left for each set. A set
+  // budget: steps for one call, some 10 nanoseconds each. topology_fit may take a quarter of what is left for each set. A set
   // that it does not decide counts as too small, and the search then does not raise the bound.
-  explicit topology_victim_search(std::uint64_t budget = 200'000) noexcept : base(budget) {}
+  explicit topology_victim_search(std::uint64_t budget = 150'000) noexcept : base(budget) {}
 
   // Searches the victims; CPU and memory do not count. Gangs beyond a disruption budget are passed
   // over, so it may find no set, or only by branch and bound. If the budget decides what fits, the
@@ -174,11 +174,14 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   }
   fit_verdict search_one_group(level_t level) {
     levels_.assign(world_.capacities(), level, colocated_, 0);
-    const auto found = group_search_(levels_, world_.capacities().free(), world_.hosts(),
-                                     candidates_, allocations_, world_.freed(), tally_, left());
+    const auto found =
+        group_search_(levels_, world_.capacities().free(), world_.hosts(), candidates_,
+                      allocations_, world_.freed(), tally_, cost_, left());
     steps_ += found.steps;
-    set_.assign(found.victims.begin(), found.victims.end());
-    this->keep_set(found.cost);
+    if (found.cost < cost_) {
+      set_.assign(found.victims.begin(), found.victims.end());
+      this->keep_set(found.cost);
+    }
     bound_ = found.lower_bound;
     if (bound_ == never) return fit_verdict::does_not_fit;
     return cost_ == never ? fit_verdict::budget_ended : fit_verdict::fits;

@@ -6,7 +6,9 @@
 #include <apiary/core/config.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
+#include <apiary/preempt/detail/eviction_levels.h>
 #include <apiary/preempt/detail/eviction_state.h>
+#include <apiary/preempt/detail/group_victim_search.h>
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/lower_bound.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
@@ -14,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -67,6 +70,9 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
                         std::span<const task_group> groups, std::uint64_t cost_limit = never,
                         const disruption_budgets& budgets = {}) {
     begin(candidates, allocations, budgets, cost_limit);
+    free_ = free;
+    others_.fill(0);
+    for (const gang_fit::node_class& c : others) others_[c.free] += c.nodes;
     groups_.clear();
     for (const task_group& m : groups)
       if (m.tasks > 0 && m.gpus > 0) groups_.push_back(m);
@@ -225,13 +231,39 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     world_.reprieve_all();
   }
   void improve() {
+    if (cost_to_beat() <= bound_) return;
+    const bool equal = world_.slots().size() == 1;
+    if (equal && candidates_.size() > few_candidates && left() > 0) search_equal_tasks();
     if (cost_to_beat() <= bound_ || !affords_sets(candidates_.size())) return;
     list_all();
     if (branch([&] { return verdict(); })) bound_ = cost_to_beat();
     world_.reprieve_all();
   }
 
+  // All tasks have the same GPUs.
+  void search_equal_tasks() {
+    const std::uint32_t gpus = groups_[0].gpus;
+    std::uint64_t tasks = 0;
+    for (const task_group& m : groups_) tasks += m.tasks;
+    for (std::uint32_t f = gpus; f <= max_gpus; ++f) tasks -= others_[f] * (f / gpus);
+    levels_.assign(static_cast<std::uint32_t>(free_.size()), gpus,
+                   static_cast<std::uint32_t>(tasks));
+    const auto found = equal_tasks_(levels_, free_, {}, candidates_, allocations_, {}, tally_,
+                                    cost_to_beat(), left());
+    steps_ += found.steps;
+    bound_ = (std::max)(bound_, found.lower_bound);
+    if (found.cost >= cost_to_beat()) return;
+    set_.assign(found.victims.begin(), found.victims.end());
+    keep_set(found.cost);
+  }
+
+  static constexpr std::size_t few_candidates = 32;
+
   gang_fit fit_;
+  std::span<const std::uint32_t> free_;               // of the nodes that allocations name
+  std::array<std::uint64_t, max_gpus + 1> others_{};  // nodes without candidates, by free GPUs
+  detail::eviction_levels levels_;
+  detail::group_victim_search equal_tasks_;
   std::vector<task_group> groups_;  // those with tasks and GPUs
   detail::victim_lower_bound lower_bound_;
   std::array<std::uint32_t, max_gpus + 1> slots_of_{};  // slots of the largest size, by GPUs

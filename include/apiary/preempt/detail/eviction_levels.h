@@ -36,8 +36,8 @@ struct eviction_levels {
     return static_cast<std::uint32_t>(h == 0 ? levels[0].above.size() : levels[h].first.size() - 1);
   }
   [[nodiscard]] std::uint32_t bound(std::size_t h, std::uint64_t n) const noexcept {
-    const std::uint64_t fewer = (std::min<std::uint64_t>)(n, levels[h].most);
-    return static_cast<std::uint32_t>(fewer - fewer % levels[h].step);
+    const auto fewer = static_cast<std::uint32_t>((std::min<std::uint64_t>)(n, levels[h].most));
+    return levels[h].step == 1 ? fewer : fewer - fewer % levels[h].step;
   }
   // The nodes of a cell: from `first` up to, without, `second`.
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> nodes(std::size_t h,
@@ -49,6 +49,19 @@ struct eviction_levels {
       last = levels[h].first[last];
     }
     return {first, last};
+  }
+  // Nodes without a tree, in cells of 16, for tasks without constraints.
+  void assign(std::uint32_t num_nodes, std::uint32_t gpus, std::uint32_t num_tasks) {
+    levels.assign(3, {1, num_tasks, {}, {}});
+    task = {gpus, 0, 0};
+    tasks = num_tasks;
+    for (std::uint32_t n = 0; n < num_nodes; ++n) {
+      if (n % 16 == 0) levels[1].first.push_back(n);
+      levels[0].above.push_back(n / 16);
+    }
+    levels[1].above.assign(levels[1].first.size(), 0);
+    levels[2].first = {0, static_cast<std::uint32_t>(levels[1].first.size())};
+    levels[1].first.push_back(num_nodes);
   }
   // Reads the levels from the nodes to level `top`, and the limits of group u.
   template <CellTree Tree>

@@ -9,6 +9,7 @@
 #include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,8 @@ class group_capacity {
     hosts_.assign(hosts.begin(), hosted_ ? hosts.end() : hosts.begin());
     task_ = levels.task;
     if (!hosted_) task_.cpu_milli = task_.memory_mib = 0;
+    for (std::uint32_t f = 0; f < of_gpus_.size(); ++f)
+      of_gpus_[f] = levels.bound(0, node_amounts{f, 0, 0}.holds(task_, levels.levels[0].most));
     states_.assign(candidates.size(), running);
     work_ = 0;
     list_by_node();
@@ -124,6 +127,7 @@ class group_capacity {
     return {allocations_[a].gpus, freed_[a].cpu_milli, freed_[a].memory_mib};
   }
   [[nodiscard]] std::uint32_t node_capacity(const node_amounts& left) const noexcept {
+    if (!hosted_ && left.gpus < of_gpus_.size()) return of_gpus_[left.gpus];
     return levels_->bound(0, left.holds(task_, levels_->levels[0].most));
   }
   [[nodiscard]] bool running_at(std::uint32_t a) const noexcept {
@@ -132,6 +136,7 @@ class group_capacity {
 
   const eviction_levels* levels_ = nullptr;
   node_amounts task_;
+  std::array<std::uint32_t, 65> of_gpus_{};  // tasks on a node by free GPUs, if not hosted
   bool hosted_ = false;
   std::span<const eviction_candidate> candidates_;
   std::span<const gpus_on_node> allocations_;
@@ -267,8 +272,8 @@ class group_capacity {
       const std::uint32_t gpus = allocations_[a].gpus;
       if (gpus > 0)
         least_of_gpu =
-            (std::min)(least_of_gpu, std::has_single_bit(gpus) ? split_[a] >> std::countr_zero(gpus)
-                                                               : split_[a] / gpus);
+            (std::min)(least_of_gpu, (gpus & (gpus - 1)) == 0 ? split_[a] >> std::countr_zero(gpus)
+                                                              : split_[a] / gpus);
     }
     work_ += on(n).size();
     const std::uint32_t most = node_capacity(all);

@@ -36,11 +36,11 @@ namespace detail {
 class group_victim_search : group_victim_sets {
  public:
   using group_victim_sets::never;
-  // The victims; none if cost is `never`. No set costs less than `lower_bound`, which is `never` if
-  // there is no set.
+  // The victims, if a set was found that costs less than the cost limit; otherwise `cost` is the
+  // limit. No set costs less than `lower_bound`, which is `never` if there is no set.
   struct result {
     std::span<const std::uint32_t> victims;
-    std::uint64_t cost = never;
+    std::uint64_t cost = 0;
     std::uint64_t lower_bound = 0;
     std::uint64_t steps = 0;
   };
@@ -49,10 +49,10 @@ class group_victim_search : group_victim_sets {
                     std::span<const resources> hosts,
                     std::span<const eviction_candidate> candidates,
                     std::span<const gpus_on_node> allocations, std::span<const resources> freed,
-                    disruption_tally& tally, std::uint64_t budget) {
+                    disruption_tally& tally, std::uint64_t cost_limit, std::uint64_t budget) {
     tally_ = &tally;
     victims_.clear();
-    cost_ = never;
+    cost_ = cost_limit;
     begin(levels, free, hosts, candidates, allocations, freed, budget);
     order_.clear();
     for (std::uint32_t r = 0; r < bounds_.size(); ++r) {
@@ -62,10 +62,12 @@ class group_victim_search : group_victim_sets {
     if (order_.empty()) return {victims_, cost_, never, 0};
     keyed_number::sort(order_);
     for (const keyed_number& at : order_)
-      if (bounds_[at.number] < cost_ && !ended()) search_root(at.number);
-    if (cost_ != never)
-      while (bounds_[best_root_] < cost_ && !ended() && improve()) {
-      }
+      if (bounds_[at.number] < cost_ && !ended()) fill_root(at.number, true);
+    if (!victims_.empty() && bounds_[best_root_] < cost_) fill_root(best_root_, false);
+    improve(budget / 2);
+    for (const keyed_number& at : order_)
+      if (bounds_[at.number] < cost_ && !ended()) raise_bound(at.number);
+    improve(budget / 4);
     evict_cheapest();
     for (const keyed_number& at : order_) {
       if (bounds_[at.number] >= cost_ || ended()) continue;
@@ -78,24 +80,23 @@ class group_victim_search : group_victim_sets {
   }
 
  private:
-  // One bound, the set that comes with it, and two greedy sets.
-  void search_root(std::uint32_t root) {
+  void fill_root(std::uint32_t root, bool several) {
     begin_root(root);
-    bounds_[root] = (std::max)(bounds_[root], rounded_up(unscaled(solve_split())));
-    if (bounds_[root] >= cost_) return;
-    try_chosen();
-    for (const bool several : {true, false}) {
-      if (bounds_[root] >= cost_ || ended()) return;
-      set_.clear();
-      fill(several, none);
-    }
+    set_.clear();
+    fill(several, none, few_tries);
+  }
+  // A bound, and the set that comes with it.
+  void raise_bound(std::uint32_t root) {
+    begin_root(root);
+    bounds_[root] = (std::max)(bounds_[root], rounded_up(unscaled(solve_split(left() / 2))));
+    if (bounds_[root] < cost_) try_chosen();
   }
   // Branch and bound: with the gangs in forced_ evicted, and some protected. Returns a lower bound
   // of all such sets; a set that it leaves out costs no less than the best one.
   std::uint64_t branch(std::uint64_t bound, std::uint32_t rounds) {
     std::uint32_t j = none;
     for (std::uint32_t round = 0; round < rounds; ++round) {
-      std::uint64_t rest = unscaled(solve_split());
+      std::uint64_t rest = unscaled(solve_split(left()));
       for (const std::uint32_t v : forced_)
         rest = rest == never ? never : rest + candidates_[v].cost;
       bound = (std::max)(bound, rounded_up(rest));

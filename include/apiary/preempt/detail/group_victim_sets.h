@@ -90,8 +90,9 @@ class group_victim_sets : protected split_cost_bound {
 
   // Evicts the gangs in set_, then more gangs, unit by unit, the cheapest step first, until the
   // tasks fit; then as try_set(). `several`: several steps of a unit together if that costs less for
-  // each; otherwise one step at a time. The unit `without` is left out.
-  void fill(bool several, std::uint32_t without) {
+  // each; otherwise one step at a time. The unit `without` is left out. Of units that are not solved
+  // yet, it solves at most max_tries before each that it takes, and takes the cheapest of them.
+  void fill(bool several, std::uint32_t without, std::uint32_t max_tries) {
     cells_.count_in_full(true);
     tally_->clear();
     without_ = without;
@@ -108,7 +109,15 @@ class group_victim_sets : protected split_cost_bound {
     for (std::uint32_t u = first_unit_; u < last_unit_; ++u) push(u);
     work_ += last_unit_ - first_unit_;
     keyed_number::make_heap(by_key_);
+    std::uint32_t tries = 0;
+    keyed_number best{never, 0};
     while (!fits() && !by_key_.empty() && !ended()) {
+      if (tries >= max_tries && best.key != never) {
+        take(best.number, key_of(best.number).steps);
+        tries = 0;
+        best.key = never;
+        continue;
+      }
       const keyed_number top = keyed_number::pop(by_key_);
       const std::uint32_t u = top.number;
       const full_key at = key_of(u);
@@ -116,9 +125,14 @@ class group_victim_sets : protected split_cost_bound {
       const std::uint32_t needed = several ? missing(root_) : 1;
       if (at.steps > 0 && at.steps <= needed) {
         take(u, at.steps);
+        tries = 0;
+        best.key = never;
         continue;
       }
+      ++tries;
       solve_in_full(u, missing(root_));
+      const full_key solved = key_of(u);
+      if (solved.steps > 0 && solved.steps <= needed) best = (std::min)(best, {solved.key, u});
       if (key_of(u).key != never) keyed_number::push(by_key_, {key_of(u).key, u});
     }
     keep_minimal();
@@ -197,26 +211,31 @@ class group_victim_sets : protected split_cost_bound {
   }
 
   // For each unit of the best set: the set without the gangs there, filled again, with the unit and
-  // without it. Returns whether a set is cheaper.
-  bool improve() {
+  // without it, until no set is cheaper or no more than `reserve` is left of the budget.
+  void improve(std::uint64_t reserve) {
+    if (victims_.empty()) return;
     begin_root(best_root_);
-    const std::uint64_t before = cost_;
-    const std::vector<std::uint32_t> best = victims_;
     std::vector<std::uint32_t> in;
-    for (const std::uint32_t j : best)
-      for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-        in.push_back(unit_of_[allocations_[a].node]);
-    sort_unique(in);
-    for (const std::uint32_t u : in)
-      for (const bool several : {true, false})
-        for (const bool with : {true, false}) {
-          if (ended() || bounds_[root_] >= cost_) return false;
-          set_.clear();
-          for (const std::uint32_t j : best)
-            if (!is_in(j, u)) set_.push_back(j);
-          fill(several, with ? none : u);
-        }
-    return cost_ < before;
+    for (bool cheaper = true; cheaper;) {
+      cheaper = false;
+      in.clear();
+      for (const std::uint32_t j : victims_)
+        for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+          in.push_back(unit_of_[allocations_[a].node]);
+      sort_unique(in);
+      for (const std::uint32_t u : in)
+        for (const bool several : {true, false})
+          for (const bool with : {true, false}) {
+            if (left() <= reserve || bounds_[root_] >= cost_) return;
+            const std::uint64_t before = cost_;
+            set_.clear();
+            for (const std::uint32_t j : victims_)
+              if (!is_in(j, u)) set_.push_back(j);
+            if (set_.size() == victims_.size()) continue;
+            fill(several, with ? none : u, few_tries);
+            cheaper = cheaper || cost_ < before;
+          }
+    }
   }
   [[nodiscard]] bool is_in(std::uint32_t j, std::uint32_t u) const {
     for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)

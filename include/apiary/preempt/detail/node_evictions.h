@@ -80,9 +80,11 @@ class node_evictions {
   };
   void by_gpus(const node_amounts& free, std::span<const gang> gangs, const node_amounts& task,
                std::uint32_t step, std::uint32_t most) {
+    std::uint64_t all = 0;
+    for (const gang& g : gangs) all += g.frees.gpus;
     // least_[f]: the least cost to free f GPUs more, or more than that.
-    least_.fill({never, 0});
     least_[0] = {0, 0};
+    for (std::uint64_t f = 1; f <= all; ++f) least_[f] = {never, 0};
     std::uint64_t freed = 0;
     for (std::size_t i = 0; i < gangs.size(); ++i) {
       const std::uint64_t n = gangs[i].frees.gpus;

@@ -36,6 +36,7 @@ class split_cost_bound {
  protected:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::uint32_t few_tries = 16;  // units solved for each that is taken
   // The least cost of a step with costs in full, if so many are freed together; if `steps` is 0, a
   // lower bound of it.
   struct full_key {
@@ -79,7 +80,8 @@ class split_cost_bound {
   [[nodiscard]] std::uint64_t steps() const noexcept {
     return (std::min)(work() - begun_, budget_);
   }
-  [[nodiscard]] bool ended() const noexcept { return work() - begun_ >= budget_; }
+  [[nodiscard]] bool ended() const noexcept { return left() == 0; }
+  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps(); }
 
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> units_of(std::uint32_t root) const {
     std::uint32_t first = root;
@@ -118,7 +120,8 @@ class split_cost_bound {
                                     [&](std::uint32_t j) { return candidates_[j].cost; }));
   }
   // With split costs: the least cost of the missing steps, and in chosen_ its victims.
-  std::uint64_t solve_split() {
+  std::uint64_t solve_split(std::uint64_t budget) {
+    const std::uint64_t end = work() + budget;
     cells_.count_in_full(false);
     const auto [first, last] = units_of(root_);
     by_rate_.clear();
@@ -130,7 +133,7 @@ class split_cost_bound {
     parts_.clear();
     chosen_.clear();
     while (!by_rate_.empty() && !suffices(needed, by_rate_.front().key)) {
-      if (ended()) return unfinished_bound(needed, by_rate_.front().key);
+      if (work() >= end) return unfinished_bound(needed, by_rate_.front().key);
       const std::uint32_t u = keyed_number::pop(by_rate_).number;
       solve_unit(u);
       if (units_[u].cost.size() < 2) continue;
