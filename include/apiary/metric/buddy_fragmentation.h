@@ -19,7 +19,7 @@ APIARY_NAMESPACE_BEGIN
 // Model:   the unusable free space index of memory allocators (Gorman, Whitcroft, 2006).
 // Example: examples/churn.cpp
 struct buddy_fragmentation {
-  // The most levels that a tree can have.
+  // The most levels of a tree that it can measure.
   static constexpr level_t max_levels = 32;
   // Nothing is free.
   buddy_fragmentation() = default;

@@ -11,6 +11,8 @@ APIARY_NAMESPACE_BEGIN
 
 // Where a task runs: a node, and bit i for each GPU i of that node that it uses.
 struct placement {
+  static constexpr std::uint32_t max_gpus = 32;  // the most GPUs of a node: the bits of a mask
+
   node_id node{};              // the node
   std::uint32_t gpu_mask = 0;  // bit i: GPU i of the node
 

@@ -8,10 +8,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/detail/elastic.h>
 #include <apiary/gandiva/detail/jobs.h>
-#include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 
 #include <algorithm>
@@ -91,7 +91,7 @@ class move_gains {
 
  private:
   // W times the usable GPUs among so many free ones.
-  std::array<std::int64_t, buddy_fragmentation::max_levels + 1> usable_{};
+  std::array<std::int64_t, placement::max_gpus + 1> usable_{};
 };
 
 // Chooses migrations that bring free GPUs together on few servers; returns them in order.
@@ -107,7 +107,7 @@ class move_gains {
                                                        std::span<const running_job> jobs,
                                                        std::uint32_t threshold,
                                                        const move_gains& gains = {}) {
-  constexpr std::uint32_t most = buddy_fragmentation::max_levels;
+  constexpr std::uint32_t most = placement::max_gpus;
   const auto n = static_cast<std::uint32_t>(servers.size());
   APIARY_ASSERT(threshold > 0);
   std::vector<std::uint32_t> free(n);

@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/model/job.h>
+#include <apiary/model/placement.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -22,11 +23,12 @@ namespace detail {
 // Cost:  O(1) per change; O(levels) if time has passed since the last call.
 class idle_servers {
  public:
-  // All GPUs are idle at time 0. Requires: at most buddy_fragmentation::max_levels GPUs each.
+  static_assert(placement::max_gpus <= buddy_fragmentation::max_levels);
+  // All GPUs are idle at time 0. Requires: at most placement::max_gpus GPUs each.
   explicit idle_servers(std::span<const std::uint32_t> gpus)
       : gpus_(gpus.begin(), gpus.end()), used_(gpus.size()), broken_(gpus.size()) {
     for (const std::uint32_t g : gpus_) {
-      APIARY_ASSERT(g <= buddy_fragmentation::max_levels);
+      APIARY_ASSERT(g <= placement::max_gpus);
       largest_ = (std::max)(largest_, g);
       count(g, true);
     }

@@ -6,7 +6,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/utilization.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
@@ -80,10 +79,10 @@ struct simulated_calls {
   std::uint64_t all = 0;
   for (std::size_t i = 0; i < servers.size(); ++i) {
     all += servers[i];
-    if (servers[i] <= buddy_fragmentation::max_levels) continue;
+    if (servers[i] <= placement::max_gpus) continue;
     return absl::InvalidArgumentError("server " + std::to_string(i) + " has " +
                                       std::to_string(servers[i]) + " GPUs; the limit is " +
-                                      std::to_string(buddy_fragmentation::max_levels));
+                                      std::to_string(placement::max_gpus));
   }
   if (servers.empty() || all == total_gpus) return absl::OkStatus();
   return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
