@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -286,8 +285,7 @@ class proof_check {
     vector positions;
     const std::uint32_t first = tree_.cells(l - 1).first.value;
     if (l == tree_.num_levels()) {
-      positions.resize(tree_.cells(l - 1).size());
-      std::iota(positions.begin(), positions.end(), 0U);
+      for (std::uint32_t i = 0; i < tree_.cells(l - 1).size(); ++i) positions.push_back(i);
     } else {
       for (const cell_id child : tree_.children(tree_.cells(l)[c], l))
         positions.push_back(child.value - first);

@@ -31,7 +31,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -297,7 +296,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,
                                                              const summary_bitset* suggested) {
     std::vector<std::uint32_t> order(gang.groups.size());
-    std::iota(order.begin(), order.end(), 0U);
+    for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       return gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli();
     });

@@ -18,7 +18,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -204,23 +203,26 @@ class named_tree {
   static void check(const chain_spec& spec, detail::fault_list& faults) {
     detail::check_shape(spec, Tree::max_levels, std::same_as<Tree, uniform_tree>, faults);
     if (spec.name.empty()) faults.add(detail::place_of(spec), "no name");
-    std::unordered_set<std::string_view> level_names;
-    std::unordered_set<std::string_view> running;  // levels with generated names
+    std::unordered_map<std::string_view, bool> generated;  // level -> it has generated names
     for (const chain_spec::level& level : spec.levels) {
       const std::string place = detail::place_of(spec, level);
       if (level.name.empty()) faults.add(place, "no name");
-      if (!level_names.insert(level.name).second) faults.add(place, "name used twice");
-      if (level.cell_names.empty()) running.insert(level.name);
+      const auto [at, is_new] = generated.emplace(level.name, level.cell_names.empty());
+      if (is_new) continue;
+      faults.add(place, "name used twice");
+      at->second = at->second || level.cell_names.empty();
     }
-    std::unordered_set<std::string_view> cell_names;
+    std::unordered_map<std::string_view, std::string_view> level_of;  // cell -> level
     for (const chain_spec::level& level : spec.levels) {
       const std::string place = detail::place_of(spec, level);
       for (const std::string& name : level.cell_names) {
         if (name.empty()) {
           faults.add(place, "a cell without name");
-        } else if (!cell_names.insert(name).second) {
+        } else if (!level_of.emplace(name, level.name).second) {
           faults.add(place, "cell name '" + name + "' used twice");
-        } else if (const auto parts = split(name); parts && running.contains(parts->level)) {
+        } else if (const auto parts = split(name)) {
+          const auto at = generated.find(parts->level);
+          if (at == generated.end() || !at->second) continue;
           faults.add(place, "cell name '" + name + "' is reserved for level '" +
                                 std::string(parts->level) + '\'');
         }

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,7 +41,7 @@ struct workload {
   // Every task arrives once, in the order of the list.
   [[nodiscard]] static std::vector<std::uint32_t> in_order(std::span<const named_task> tasks) {
     std::vector<std::uint32_t> arrivals(tasks.size());
-    std::iota(arrivals.begin(), arrivals.end(), 0U);
+    for (std::uint32_t i = 0; i < arrivals.size(); ++i) arrivals[i] = i;
     return arrivals;
   }
   // Every task arrives once, in a random order that depends on the seed alone.

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -62,7 +61,7 @@ struct sliced_job {
 [[nodiscard]] inline std::vector<std::size_t> choose_slice(std::span<const sliced_job> jobs,
                                                            std::uint32_t gpus) {
   std::vector<std::size_t> order(jobs.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     if (jobs[a].priority != jobs[b].priority) return jobs[a].priority > jobs[b].priority;
     if (jobs[a].pass != jobs[b].pass) return jobs[a].pass < jobs[b].pass;

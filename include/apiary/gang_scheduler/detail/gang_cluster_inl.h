@@ -11,12 +11,12 @@
 #include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -91,14 +91,15 @@ APIARY_INLINE absl::Status gang_cluster::check() const {
   if (levels.size() >= ragged_tree::max_levels)
     return fault(levels.size(), " levels above the nodes; the limit is ",
                  ragged_tree::max_levels - 1);
-  std::unordered_set<std::string_view> names{"node", "cluster"};
-  for (const std::string& level : levels)
-    if (level.empty() || !names.insert(level).second)
-      return fault("level name \"", level, "\" is empty, used twice or reserved");
-  names.clear();
+  for (auto level = levels.begin(); level != levels.end(); ++level) {
+    if (level->empty() || *level == "node" || *level == "cluster" ||
+        std::find(levels.begin(), level, *level) != level)
+      return fault("level name \"", *level, "\" is empty, used twice or reserved");
+  }
+  std::unordered_map<std::string_view, const node*> node_of;  // by name
   std::vector<std::unordered_map<std::string_view, std::string_view>> above(levels.size());
   for (const node& n : nodes) {
-    if (n.name.empty() || !names.insert(n.name).second)
+    if (n.name.empty() || !node_of.emplace(n.name, &n).second)
       return fault("node name \"", n.name, "\" is empty or used twice");
     if (n.gpus > max_gpus)
       return fault("node \"", n.name, "\" has ", n.gpus, " GPUs; the limit is ", max_gpus);

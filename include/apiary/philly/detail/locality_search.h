@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -153,7 +152,7 @@ class locality_search {
     std::vector<std::uint32_t> sums;
     for (const node_id n : servers) sums.push_back(pool_.gpus(n));
     std::sort(sums.begin(), sums.end(), std::greater<>());
-    std::partial_sum(sums.begin(), sums.end(), sums.begin());
+    for (std::size_t i = 1; i < sums.size(); ++i) sums[i] += sums[i - 1];
     return sums;
   }
   // Whether a rack has so many GPUs.
@@ -170,7 +169,7 @@ class locality_search {
   // The racks, with the most idle GPUs first.
   [[nodiscard]] std::vector<std::uint32_t> by_idle() const {
     std::vector<std::uint32_t> racks(pool_.num_racks());
-    std::iota(racks.begin(), racks.end(), 0U);
+    for (std::uint32_t r = 0; r < racks.size(); ++r) racks[r] = r;
     std::stable_sort(racks.begin(), racks.end(), [&](std::uint32_t a, std::uint32_t b) {
       return pool_.idle(a) > pool_.idle(b);
     });
