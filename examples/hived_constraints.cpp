@@ -45,10 +45,8 @@ void submit(hived& scheduler, const char* what, std::vector<task_group> groups,
   std::printf("%s:", what);
   for (const task_place& task : plan.tasks)
     std::printf(" %s", scheduler.layout().node_name(task.node).c_str());
-  // The name of the required level; without one, the cluster is the tenant's cells.
-  const char* const level = gang.constraints.required == rack ? "rack" : "cluster";
   if (const infeasibility_proof* why = plan.wait.why(); why != nullptr)
-    std::printf(" waits: %s", why->text(constraints_of(gang), level).c_str());
+    std::printf(" waits: %s", why->text(constraints_of(gang), {"GPU", "node", "rack"}).c_str());
   std::printf("\n");
   if (plan.result == plan_result::bind && !scheduler.commit(plan).ok()) std::printf("stale plan\n");
 }

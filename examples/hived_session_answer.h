@@ -169,8 +169,8 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   const apiary::infeasibility_proof* why = wait.why();
   const apiary::chain_layout& chain = layout.chains[wait.chain];
   if (why != nullptr) {
-    text += "; " +
-            why->text(apiary::constraints_of(request), level_name(chain, why->level, everything));
+    text += "; " + why->text(apiary::constraints_of(request),
+                             apiary::cell_names(chain.level_types, everything));
   } else if (wait.shortage) {
     text += "; it needs " + std::to_string(wait.shortage->needed) + " slots of " +
             std::to_string(wait.shortage->gpus) + " devices on one node and may use " +

@@ -45,7 +45,8 @@ bool submit(gang_fgd& scheduler, std::uint32_t job, const topology_constraints& 
   if (!plan.ok()) return false;
   if (plan->result == plan_result::wait) {
     proof_check check(racks, 0, scheduler.nodes(), gang);
-    std::printf("  waits: %s\n  the proof is %s\n", plan->proof.text(gang, "rack").c_str(),
+    std::printf("  waits: %s\n  the proof is %s\n",
+                plan->proof.text(gang, {"node", "rack"}).c_str(),
                 check(plan->proof) ? "right" : "wrong");
     return true;
   }

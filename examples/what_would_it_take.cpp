@@ -11,6 +11,8 @@
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
+#include <apiary/topology/cell_names.h>
+#include <apiary/topology/named_tree.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
@@ -33,8 +35,12 @@ void print_free(const char* when, const capacity_index<uniform_tree>& capacities
 }  // namespace
 
 int main() {
-  // Three racks of four nodes of eight GPUs; node 9 is bad.
-  capacity_index<uniform_tree> capacities(uniform_tree{3, 4, 8}, node, 8);
+  // Three racks of four nodes of eight GPUs; node-9 is bad.
+  const auto cluster = named_tree<uniform_tree>::create(
+      {"h100", {{"rack", {3}, {"east", "west", "south"}}, {"node", {4}}, {"gpu", {8}}}});
+  if (!cluster.ok()) return 1;
+  const cell_names names(*cluster);
+  capacity_index<uniform_tree> capacities(cluster->tree(), node, 8);
   constexpr std::uint32_t free[] = {8, 0, 0, 6, 8, 4, 2, 0, 8, 0, 8, 0};
   for (std::uint32_t n = 0; n < 12; ++n) capacities.set(n, free[n]);
   const std::vector<std::uint32_t> capacity(12, 8);
@@ -50,12 +56,12 @@ int main() {
   topology_fit<uniform_tree> fit;
   if (fit(capacities, gang).verdict != fit_verdict::does_not_fit)
     return 1;  // also if the step budget ended
-  std::printf("%s;\n", fit.explain(capacities, gang).text(gang, "rack").c_str());
+  std::printf("%s;\n", fit.explain(capacities, gang).text(gang, names).c_str());
 
   unblock_search<uniform_tree> search;
   const auto remedy = search(capacities, gang, capacity);
   if (remedy.verdict != fit_verdict::fits) return 1;
-  std::printf("%s\n", remedy.text().c_str());
+  std::printf("%s\n", remedy.text(names).c_str());
 
   journal log;
   {

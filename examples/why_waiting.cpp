@@ -37,12 +37,11 @@ void ask(const capacity_index<uniform_tree>& capacities, const char* name,
     return;
   }
   const infeasibility_proof why = fit.explain(capacities, gang);
-  const char* level = gang.required == rack ? "rack" : "cluster";
   const auto other_verdict = [&](const topology_constraints& other) {
     return fit(capacities, other).verdict;
   };
   const std::vector<blocking_resource> blocking = blocking_resources(gang, other_verdict);
-  std::printf("%s: %s\n", name, why.text(gang, level, blocking).c_str());
+  std::printf("%s: %s\n", name, why.text(gang, {"GPU", "node", "rack"}, blocking).c_str());
   proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
   std::printf("  the proof is %s", check(why) ? "right" : "wrong");
   infeasibility_proof forged = why;

@@ -33,6 +33,7 @@
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/proof_check.h>
 #include <apiary/explain/unblock_search.h>
+#include <apiary/explain/unblock_set.h>
 #include <apiary/explain/what_if.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
@@ -103,6 +104,7 @@
 #include <apiary/sim/replay.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
+#include <apiary/topology/cell_names.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/locality.h>
 #include <apiary/topology/named_tree.h>

@@ -5,6 +5,7 @@
 #endif
 
 #include <apiary/gang/detail/infeasibility_proof_inl.h>
+#include <apiary/gang/detail/proof_text_inl.h>
 #include <apiary/gang/detail/topology_constraints_inl.h>
 #include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
 #include <apiary/gang_scheduler/detail/gang_scheduler_inl.h>

@@ -84,8 +84,8 @@ TEST_CASE("gangs are bound, wait, end") {
             nothing_else);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1}]")) ==
         "'result':'wait','reason':'busy','why':'gangs that it may not preempt use "
-        "the cells of blue; the gang needs capacity for 1 task of 1 GPU in one virtual cluster; "
-        "the virtual cluster has 0','proof':{'chain':'NODE','level':'virtual "
+        "the cells of blue; the gang needs capacity for 1 task of 1 GPU; "
+        "the virtual cluster has none','proof':{'chain':'NODE','level':'virtual "
         "cluster','groups':[0],'weighings':[{'weights':[1],'needed':1}],'cells':[{'cell':0,'"
         "weighing':0,'most':0}],'others':[]}" +
             nothing_else);
@@ -153,8 +153,7 @@ TEST_CASE("a gang under rules is placed by them, or told which rule is in the wa
   const std::string waits =
       ask_op(session, gang("c", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'RACK'"));
   CHECK(waits.find("'reason':'busy'") != std::string::npos);
-  CHECK(waits.find("the gang needs capacity for 2 tasks of 2 GPUs in one RACK") !=
-        std::string::npos);
+  CHECK(waits.find("the gang needs 2 free NODEs of 2 GPUs in one RACK") != std::string::npos);
   CHECK(ask_op(session, gang("d", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'ROW'"))
             .find("there is no cell type") != std::string::npos);
   CHECK(ask_op(session,

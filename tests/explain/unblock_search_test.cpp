@@ -5,8 +5,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/unblock_search.h>
+#include <apiary/explain/unblock_set.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/cell_names.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
@@ -16,6 +19,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <support/levels.h>
 #include <support/naive_constraints.h>
 #include <support/scale.h>
@@ -54,13 +58,33 @@ topology_constraints random_waiting(rng& random, bool hosted) {
 
 struct unblock_counts {
   int found = 0;
-  int better = 0;  // in one more cell
+  int proved = 0;
+  int worse = 0;
   std::uint64_t freed = 0;
   std::uint64_t least_freed = 0;
 };
 
+// The fewest GPUs in use on a set of nodes with which the gang fits, over all sets.
+std::uint64_t least_to_free(const ruled_world& world, const std::vector<std::uint32_t>& capacity,
+                            const topology_constraints& gang) {
+  std::uint64_t least = ~std::uint64_t{0};
+  for (std::uint32_t set = 0; set < 1U << world.num_nodes(); ++set) {
+    std::vector<std::uint32_t> other = world.free;
+    std::uint64_t gpus = 0;
+    for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
+      if ((set >> n & 1) == 0) continue;
+      gpus += capacity[n] - world.free[n];
+      other[n] = capacity[n];
+    }
+    if (gpus < least && fits_with(world, other, gang)) least = gpus;
+  }
+  return least;
+}
+
+// seen: for each budget.
 template <CellTree Tree>
-void check_unblock(const Tree& tree, rng& random, unblock_counts& seen) {
+void check_unblock(const Tree& tree, rng& random, const std::vector<std::uint64_t>& budgets,
+                   std::vector<unblock_counts>& seen) {
   ruled_world world{ragged_copy(tree), {}, {}};
   capacity_index<Tree> capacities(tree, node, 4);
   std::vector<std::uint32_t> capacity;
@@ -73,67 +97,59 @@ void check_unblock(const Tree& tree, rng& random, unblock_counts& seen) {
     if (hosted) world.hosts.push_back({random.uniform(5), random.uniform(5)});
   }
   const topology_constraints gang = random_waiting(random, hosted);
+  const level_t level = std::min(gang.required, capacities.top());
   REQUIRE(gang.valid(node, capacities.top()));
   const bool fits_now = fits_with(world, world.free, gang);
-  std::uint64_t leaves_before = ~std::uint64_t{0};
-  const std::uint32_t cells = capacities.num_cells(std::min(gang.required, capacities.top()));
-  for (std::uint32_t tried = 1; tried <= cells + 1; ++tried) {
-    CAPTURE(tried);
-    unblock_search<Tree> search(tried);
-    const auto found = search(capacities, gang, capacity, world.hosts);
-    const bool is = found.verdict == fit_verdict::fits;
+  const bool fits_free = fits_with(world, capacity, gang);
+  const std::uint64_t least = fits_now || !fits_free ? 0 : least_to_free(world, capacity, gang);
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    CAPTURE(budgets[b]);
+    unblock_search<Tree> search(budgets[b]);
+    const unblock_set found = search(capacities, gang, capacity, world.hosts);
+    REQUIRE(found.steps <= budgets[b]);
     for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
       REQUIRE(capacities.free(n) == world.free[n]);
-    REQUIRE(is == fits_with(world, capacity, gang));
-    if (!is) continue;
-    REQUIRE(found.nodes.empty() == fits_now);
+    if (found.verdict == fit_verdict::budget_ended) continue;
+    REQUIRE((found.verdict == fit_verdict::fits) == fits_free);
+    if (!fits_free) continue;
+    if (found.all_needed) REQUIRE(found.nodes.empty() == fits_now);
     std::vector<std::uint32_t> after = world.free;
-    std::uint64_t leaves = 0;
+    std::uint64_t gpus = 0;
     for (const std::uint32_t n : found.nodes) {
       REQUIRE(after[n] < capacity[n]);
-      REQUIRE(world.cell(n, std::min(gang.required, capacities.top())) == found.cell);
-      leaves += capacity[n] - world.free[n];
+      REQUIRE(world.cell(n, level) == found.cell);
+      gpus += capacity[n] - world.free[n];
       after[n] = capacity[n];
     }
-    REQUIRE(leaves == found.gpus);
+    REQUIRE(gpus == found.gpus);
     REQUIRE(fits_with(world, after, gang));
     for (const std::uint32_t n : found.nodes) {
       after[n] = world.free[n];
-      REQUIRE(!fits_with(world, after, gang));
+      if (found.all_needed) REQUIRE(!fits_with(world, after, gang));
       after[n] = capacity[n];
     }
-    REQUIRE(leaves <= leaves_before);
-    seen.better += leaves < leaves_before && leaves_before < ~std::uint64_t{0} ? 1 : 0;
-    leaves_before = leaves;
+    REQUIRE(gpus >= least);
+    if (found.is_least) REQUIRE(gpus == least);
+    if (fits_now) continue;
+    ++seen[b].found;
+    seen[b].proved += found.is_least ? 1 : 0;
+    seen[b].worse += gpus > least ? 1 : 0;
+    seen[b].freed += gpus;
+    seen[b].least_freed += least;
   }
-  if (fits_now || leaves_before == ~std::uint64_t{0}) return;
-  // The least over all sets of nodes.
-  std::uint64_t least = leaves_before;
-  for (std::uint32_t set = 0; set < 1U << capacities.num_nodes(); ++set) {
-    std::vector<std::uint32_t> other = world.free;
-    std::uint64_t leaves = 0;
-    for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) {
-      if ((set >> n & 1) == 0) continue;
-      leaves += capacity[n] - world.free[n];
-      other[n] = capacity[n];
-    }
-    if (leaves < least && fits_with(world, other, gang)) least = leaves;
-  }
-  ++seen.found;
-  seen.freed += leaves_before;
-  seen.least_freed += least;
 }
 
 }  // namespace
 
-TEST_CASE("freeing the nodes lets the gang fit, leaving one of them out does not") {
+TEST_CASE("the nodes with the fewest GPUs in use; leaving one of them out does not suffice") {
   const int rounds = scaled(6'000);
-  unblock_counts seen;
+  const std::vector<std::uint64_t> budgets = {1'000'000, 600, 100};
+  std::vector<unblock_counts> seen(budgets.size());
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     if (round % 2 == 0) {
-      check_unblock(uniform_tree{2, 3, 4}, random, seen);
+      check_unblock(uniform_tree{2, 3, 4}, random, budgets, seen);
       continue;
     }
     std::vector<std::uint32_t> racks(2 + random.uniform(3));
@@ -141,15 +157,63 @@ TEST_CASE("freeing the nodes lets the gang fit, leaving one of them out does not
     for (std::uint32_t& r : racks) nodes += r = 1 + random.uniform(2);
     const auto num_racks = static_cast<std::uint32_t>(racks.size());
     const ragged_tree tree({{num_racks}, racks, std::vector<std::uint32_t>(nodes, 4)});
-    check_unblock(tree, random, seen);
+    check_unblock(tree, random, budgets, seen);
   }
-  MESSAGE(seen.found, " answers, ", seen.better, " better in one more, ", seen.freed,
-          " GPUs freed, at least ", seen.least_freed);
-  CHECK(seen.found > 0);
+  for (std::size_t b = 0; b < budgets.size(); ++b)
+    MESSAGE("budget ", budgets[b], ": ", seen[b].found, " answers, ", seen[b].proved, " proved, ",
+            seen[b].worse, " worse, ", seen[b].freed, " GPUs freed, at least ",
+            seen[b].least_freed);
+  CHECK(seen[0].found > 0);
+  CHECK(seen[0].proved == seen[0].found);
   if (scale() >= 1) {
-    CHECK(seen.found > 300);
-    CHECK(seen.better > 50);
-    CHECK(seen.freed * 100 < seen.least_freed * 120);
+    CHECK(seen[0].found > 300);
+    CHECK(seen[1].found > seen[1].proved);
+    for (const unblock_counts& counts : seen) CHECK(counts.freed * 100 <= counts.least_freed * 120);
+  }
+}
+
+// Nodes of six GPUs with 0, 0 and 4 free, and six tasks of one: the last node lacks least.
+TEST_CASE("unblock_search: the node that lacks least is named") {
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 3, 6}, node, 6);
+  capacities.set(2, 4);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 6, .gpus = 1}};
+  const std::vector<std::uint32_t> capacity(3, 6);
+  unblock_search<uniform_tree> search;
+  const unblock_set found = search(capacities, gang, capacity);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(std::vector<std::uint32_t>(found.nodes.begin(), found.nodes.end()) ==
+        std::vector<std::uint32_t>{2});
+  CHECK(found.gpus == 2);
+  CHECK(found.is_least);
+}
+
+// In every second rack each node has six of eight GPUs free; in the others every second node is
+// free, and the others are full.
+TEST_CASE("unblock_search: large gangs within the budget, close to the least") {
+  capacity_index<uniform_tree> capacities(uniform_tree{64, 8, 8}, node, 8);
+  const std::vector<std::uint32_t> capacity(512, 8);
+  std::vector<resources> hosts;
+  for (std::uint32_t n = 0; n < 512; ++n) {
+    capacities.set(n, n / 8 % 2 == 0 ? 6 : n % 2 == 0 ? 8 : 0);
+    hosts.push_back({64'000, 0});
+  }
+  topology_constraints gang;
+  gang.groups = {{.tasks = 256, .gpus = 8, .slices = {{rack, 8}}}};
+  for (const bool hosted : {false, true}) {
+    CAPTURE(hosted);
+    gang.groups[0].host.cpu_milli = hosted ? 1'000 : 0;
+    for (const std::uint64_t budget : {20'000U, 1'000'000U}) {
+      CAPTURE(budget);
+      unblock_search<uniform_tree> search(budget);
+      const unblock_set found =
+          search(capacities, gang, capacity,
+                 hosted ? std::span<const resources>(hosts) : std::span<const resources>());
+      CHECK(found.steps <= budget);
+      REQUIRE(found.verdict == fit_verdict::fits);
+      CHECK(found.gpus == 32U * 16);  // 32 racks of eight nodes that lack two GPUs each
+      CHECK(found.is_least == (budget > 20'000));
+    }
   }
 }
 
@@ -172,11 +236,28 @@ TEST_CASE("a placement takes its GPUs until it is rolled back") {
   CHECK(capacities.slots(capacities.top(), 1)[0] == 24);
 }
 
-TEST_CASE("unblock_search: the answer in words, one node or several") {
+TEST_CASE("unblock_set: the answer in words") {
+  const cell_names names{"GPU", "node", "rack"};
+  unblock_set set{.verdict = fit_verdict::fits, .node_level = node, .level = block};
+  CHECK(set.text(names) == "the gang fits now");
   const std::vector<std::uint32_t> one = {9};
-  CHECK((unblock_search<uniform_tree>::result{.nodes = one, .gpus = 8}.text()) ==
-        "it would fit if node 9 were free (8 more GPUs)");
+  set.nodes = one;
+  set.gpus = 8;
+  CHECK(set.text(names) == "the gang would fit if node 9 were free (8 more GPUs)");
   const std::vector<std::uint32_t> three = {1, 2, 9};
-  CHECK((unblock_search<uniform_tree>::result{.nodes = three, .gpus = 1}.text()) ==
-        "it would fit if nodes 1, 2 and 9 were free (1 more GPU)");
+  set.nodes = three;
+  set.gpus = 1;
+  set.level = rack;
+  set.cell = 4;
+  CHECK(set.text(names) ==
+        "the gang would fit if nodes 1, 2 and 9 in rack 4 were free (1 more GPU)");
+  set.gpus = 0;
+  set.level = node;
+  CHECK(set.text(names) ==
+        "the gang would fit if nodes 1, 2 and 9 were free (the GPUs are free, but CPU or memory is "
+        "not)");
+  set.verdict = fit_verdict::does_not_fit;
+  CHECK(set.text(names) == "the gang does not fit even if all nodes are free");
+  set.verdict = fit_verdict::budget_ended;
+  CHECK(set.text(names) == "it is not known which nodes to free");
 }

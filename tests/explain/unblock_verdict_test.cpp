@@ -4,6 +4,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/unblock_search.h>
+#include <apiary/explain/unblock_set.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>
@@ -70,10 +71,9 @@ struct hosted_nodes {
     }
     return true;
   }
-  unblock_search<uniform_tree>::result solve(unblock_search<uniform_tree>& search) const {
+  unblock_set solve(unblock_search<uniform_tree>& search) const {
     capacity_index<uniform_tree> capacities = capacity_of(free);
-    const unblock_search<uniform_tree>::result found =
-        search(capacities, gang, capacity, hosts, host_capacity);
+    const unblock_set found = search(capacities, gang, capacity, hosts, host_capacity);
     REQUIRE(
         std::equal(free.begin(), free.end(), capacities.free().begin(), capacities.free().end()));
     return found;
@@ -107,10 +107,10 @@ TEST_CASE("nodes that give CPU and memory back: enough of them, and none too man
   for (std::uint64_t seed = 0; seed < scaled(5'000U); ++seed) {
     CAPTURE(seed);
     const hosted_nodes in = random_hosted(seed);
-    for (const std::uint32_t cells : {8U, 1U, 0U}) {
-      CAPTURE(cells);
-      unblock_search<uniform_tree> search(cells, 1'000'000);
-      const unblock_search<uniform_tree>::result remedy = in.solve(search);
+    for (const std::uint64_t budget : {1'000'000U, 20'000U}) {
+      CAPTURE(budget);
+      unblock_search<uniform_tree> search(budget);
+      const unblock_set remedy = in.solve(search);
       const bool is = remedy.verdict == fit_verdict::fits;
       REQUIRE(is == in.fits_with_all());
       REQUIRE(remedy.verdict != fit_verdict::budget_ended);
@@ -144,7 +144,7 @@ TEST_CASE("hosts that give nothing back stay as they are") {
   in.gang.groups = {{.tasks = 1, .gpus = 8, .host = {40, 0}}};
   unblock_search<uniform_tree> search;
   capacity_index<uniform_tree> capacities = in.capacity_of(in.free);
-  unblock_search<uniform_tree>::result remedy = search(capacities, in.gang, in.capacity, in.hosts);
+  unblock_set remedy = search(capacities, in.gang, in.capacity, in.hosts);
   REQUIRE(remedy.verdict == fit_verdict::fits);
   CHECK(std::vector<std::uint32_t>(remedy.nodes.begin(), remedy.nodes.end()) ==
         std::vector<std::uint32_t>{1});
@@ -171,8 +171,8 @@ TEST_CASE("an answer in a cell that is not among the closest") {
   in.free[26] = in.free[27] = 0;
   in.gang.groups = {{.tasks = 2, .gpus = 8}};
   in.gang.required = rack;
-  unblock_search<uniform_tree> search(2);
-  unblock_search<uniform_tree>::result remedy = in.solve(search);
+  unblock_search<uniform_tree> search;
+  unblock_set remedy = in.solve(search);
   REQUIRE(remedy.verdict == fit_verdict::fits);
   CHECK(remedy.cell == 13);
   CHECK(remedy.gpus == 16);
@@ -197,15 +197,16 @@ TEST_CASE("a budget that ends is no proof, neither of an answer's nodes nor that
           {2 + random.uniform(2), 2 + random.uniform(5), {random.uniform(40), random.uniform(40)}});
     in.gang.groups[0].spread = {{node, 1}};
     in.gang.groups[1].spread = {{rack, 1 + random.uniform(2)}};
-    for (const std::uint64_t budget : {0U, 20U, 200U}) {
+    for (const std::uint64_t budget : {0U, 100U, 400U, 2'000U}) {
       CAPTURE(budget);
-      unblock_search<uniform_tree> search(2, budget);
-      const unblock_search<uniform_tree>::result remedy = in.solve(search);
+      unblock_search<uniform_tree> search(budget);
+      const unblock_set remedy = in.solve(search);
       if (remedy.verdict != fit_verdict::fits) {
         if (remedy.verdict == fit_verdict::does_not_fit) REQUIRE_FALSE(in.fits_with_all());
         unknown += remedy.verdict == fit_verdict::budget_ended ? 1U : 0U;
         continue;
       }
+      REQUIRE(remedy.steps <= budget);
       REQUIRE(in.fits_with(remedy.nodes));
       if (remedy.all_needed) {
         REQUIRE(in.none_can_be_spared(remedy.nodes));

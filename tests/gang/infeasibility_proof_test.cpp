@@ -37,15 +37,15 @@ struct cluster {
     REQUIRE(proof_check(capacities.tree(), node, capacities.free(), hosts, gang)(c));
     return c;
   }
-  std::string said(const topology_constraints& gang, const std::string& level) {
-    return why(gang).text(gang, level);
+  std::string said(const topology_constraints& gang) {
+    return why(gang).text(gang, {"GPU", "node", "rack"});
   }
-  std::string blamed(const topology_constraints& gang, const std::string& level) {
+  std::string blamed(const topology_constraints& gang) {
     const infeasibility_proof c = why(gang);
     const auto verdict = [&](const topology_constraints& g) {
       return fit(capacities, g, hosts).verdict;
     };
-    return c.text(gang, level, blocking_resources(gang, verdict));
+    return c.text(gang, {"GPU", "node", "rack"}, blocking_resources(gang, verdict));
   }
 
   capacity_index<uniform_tree> capacities{uniform_tree{2, 4, 8}, node, 8};
@@ -63,79 +63,79 @@ topology_constraints gang_of(std::vector<constrained_task_group> groups,
 
 }  // namespace
 
-TEST_CASE("places for one size of task in one rack") {
+TEST_CASE("text: one size of task in one rack") {
   cluster c({5, 5, 5, 4, 8, 8, 0, 0});
-  CHECK(c.said(gang_of({{5, 5}}, rack), "rack") ==
-        "the gang needs capacity for 5 tasks of 5 GPUs in one rack; rack 0 has the most: 3");
-  CHECK(c.said(gang_of({{6, 5}}), "cluster") ==
-        "the gang needs capacity for 6 tasks of 5 GPUs in one cluster; the cluster has 5");
+  CHECK(c.said(gang_of({{5, 5}}, rack)) ==
+        "the gang needs 5 nodes with 5 free GPUs each in one rack; rack 0 has the most: 3");
+  CHECK(c.said(gang_of({{6, 5}})) ==
+        "the gang needs 6 nodes with 5 free GPUs each; the cluster has 5");
 }
 
-TEST_CASE("pieces, and GPUs as such") {
+TEST_CASE("text: GPUs, if sizes differ") {
   cluster c({7, 7, 7, 0, 7, 0, 0, 0});
-  CHECK(c.said(gang_of({{2, 6}, {2, 4}}, rack), "rack") ==
-        "the gang needs capacity for 4 slots of 4 GPUs in one rack; rack 0 has the most: 3");
-  CHECK(c.said(gang_of({{3, 4}, {12, 1}}, rack), "rack") ==
-        "the gang needs capacity for 24 GPUs in one rack; rack 0 has the most: 21");
+  CHECK(c.said(gang_of({{2, 6}, {2, 4}}, rack)) ==
+        "the gang needs 20 free GPUs in one rack for its 2 tasks of 6 GPUs and 2 tasks of 4 GPUs; "
+        "rack 0 has the most that the tasks can use: 18");
+  CHECK(c.said(gang_of({{3, 4}, {12, 1}}, rack)) ==
+        "the gang needs 24 free GPUs in one rack for its 3 tasks of 4 GPUs and 12 tasks of 1 GPU; "
+        "rack 0 has the most that the tasks can use: 21");
 }
 
 TEST_CASE("what is to blame is named, and what of it a task takes") {
   cluster c({5, 7, 5, 4, 6, 6, 4, 0});
   topology_constraints gang = gang_of({{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}}, rack);
-  CHECK(c.blamed(gang, "rack") ==
-        "the gang needs capacity for 5 tasks of 1 GPU in one rack; rack 0 has the most: 4; without "
+  CHECK(c.blamed(gang) ==
+        "the gang needs 5 nodes with 1 free GPU each in one rack; rack 0 has the most: 4; without "
         "its anti-affinity it would fit");
   gang = gang_of({{.tasks = 6, .gpus = 3, .slices = {{node, 3}}}}, rack);
-  CHECK(c.blamed(gang, "rack") ==
-        "the gang needs capacity for 6 tasks of 3 GPUs in one rack; rack 0 has the most: 0; "
-        "counting only GPUs, still in one rack, it would not fit either");
-  gang = gang_of({{.tasks = 1, .gpus = 8}, {.tasks = 1, .gpus = 1, .host = {5, 0}, .leader = 0}});
-  CHECK(c.blamed(gang, "cluster")
-            .ends_with("; counting only GPUs, with its leaders, it would not fit either"));
-  gang.required = rack;
-  CHECK(c.blamed(gang, "rack")
-            .ends_with("; counting only GPUs, still in one rack and with its leaders, it would not "
-                       "fit either"));
-  gang = gang_of({{.tasks = 6, .gpus = 8, .slices = {{node, 1}}}});
-  CHECK(c.blamed(gang, "cluster").ends_with("; counting only GPUs it would not fit either"));
+  CHECK(c.blamed(gang) ==
+        "the gang needs 2 slices of 3 tasks of 3 GPUs in one rack, each slice on one node; no rack "
+        "has any; node 1 comes closest: 2 of 3 tasks; without its slices it would not fit either");
+  gang = gang_of({{.tasks = 1, .gpus = 8}, {.tasks = 1, .gpus = 1, .host = {5, 6}, .leader = 0}});
+  CHECK(c.blamed(gang) ==
+        "each task needs 9 GPUs on one node with the tasks that share the node; a node has at most "
+        "8; without its memory request and its CPU request it would not fit either");
   gang = gang_of({{.tasks = 8, .gpus = 2, .slices = {{node, 4}}}}, rack);
-  CHECK(c.blamed(gang, "rack") ==
-        "the gang needs capacity for 8 tasks of 2 GPUs in one rack; rack 0 has the most: 0; "
-        "without its slices it would fit");
+  CHECK(c.blamed(gang) ==
+        "the gang needs 2 slices of 4 tasks of 2 GPUs in one rack, each slice on one node; no rack "
+        "has any; node 1 comes closest: 3 of 4 tasks; without its slices it would fit");
 
   c.hosts.assign(8, {3000, 4096});
   gang = gang_of({{.tasks = 9, .gpus = 1, .host = {1500, 1}}}, rack);
-  CHECK(c.blamed(gang, "rack") ==
-        "the gang needs capacity for 9 tasks of 1 GPU and 1.5 CPUs in one rack; rack 0 has the "
-        "most: 8; without its CPU request it would fit");
+  CHECK(c.blamed(gang) ==
+        "the gang needs capacity for 9 tasks of 1 GPU, 1.5 CPUs and 1 MiB of memory in one rack; "
+        "rack 0 has the most: 8; without its CPU request it would fit");
   gang.groups[0].host = {1000, 4096};
   gang.groups[0].spread = {{node, 2}};
-  CHECK(c.blamed(gang, "rack") ==
-        "the gang needs capacity for 9 tasks of 1 GPU and 4096 MiB in one rack; rack 0 has the "
-        "most: 4; without its memory request and its anti-affinity it would fit");
+  CHECK(c.blamed(gang) ==
+        "the gang needs capacity for 9 tasks of 1 GPU, 1 CPU and 4 GiB of memory in one rack, at "
+        "most 2 on one node; rack 0 has the most: 4; without its memory request and its "
+        "anti-affinity it would fit");
   // A gang that takes no GPUs.
   gang = gang_of({{.tasks = 25, .gpus = 0, .host = {1000, 0}}});
-  CHECK(c.blamed(gang, "cluster") ==
-        "the gang needs capacity for 25 tasks of 1 CPU in one cluster; the cluster has 24; without "
-        "its CPU request it would fit");
+  CHECK(c.blamed(gang) ==
+        "the gang needs capacity for 25 tasks of 1 CPU; the cluster has 24; without its CPU "
+        "request it would fit");
   gang.groups[0].host.memory_mib = 1;
-  CHECK(c.said(gang, "cluster").find("25 tasks of 1 CPU and 1 MiB") != std::string::npos);
+  CHECK(c.said(gang).find("25 tasks of 1 CPU and 1 MiB of memory;") != std::string::npos);
   // Without any demands there is nothing to blame.
-  CHECK(c.blamed(gang_of({{6, 5}}), "cluster") == c.said(gang_of({{6, 5}}), "cluster"));
+  CHECK(c.blamed(gang_of({{6, 5}})) == c.said(gang_of({{6, 5}})));
   // Where what a rack holds is listed.
   c = cluster({4, 4, 4, 0, 4, 4, 4, 0});
   c.hosts.assign(8, {2, 9});
   gang = gang_of({{3, 1, {2, 0}}, {1, 4, {1, 0}}}, rack);
-  CHECK(c.blamed(gang, "rack").ends_with("; without its CPU request it would fit"));
+  CHECK(c.blamed(gang).ends_with("; without its CPU request it would fit"));
 }
 
 TEST_CASE("what a rack can hold is listed where no weight tells") {
   cluster c({4, 4, 4, 0, 4, 4, 4, 0});
   c.hosts.assign(8, {2, 9});
   topology_constraints gang = gang_of({{3, 1, {2, 0}}, {1, 4, {1, 0}}}, rack);
-  const std::string said = c.said(gang, "rack");
-  CHECK(said.find("places") == std::string::npos);
-  CHECK(said.find("holds at most") != std::string::npos);
+  const std::string said = c.said(gang);
+  CHECK(said ==
+        "the gang needs capacity for 3 tasks of 1 GPU and 0.002 CPUs and 1 task of 4 GPUs and "
+        "0.001 CPUs in one rack; rack 0 comes closest: 3 tasks of 1 GPU and 0.002 CPUs, or 2 tasks "
+        "of 1 GPU and 0.002 CPUs and 1 task of 4 GPUs and 0.001 CPUs");
   const infeasibility_proof why = c.why(gang);
   CHECK(why.cells[0].counts == std::vector<std::uint32_t>{2, 1, 3, 0});
 }
@@ -145,8 +145,58 @@ TEST_CASE("a rack with another reason than the others") {
   const infeasibility_proof why = c.why(gang_of({{1, 8}, {9, 1}}, rack));
   CHECK(why.weighings.size() == 2);
   CHECK(why.cells[0].weighing != why.cells[1].weighing);
-  CHECK(why.text(gang_of({{1, 8}, {9, 1}}, rack), "rack").find("1 of 2 cells") !=
-        std::string::npos);
+  CHECK(why.text(gang_of({{1, 8}, {9, 1}}, rack), {"GPU", "node", "rack"})
+            .find("(in 1 of 2 racks; the others lack something else)") != std::string::npos);
+}
+
+// Proofs of the cluster of eight nodes of eight GPUs, with a reason that a search seldom finds.
+TEST_CASE("text: slots, weights, combinations, and tasks that share a node") {
+  const cell_names names{"GPU", "node", "rack"};
+  infeasibility_proof why{.level = 3, .node_level = node, .node_gpus = 8};
+  why.groups = {0, 1};
+  why.tasks = {4, 3};
+  why.weighings = {{{1, 1}, 7}};
+  why.cells = {{0, 0, 6, {}}};
+  CHECK(why.text(gang_of({{4, 6}, {3, 7}}), names) ==
+        "the gang needs 7 nodes with at least 6 free GPUs each for its 4 tasks of 6 GPUs and 3 "
+        "tasks of 7 GPUs; the cluster has 6");
+  why.weighings = {{{2, 1}, 11}};
+  why.cells[0].most = 10;
+  CHECK(why.text(gang_of({{4, 6}, {3, 3}}), names) ==
+        "the gang needs 11 slots of 3 free GPUs on a node for its 4 tasks of 6 GPUs and 3 tasks of "
+        "3 GPUs; the cluster has 10");
+  why.weighings = {{{1, 2}, 10}};
+  why.cells[0].most = 9;
+  CHECK(why.text(gang_of({{4, 4}, {3, 5}}), names) ==
+        "if a task of 4 GPUs counts 1 and a task of 5 GPUs counts 2, the gang counts 10; the "
+        "cluster can hold 9");
+  why.weighings.clear();
+  why.cells = {{0, infeasibility_proof::listed, 0, {4, 1, 3, 2, 0, 3, 1, 3}}};
+  CHECK(why.text(gang_of({{4, 4}, {3, 4}}), names) ==
+        "the gang needs capacity for 4 tasks of 4 GPUs (task group 0) and 3 tasks of 4 GPUs (task "
+        "group 1); the cluster can hold 4 tasks of 4 GPUs (task group 0) and 1 task of 4 GPUs "
+        "(task group 1), or 3 tasks of 4 GPUs (task group 0) and 2 tasks of 4 GPUs (task group 1) "
+        "(and 2 more combinations)");
+  topology_constraints gang = gang_of({{4, 1}, {8, 1}}, rack);
+  gang.groups[1].leader = 0;
+  why = {.level = rack, .node_level = node, .node_gpus = 8};
+  why.groups = {0};
+  why.tasks = {4};
+  why.weighings = {{{1}, 4}};
+  why.cells = {{0, 0, 3, {}}, {1, 0, 2, {}}};
+  CHECK(why.text(gang, names) ==
+        "the gang needs capacity for 4 sets of tasks that share a node (3 GPUs) in one rack; rack "
+        "0 has the most: 3");
+  gang.groups[1].tasks = 32;
+  CHECK(why.text(gang, names) ==
+        "each task needs 9 GPUs on one node with the tasks that share the node; a node has at most "
+        "8");
+  gang = gang_of({{.tasks = 4, .gpus = 2, .gpu_milli = 500}}, node);
+  gang.groups[0].spread = {{rack, 3}};
+  why.level = node;
+  CHECK(why.text(gang, names) ==
+        "the gang needs capacity for 4 tasks of 1 GPU in fractions of 2 on one node, at most 3 in "
+        "one rack; node 0 has the most: 3");
 }
 
 TEST_CASE("a proof of one gang is none of another, nor elsewhere") {
@@ -179,7 +229,7 @@ TEST_CASE("from the nodes by free leaves alone the same certificate") {
     for (const std::uint32_t f : free) ++nodes[f];
     colocated_groups groups;
     groups.assign(gang, node, 3);
-    const infeasibility_proof why = infeasibility_proof::of_nodes(nodes, groups, 3);
+    const infeasibility_proof why = infeasibility_proof::of_nodes(nodes, groups, node, 3);
     cluster c(free);
     if (c.fit(c.capacities, gang).verdict == fit_verdict::fits) {
       REQUIRE(why.cells.empty());

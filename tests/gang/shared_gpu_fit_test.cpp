@@ -166,7 +166,7 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
     REQUIRE(found.placements.empty());
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proved(world, gang, why));
-    REQUIRE(!why.text(gang, "cell").empty());
+    REQUIRE(!why.text(gang, {"node", "rack", "block"}).empty());
     for (const infeasibility_proof::refusal& r : why.cells)
       listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
     if (round % 8 == 0) {
@@ -201,19 +201,18 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
     if (fit(nodes, tree, 0, gang, cost).verdict == fit_verdict::fits) return std::string("fits");
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
-    return why.text(gang, "cluster");
+    return why.text(gang, {"node"});
   };
   CHECK(said({{2, 1}, {.tasks = 2, .gpus = 1, .gpu_milli = 400}}) == "fits");
-  CHECK(said({{3, 1}}) ==
-        "the gang needs capacity for 3 tasks of 1 GPU in one cluster; the cluster has 2");
-  CHECK(
-      said({{.tasks = 3, .gpus = 1, .gpu_milli = 600}}) ==
-      "the gang needs capacity for 3 tasks of 600/1000 of a GPU in one cluster; the cluster has 2");
+  CHECK(said({{3, 1}}) == "the gang needs capacity for 3 tasks of 1 GPU; the cluster has 2");
+  CHECK(said({{.tasks = 3, .gpus = 1, .gpu_milli = 600}}) ==
+        "the gang needs capacity for 3 tasks of 0.6 GPUs; the cluster has 2");
   CHECK(
       said({{2, 1}, {.tasks = 3, .gpus = 1, .gpu_milli = 300}}) ==
-      "the gang needs capacity for 2900 thousandths of GPUs in one cluster; the cluster has 2600");
+      "the gang needs 2.9 free GPUs for its 2 tasks of 1 GPU and 3 tasks of 0.3 GPUs; the cluster "
+      "has 2.6 that the tasks can use");
   CHECK(said({{.tasks = 9, .gpus = 0, .host = {2000, 0}}}) ==
-        "the gang needs capacity for 9 tasks of 2 CPUs in one cluster; the cluster has 8");
+        "the gang needs capacity for 9 tasks of 2 CPUs; the cluster has 8");
 }
 
 TEST_CASE("shared GPUs: what a node holds of task groups of very many tasks") {
@@ -338,13 +337,13 @@ TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
     REQUIRE(fit(nodes, tree, 0, gang, any_cost).verdict == fit_verdict::does_not_fit);
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
-    return why.text(gang, "rack");
+    return why.text(gang, {"node", "rack"});
   };
   CHECK(said(racks_of(100, 0), many_kinds(5, 32)).find("32 tasks of 1 GPU") != std::string::npos);
   // Room for each kind, and not for all.
   CHECK(said(racks_of(100, 4), many_kinds(4, 64)) ==
-        "the gang needs capacity for 256000 thousandths of GPUs in one rack; rack 0 has the most: "
-        "200000");
+        "the gang needs 256 free GPUs in one rack for its 256 tasks of 1 GPU; rack 0 has the most "
+        "that the tasks can use: 200");
 }
 
 TEST_CASE("max_units: no node holds more of a kind; as many where that is said to be exact") {

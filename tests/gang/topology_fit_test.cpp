@@ -76,7 +76,7 @@ void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const rule
   REQUIRE(found.portions.empty());
   const infeasibility_proof why = fit.explain(capacities, gang, world.hosts);
   REQUIRE(accepted(world, gang, why));
-  REQUIRE(!why.text(gang, "cell").empty());
+  REQUIRE(!why.text(gang, {"leaf", "node", "rack", "block"}).empty());
   for (const infeasibility_proof::refusal& r : why.cells)
     seen.listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
   if (!mutate) return;

@@ -83,7 +83,8 @@ class proof_check {
   [[nodiscard]] bool operator()(const infeasibility_proof& why) {
     const bool anywhere = gang_.required == any_level;
     if (why.level != (anywhere ? tree_.num_levels() : gang_.required)) return false;
-    if (why.groups != groups_) return false;
+    if (why.groups != groups_ || why.tasks != counts_) return false;
+    if (why.node_level != node_level_ || !bounds_nodes(why.node_gpus)) return false;
     for (const infeasibility_proof::weighing& w : why.weighings) {
       if (w.weights.size() != groups_.size()) return false;
       std::uint64_t needed = 0;
@@ -98,11 +99,63 @@ class proof_check {
           !(r.weighing == infeasibility_proof::listed ? is_listed(why, r) : is_weighed(why, r)))
         return false;
     }
-    return true;
+    return why.gaps.empty() || why.gaps == slice_gaps(why);
   }
 
  private:
   using vector = std::vector<std::uint32_t>;
+  // Whether no node has more GPUs free; 0 claims nothing.
+  [[nodiscard]] bool bounds_nodes(std::uint32_t gpus) const {
+    for (std::uint32_t n = 0; gpus > 0 && n < nodes_.size(); ++n)
+      if (Nodes::free_gpus(nodes_.of(n)) > gpus) return false;
+    return true;
+  }
+  // The slice_gaps of the proof, from the definition.
+  [[nodiscard]] std::vector<infeasibility_proof::slice_gap> slice_gaps(
+      const infeasibility_proof& why) {
+    std::vector<infeasibility_proof::slice_gap> gaps;
+    const infeasibility_proof::reason main = why.main_reason();
+    if (main.weighing == infeasibility_proof::listed) return gaps;
+    if (weights_ != why.weighings[main.weighing].weights) best_.clear();
+    weights_ = why.weighings[main.weighing].weights;
+    std::size_t group = groups_.size();
+    for (std::size_t k = 0; k < groups_.size(); ++k) {
+      if (weights_[k] == 0) continue;
+      if (group < groups_.size() || weights_[k] > 1) return gaps;
+      group = k;
+    }
+    vector inside{main.best};
+    for (level_t l = why.level;; --l) {
+      const std::uint32_t step = together(group, l);
+      if (step > (l == node_level_ ? 1 : together(group, l - 1))) {
+        infeasibility_proof::slice_gap best{l, 0, 0};
+        for (const std::uint32_t c : inside) {
+          const std::uint64_t tasks =
+              (std::min<std::uint64_t>)(allowed(group, l), raw(group, l, c));
+          if (tasks % step > best.tasks % step) best = {l, c, tasks};
+        }
+        if (best.tasks == 0) return gaps;
+        gaps.push_back(best);
+        inside = {best.cell};
+      }
+      if (l == node_level_) return gaps;
+      vector below;
+      for (const std::uint32_t c : inside)
+        for (const std::uint32_t i : children_of(l, c)) below.push_back(i);
+      inside = std::move(below);
+    }
+  }
+  // The tasks of a group that a cell can hold if slices at its level do not count.
+  [[nodiscard]] std::uint64_t raw(std::size_t group, level_t l, std::uint32_t c) {
+    std::uint64_t sum = 0;
+    if (l == node_level_) {
+      std::set<node_free> rests{nodes_.of(c)};
+      while (sum < allowed(group, l) && place_one_more(group, rests)) ++sum;
+      return sum;
+    }
+    for (const std::uint32_t i : children_of(l, c)) sum += max_weight(l - 1, i);
+    return sum;
+  }
   [[nodiscard]] bool is_weighed(const infeasibility_proof& why,
                                 const infeasibility_proof::refusal& r) {
     if (r.weighing >= why.weighings.size() || !r.counts.empty()) return false;

@@ -8,72 +8,56 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/explain/detail/node_freeing.h>
+#include <apiary/explain/unblock_set.h>
 #include <apiary/explain/what_if.h>
-#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/colocated_groups.h>
+#include <apiary/gang/min_cost_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>
+#include <apiary/preempt/topology_victim_search.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// Searches nodes that would let a waiting gang fit if they were wholly free: emptied or repaired.
-// Use it to tell a user or an operator what would help.
+// Searches the nodes that let a waiting gang fit if they were wholly free: emptied or repaired. It
+// looks for the set in which the fewest GPUs are in use. Use it to tell a user or an operator what
+// would help.
 //
-// In each of the cells with most slots for the largest tasks it frees nodes, those first that give
-// a slot for the fewest GPUs, until the gang fits. The answer is the cell with the fewest GPUs
-// freed; cheaper sets may exist. If no cell is enough, it frees all nodes and answers with those
-// that the gang then uses. The search changes the capacity index, and restores it at the end.
+// It computes the least set exactly (min_cost_fit) if half of the budget is enough for that.
+// Otherwise it asks topology_victim_search, with each node as a candidate; if constraints below the
+// required level, CPU or memory count, it frees nodes greedily in the cells with most slots for the
+// largest tasks. Then it takes out nodes that are not needed. It changes the capacity index while
+// it runs, and restores it.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
 //           each node, aborts (APIARY_VERIFY); CPU and memory likewise.
-// Cost:     O(nodes); for each cell tried O(nodes of the cell * log) and topology_fit for each node
-//           freed; if none of them is enough, once more O(nodes * levels).
+// Cost:     O(nodes * log), and the budget, of which a step takes at most 0.1 microseconds.
 // Example:  examples/what_would_it_take.cpp
 template <CellTree Tree>
 class unblock_search {
  public:
-  // What a search found.
-  struct result {
-    // fits:         the gang fits with these nodes free; no nodes if it fits now.
-    // does_not_fit: the gang does not fit even if all nodes are wholly free.
-    // budget_ended: it is not known.
-    fit_verdict verdict = fit_verdict::budget_ended;
-    std::span<const std::uint32_t> nodes{};  // ascending; valid until the next call
-    std::uint64_t gpus = 0;                  // GPUs of these nodes that are not free now
-    std::uint32_t cell = 0;                  // position of their cell in the required level
-    bool all_needed = true;  // the gang does not fit without any one of them; false if not certain
-    // A sentence for users: "it would fit if nodes 3 and 9 were free (12 more GPUs)".
-    [[nodiscard]] std::string text() const {
-      std::vector<std::string> names;
-      for (const std::uint32_t n : nodes) names.push_back(std::to_string(n));
-      return std::string("it would fit if ") + (nodes.size() == 1 ? "node " : "nodes ") +
-             detail::listing(names) + " were free (" + std::to_string(gpus) +
-             (gpus == 1 ? " more GPU)" : " more GPUs)");
-    }
-  };
+  // budget: the most steps that one call may take.
+  explicit unblock_search(std::uint64_t budget = 1'000'000) noexcept
+      : budget_(budget), least_(budget / 2 * detail::sums_of_a_step), victims_(budget / 4) {}
 
-  // cells_tried: cells in which nodes are freed one by one. budget: steps of each topology_fit; if
-  // it ends, that counts as a no, and then the verdict is no proof.
-  explicit unblock_search(std::uint32_t cells_tried = 8, std::uint64_t budget = 100'000) noexcept
-      : cells_tried_(cells_tried), fit_(budget) {}
-
-  // Searches the nodes.
+  // Searches the nodes. The answer is valid until the next call.
   //   capacity       GPUs of each node when it is wholly free
   //   hosts          free CPU and memory of each node, or empty if they do not count
   //   host_capacity  CPU and memory of each node when it is wholly free, or empty if freeing a node
   //                  does not change them
-  result operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
-                    std::span<const std::uint32_t> capacity, std::span<const resources> hosts = {},
-                    std::span<const resources> host_capacity = {}) {
+  unblock_set operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
+                         std::span<const std::uint32_t> capacity,
+                         std::span<const resources> hosts = {},
+                         std::span<const resources> host_capacity = {}) {
     APIARY_VERIFY(capacity.size() == capacities.num_nodes());
     APIARY_VERIFY(hosts.empty() ? host_capacity.empty() : hosts.size() == capacity.size());
     APIARY_VERIFY(host_capacity.empty() || host_capacity.size() == capacity.size());
@@ -82,27 +66,17 @@ class unblock_search {
       APIARY_VERIFY(host_capacity.empty() || hosts[n].fits_in(host_capacity[n]));
     }
     begin(capacities, gang, capacity, hosts, host_capacity);
-    best_.verdict = fit_now();
-    if (best_.verdict != fit_verdict::fits) {
-      bool found = false;
-      for (const std::uint32_t c : closest()) {
-        if (!free_in(c)) continue;
-        const std::uint64_t gpus = gpus_of(freed_);
-        if (!found || gpus < best_.gpus) keep(c, gpus);
-        found = true;
-      }
-      best_.verdict = found ? fit_verdict::fits : free_all();
-    }
+    best_.verdict = try_fit();
+    best_.cell = placed_in_;
+    best_.is_least = best_.verdict == fit_verdict::fits;
+    if (best_.verdict != fit_verdict::fits) best_.verdict = search();
     best_.nodes = nodes_;
+    best_.steps = steps_;
     return best_;
   }
 
  private:
-  struct node_free {
-    std::uint32_t gpus = 0;
-    resources host{};
-    friend bool operator==(const node_free&, const node_free&) = default;
-  };
+  using node_free = detail::node_free;
 
   void begin(capacity_index<Tree>& capacities, const topology_constraints& gang,
              std::span<const std::uint32_t> capacity, std::span<const resources> hosts,
@@ -110,155 +84,248 @@ class unblock_search {
     capacities_ = &capacities;
     gang_ = gang;
     gang_.preferred = any_level;
-    capacity_ = capacity;
     hosts_.assign(hosts.begin(), hosts.end());
-    host_capacity_ = host_capacity;
+    frees_host_ = !host_capacity.empty();
     level_ = gang.required == any_level ? capacities.top() : gang.required;
-    task_ = {};
-    for (const constrained_task_group& m : gang.groups)
-      if (m.tasks > 0 && m.gpus >= task_.gpus) task_ = {m.gpus, m.host};
+    groups_.assign(gang, capacities.node_level(), capacities.top());
+    by_node_ = !hosts.empty() || groups_.lowest_constraint() != any_level;
+    now_.clear();
+    whole_.clear();
+    for (std::uint32_t n = 0; n < capacity.size(); ++n) {
+      now_.push_back({capacities.free(n), hosts.empty() ? resources{} : hosts[n]});
+      whole_.push_back({capacity[n], frees_host_ ? host_capacity[n] : now_[n].host});
+    }
+    fit_ = topology_fit<Tree>(budget_ / 2);
     nodes_.clear();
     best_ = {};
+    best_.node_level = capacities.node_level();
+    best_.level = level_;
+    placed_in_ = 0;
+    steps_ = 0;
   }
-  typename topology_fit<Tree>::result fit() { return fit_(*capacities_, gang_, hosts_); }
-  fit_verdict fit_now() { return fit().verdict; }
-  [[nodiscard]] node_free now(std::uint32_t n) const {
-    return {capacities_->free(n), hosts_.empty() ? resources{} : hosts_[n]};
+
+  // What keeps a set, in ascending order of what it costs: fewer GPUs, then fewer nodes.
+  [[nodiscard]] std::uint64_t cost_of(std::uint32_t n) const {
+    return detail::cost_of_freeing(now_[n], whole_[n], now_.size());
   }
-  [[nodiscard]] node_free whole(std::uint32_t n) const {
-    return {capacity_[n], host_capacity_.empty() ? now(n).host : host_capacity_[n]};
+  [[nodiscard]] bool pay(std::uint64_t steps) noexcept {
+    if (steps > budget_ - steps_) return false;
+    steps_ += steps;
+    return true;
   }
-  void set_node(transaction& tx, std::uint32_t n, const node_free& to) {
-    tx.set(*capacities_, n, to.gpus);
-    if (!host_capacity_.empty()) detail::set_host(tx, hosts_[n], to.host);
+  // The verdict for the nodes as they are; after a yes, placed_ has the nodes of the gang.
+  fit_verdict try_fit() {
+    // What topology_fit looks at outside its budget: nodes, or classes of nodes in cells.
+    const std::uint64_t looks = by_node_ ? now_.size() / 4 : 0;
+    const std::uint64_t cells = capacities_->num_cells(level_);
+    if (!pay(1 + looks + cells / 4)) return fit_verdict::budget_ended;
+    const auto found = fit_(*capacities_, gang_, hosts_);
+    steps_ += (std::min)(found.steps, budget_ - steps_);
+    if (found.verdict != fit_verdict::fits) return found.verdict;
+    placed_in_ = found.cell;
+    placed_.clear();
+    for (const tasks_on_node& p : found.portions) placed_.push_back(p.node);
+    detail::merge_sort(placed_);
+    return found.verdict;
   }
-  // The number of the largest tasks that fit.
-  [[nodiscard]] std::uint32_t tasks_in(const node_free& in) const noexcept {
-    std::uint32_t n = in.gpus / (std::max)(task_.gpus, 1U);
-    if (task_.gpus == 0) n = capacities_->max_free();
-    if (hosts_.empty()) return n;
-    const auto limit = [&](std::uint32_t has, std::uint32_t each) {
-      if (each > 0) n = (std::min)(n, has / each);
-    };
-    limit(in.host.cpu_milli, task_.host.cpu_milli);
-    limit(in.host.memory_mib, task_.host.memory_mib);
-    return n;
+
+  fit_verdict search() {
+    found_ = false;
+    cost_ = 0;
+    // Each fit has enough for some greedy tries, and at most an eighth of the budget.
+    fit_ = topology_fit<Tree>(
+        (std::min)(budget_ / 8, 1'000 + std::uint64_t{20} * groups_.size() * now_.size()));
+    fit_verdict verdict = search_least();
+    if (verdict == fit_verdict::does_not_fit || found_) return verdict;
+    if (!by_node_) {
+      verdict = search_victims();
+    } else {
+      if (verdict != fit_verdict::fits) verdict = free_all();
+      if (verdict == fit_verdict::does_not_fit) return verdict;
+      search_greedily();
+    }
+    if (found_ || verdict != fit_verdict::fits)
+      return found_ ? fit_verdict::fits : fit_verdict::budget_ended;
+    give_back(enough_, enough_in_);
+    return verdict;
   }
-  [[nodiscard]] std::uint64_t gpus_of(std::span<const std::uint32_t> nodes) const {
+  // By dynamic programming over the tasks: exact, or nothing is known.
+  fit_verdict search_least() {
+    detail::classes_of_nodes(now_, whole_, classes_, class_nodes_);
+    const detail::freeing_cost cost{&groups_, now_, whole_, class_nodes_, hosts_.empty()};
+    const auto found =
+        least_(capacities_->tree(), capacities_->node_level(), gang_, classes_, cost);
+    steps_ += (std::min)(found.steps / detail::sums_of_a_step, budget_ - steps_);
+    if (found.verdict != fit_verdict::fits) return found.verdict;
+    cost.nodes_to_free(groups_, gang_, found.portions, classes_, enough_);
+    enough_in_ = found.cell;
+    best_.is_least = found.is_least;
+    if (found.is_least) keep(enough_, enough_in_, true);
+    return fit_verdict::fits;
+  }
+  // Without constraints below the required level, CPU and memory: each node is one gang to evict.
+  fit_verdict search_victims() {
+    candidates_.clear();
+    allocations_.clear();
+    for (std::uint32_t n = 0; n < now_.size(); ++n) {
+      if (now_[n] == whole_[n]) continue;
+      const auto at = static_cast<std::uint32_t>(allocations_.size());
+      candidates_.push_back({cost_of(n), at, at + 1});
+      allocations_.push_back({n, whole_[n].gpus - now_[n].gpus});
+    }
+    const victim_set found = victims_(*capacities_, gang_, candidates_, allocations_);
+    steps_ += (std::min)(found.steps, budget_ - steps_);
+    if (found.verdict != fit_verdict::fits) return found.verdict;
+    enough_.clear();
+    for (const std::uint32_t v : found.victims) enough_.push_back(allocations_[v].node);
+    enough_in_ = cell_of(enough_);
+    best_.is_least = found.cost == found.lower_bound;
+    if (best_.is_least) keep(enough_, enough_in_, true);
+    return fit_verdict::fits;
+  }
+  // In the closest cells: in several orders as many nodes as it takes, then without those that are
+  // not needed.
+  void search_greedily() {
+    detail::freeing_order<Tree> orders(*capacities_, groups_, now_, whole_, hosts_.empty());
+    for (const std::uint32_t c : orders.closest_cells(level_, 8)) {
+      for (const bool by_slices : {true, false}) {
+        orders(level_, c, by_slices, order_);
+        if (free_enough()) give_back(freed_, c);
+      }
+    }
+  }
+  // Finds the fewest nodes of order_, from the first on, with which the gang is known to fit, and
+  // keeps in freed_ those that it then uses.
+  bool free_enough() {
+    transaction tx(log_);
+    freed_.clear();
+    std::size_t few = 0;  // not known to be enough
+    std::size_t enough = 0;
+    for (std::size_t n = (std::min<std::size_t>)(1, order_.size()); enough == 0;) {
+      for (; freed_.size() < n; freed_.push_back(order_[freed_.size()].number))
+        set_node(tx, order_[freed_.size()].number, whole_[order_[freed_.size()].number]);
+      if (try_fit() == fit_verdict::fits) {
+        enough = n;
+      } else {
+        few = n;
+        if (n == order_.size()) return false;
+        n = (std::min)(2 * n, order_.size());
+      }
+    }
+    while (few + 1 < enough) {
+      const std::size_t n = few + (enough - few) / 2;
+      for (std::size_t i = n; i < enough; ++i)
+        set_node(tx, order_[i].number, now_[order_[i].number]);
+      if (try_fit() == fit_verdict::fits) {
+        enough = n;
+        continue;
+      }
+      few = n;
+      for (std::size_t i = n; i < enough; ++i)
+        set_node(tx, order_[i].number, whole_[order_[i].number]);
+    }
+    freed_.resize(enough);
+    if (try_fit() != fit_verdict::fits) return false;  // the budget ended
+    std::erase_if(freed_, [&](std::uint32_t n) {
+      return !std::binary_search(placed_.begin(), placed_.end(), n);
+    });
+    return true;
+  }
+  // The verdict with all nodes wholly free; after a yes, enough_ has those that the gang then uses.
+  fit_verdict free_all() {
+    transaction tx(log_);
+    for (std::uint32_t n = 0; n < now_.size(); ++n)
+      if (now_[n] != whole_[n]) set_node(tx, n, whole_[n]);
+    const fit_verdict verdict = try_fit();
+    if (verdict != fit_verdict::fits) return verdict;
+    enough_.clear();
+    for (const std::uint32_t n : placed_)
+      if (now_[n] != whole_[n]) enough_.push_back(n);
+    enough_.erase(std::unique(enough_.begin(), enough_.end()), enough_.end());
+    enough_in_ = placed_in_;
+    return verdict;
+  }
+  // Keeps these nodes, with which the gang fits, without those that are not needed, the most
+  // expensive first. A node that is needed now stays needed with fewer nodes.
+  void give_back(std::span<const std::uint32_t> enough, std::uint32_t cell) {
+    std::vector<keyed_number> by_cost;
+    transaction tx(log_);
+    for (const std::uint32_t n : enough) {
+      set_node(tx, n, whole_[n]);
+      by_cost.push_back({~cost_of(n), n});
+    }
+    keyed_number::sort(by_cost);
+    std::vector<std::uint32_t> needed;
+    bool all_needed = true;
+    for (const auto& [rank, n] : by_cost) {
+      transaction back(log_);
+      set_node(back, n, now_[n]);
+      const fit_verdict verdict = try_fit();
+      if (verdict == fit_verdict::fits) {
+        back.commit();
+        continue;
+      }
+      all_needed = all_needed && verdict == fit_verdict::does_not_fit;
+      needed.push_back(n);
+    }
+    keep(needed, cell, all_needed);
+  }
+  // Keeps these nodes if they cost less than what was found before.
+  void keep(std::span<const std::uint32_t> nodes, std::uint32_t cell, bool all_needed) {
+    std::uint64_t cost = 0;
     std::uint64_t gpus = 0;
-    for (const std::uint32_t n : nodes) gpus += capacity_[n] - capacities_->free(n);
-    return gpus;
-  }
-  void keep(std::uint32_t cell, std::uint64_t gpus) {
-    nodes_ = freed_;
+    for (const std::uint32_t n : nodes) {
+      cost += cost_of(n);
+      gpus += whole_[n].gpus - now_[n].gpus;
+    }
+    if (found_ && cost >= cost_) return;
+    found_ = true;
+    cost_ = cost;
+    nodes_.assign(nodes.begin(), nodes.end());
     detail::merge_sort(nodes_);
     best_.gpus = gpus;
     best_.cell = cell;
-    best_.all_needed = !in_doubt_;
+    best_.all_needed = all_needed;
   }
-  // The cells with most slots for the largest tasks, at most cells_tried.
-  [[nodiscard]] std::vector<std::uint32_t> closest() const {
-    std::vector<keyed_number> cells;
-    for (std::uint32_t c = 0; c < capacities_->num_cells(level_); ++c) {
-      std::uint64_t sum = 0;
-      if (!hosts_.empty() || task_.gpus == 0) {
-        for (const cell_id n : capacities_->nodes(level_, c)) sum += tasks_in(now(n.value));
-      } else if (level_ == capacities_->node_level()) {
-        sum = capacities_->free(c);
-      } else if (task_.gpus <= capacities_->max_free()) {
-        sum = capacities_->slots(level_, task_.gpus)[c];
-      }
-      cells.push_back({~sum, c});
-    }
-    keyed_number::sort(cells);
-    std::vector<std::uint32_t> first;
-    for (std::size_t i = 0; i < (std::min<std::size_t>)(cells.size(), cells_tried_); ++i)
-      first.push_back(cells[i].number);
-    return first;
+  void set_node(transaction& tx, std::uint32_t n, const node_free& to) {
+    tx.set(*capacities_, n, to.gpus);
+    if (frees_host_) detail::set_host(tx, hosts_[n], to.host);
   }
-  // Whether the gang is known to fit with the nodes in freed_ free.
-  bool free_in(std::uint32_t c) {
-    // By GPUs freed for each slot gained; nodes that gain none come last.
-    std::vector<keyed_number> order;
-    for (const cell_id i : capacities_->nodes(level_, c)) {
-      const std::uint32_t n = i.value;
-      if (now(n) == whole(n)) continue;
-      const std::uint32_t more = capacity_[n] - capacities_->free(n);
-      const std::uint32_t gain = tasks_in(whole(n)) - tasks_in(now(n));
-      order.push_back({gain == 0 ? 1'000'000 + more : more * 1'000 / gain, n});
-    }
-    keyed_number::sort(order);
-    freed_.clear();
-    before_.clear();
-    transaction tx(log_);
-    for (const auto& [rank, n] : order) {
-      free_node(tx, n);
-      if (fit_now() != fit_verdict::fits) continue;
-      give_back();
-      return true;
-    }
-    return false;
-  }
-  // The verdict with all nodes wholly free; after a yes keeps the answer.
-  fit_verdict free_all() {
-    std::vector<std::uint32_t> placed;
-    {
-      transaction tx(log_);
-      for (std::uint32_t n = 0; n < capacity_.size(); ++n) set_node(tx, n, whole(n));
-      const auto found = fit();
-      if (found.verdict != fit_verdict::fits) return found.verdict;
-      for (const tasks_on_node& p : found.portions) placed.push_back(p.node);
-      detail::merge_sort(placed);
-      placed.erase(std::unique(placed.begin(), placed.end()), placed.end());
-    }
-    freed_.clear();
-    before_.clear();
-    {
-      transaction tx(log_);
-      for (const std::uint32_t n : placed)
-        if (now(n) != whole(n)) free_node(tx, n);
-      give_back();
-    }
+  [[nodiscard]] std::uint32_t cell_of(std::span<const std::uint32_t> nodes) const {
     std::uint32_t cell = 0;
-    while (!placed.empty() && !capacities_->nodes(level_, cell).contains(cell_id(placed[0])))
-      ++cell;
-    keep(cell, gpus_of(freed_));
-    return fit_verdict::fits;
-  }
-  void free_node(transaction& tx, std::uint32_t n) {
-    freed_.push_back(n);
-    before_.push_back(now(n));
-    set_node(tx, n, whole(n));
-  }
-  // Takes nodes out of freed_ that are not needed. A node needed now stays needed later.
-  void give_back() {
-    in_doubt_ = false;
-    for (std::size_t i = freed_.size(); i-- > 0;) {
-      transaction back(log_);
-      set_node(back, freed_[i], before_[i]);
-      const fit_verdict verdict = fit_now();
-      in_doubt_ = in_doubt_ || verdict == fit_verdict::budget_ended;
-      if (verdict != fit_verdict::fits) continue;
-      back.commit();
-      freed_.erase(freed_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
+    while (!nodes.empty() && !capacities_->nodes(level_, cell).contains(cell_id(nodes[0]))) ++cell;
+    return cell;
   }
 
-  std::uint32_t cells_tried_;
+  std::uint64_t budget_;
+  std::uint64_t steps_ = 0;
   topology_fit<Tree> fit_;
+  min_cost_fit<Tree> least_;
+  topology_victim_search<Tree> victims_;
   journal log_;
   capacity_index<Tree>* capacities_ = nullptr;
   topology_constraints gang_;
-  std::span<const std::uint32_t> capacity_;
-  std::vector<resources> hosts_;
-  std::span<const resources> host_capacity_;
+  colocated_groups groups_;
   level_t level_ = 0;
-  node_free task_{};  // what one of the largest tasks needs
+  bool by_node_ = false;     // CPU, memory or constraints below the required level count
+  bool frees_host_ = false;  // a freed node gives CPU and memory back
+  std::vector<node_free> now_;
+  std::vector<node_free> whole_;
+  std::vector<resources> hosts_;            // as the nodes are
+  std::vector<std::uint32_t> classes_;      // of each node
+  std::vector<std::uint32_t> class_nodes_;  // a node of each class
+  std::vector<eviction_candidate> candidates_;
+  std::vector<gpus_on_node> allocations_;
+  std::vector<keyed_number> order_;
+  std::vector<std::uint32_t> placed_;  // nodes that the gang takes, ascending
+  std::uint32_t placed_in_ = 0;        // their cell
   std::vector<std::uint32_t> freed_;
-  std::vector<node_free> before_;  // of freed_; more follow that were given back
-  bool in_doubt_ = false;          // it is not known whether each of freed_ is needed
+  std::vector<std::uint32_t> enough_;  // nodes with which the gang fits
+  std::uint32_t enough_in_ = 0;        // their cell
+  bool found_ = false;
+  std::uint64_t cost_ = 0;  // of nodes_
   std::vector<std::uint32_t> nodes_;
-  result best_;
+  unblock_set best_;
 };
 
 APIARY_NAMESPACE_END

@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
+#include <apiary/topology/cell_names.h>
 
 #include <cstdint>
 #include <span>
@@ -51,10 +52,25 @@ struct infeasibility_proof {
     friend bool operator==(const refusal&, const refusal&) = default;
   };
 
+  // A cell of a level with slices that comes closest to holding one more slice.
+  struct slice_gap {
+    level_t level = 0;        // of the slices
+    std::uint32_t cell = 0;   // by its position in the level
+    std::uint64_t tasks = 0;  // how many it could hold if slices at its level did not count
+    friend bool operator==(const slice_gap&, const slice_gap&) = default;
+  };
+
   level_t level = 0;                    // of the cells; num_levels() is the cell of the whole tree
+  level_t node_level = 0;               // of the nodes
+  std::uint32_t node_gpus = 0;          // no node has more GPUs free; 0 if that is not known
   std::vector<std::uint32_t> groups{};  // first task group of each co-located group, ascending
+  std::vector<std::uint32_t> tasks{};   // of each co-located group, without those that it leads
   std::vector<weighing> weighings{};    // the weighings that refuse cells
   std::vector<refusal> cells{};         // every cell of the level, ascending
+  // If the main reason counts the tasks of one group, and slices leave capacity unused: for each
+  // level with slices, from the highest down, the closest cell inside the one before it (first:
+  // inside the best cell of the main reason), of equals the first. Empty if it was not computed.
+  std::vector<slice_gap> gaps{};
   friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;
 
   // The reason that most cells have, and the cell that comes closest to holding the gang.
@@ -67,27 +83,26 @@ struct infeasibility_proof {
   // Finds the reason that most cells have. Cost: O(cells).
   [[nodiscard]] reason main_reason() const;
 
-  // A sentence that tells a user why the gang waits. level_name is the name of the level ("rack",
-  // or "cluster" for the cell of everything). `blocking` names what blocks the gang
-  // (explain/blocking_resource.h); it is empty if that is not known.
-  [[nodiscard]] std::string text(const topology_constraints& gang, const std::string& level_name,
+  // A sentence that tells a user why the gang waits: "the gang needs 4 nodes with 5 free GPUs each
+  // in one rack; rack r7 has the most: 3". `blocking` names what blocks the gang
+  // (explain/blocking_resource.h); it is empty if that is not known. Requires: a gang with the task
+  // groups of the proof, and names of the cells of its tree.
+  [[nodiscard]] std::string text(const topology_constraints& gang, const cell_names& names,
                                  std::span<const blocking_resource> blocking = {}) const;
 
   // Proves that a gang without constraints does not fit the whole cluster, from the number of nodes
-  // with 0, 1, ... free GPUs. Tasks of one group are weighed before slots, large slots first, and
-  // weights of a linear program last. The proof has no cells if no weighing refuses; then it would
-  // need a list.
+  // with 0, 1, ... free GPUs. The tasks of each group are weighed first, then GPUs, then slots, large
+  // slots first, and weights of a linear program last. The proof has no cells if no weighing refuses;
+  // then it would need a list.
   // Requires: groups without constraints, CPU and memory; `top` is the level above the roots.
   // Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node), and the linear program
   //           takes up to 5 ms with many groups.
   [[nodiscard]] static infeasibility_proof of_nodes(std::span<const std::uint32_t> nodes,
-                                                    const colocated_groups& groups, level_t top);
+                                                    const colocated_groups& groups,
+                                                    level_t node_level, level_t top);
 };
 
 namespace detail {
-
-// "a", "a and b", "a, b and c".
-[[nodiscard]] std::string listing(const std::vector<std::string>& words);
 
 // The needs of one task of a task group together with the tasks that it leads.
 struct task_needs {
@@ -104,4 +119,5 @@ APIARY_NAMESPACE_END
 
 #ifndef APIARY_COMPILED
 #include <apiary/gang/detail/infeasibility_proof_inl.h>
+#include <apiary/gang/detail/proof_text_inl.h>
 #endif

@@ -123,7 +123,10 @@ class shared_gpu_fit {
         gpus.what.needed += std::uint64_t{weights_[u]} * groups_[u].tasks;
       if (!gpus.most.empty()) tried.push_back(std::move(gpus));
     }
-    return detail::fewest_reasons(l, detail::num_positions(*tree_, l), groups_, tried, listed_);
+    infeasibility_proof why =
+        detail::fewest_reasons(l, detail::num_positions(*tree_, l), groups_, tried, listed_);
+    why.node_level = node_level_;
+    return why;
   }
 
  private:

@@ -26,7 +26,7 @@ using namespace apiary_test;
 namespace {
 
 // Weights of each kind, in the order in which the first of equally good ones is taken: places of a
-// kind, then slots of each size that a node may have free, the largest first.
+// kind, then GPUs, then slots of each size that a node may have free, the largest first.
 std::vector<naive_cells::counts> refusal_weights(const naive_cells& naive, std::uint32_t most) {
   const std::size_t kinds = naive.kinds().size();
   std::vector<naive_cells::counts> all;
@@ -35,7 +35,8 @@ std::vector<naive_cells::counts> refusal_weights(const naive_cells& naive, std::
     all.back()[k] = 1;
   }
   if (kinds < 2) return all;
-  for (std::uint32_t size = most; size > 0; --size) {
+  for (std::uint32_t i = 0; i < most; ++i) {
+    const std::uint32_t size = i == 0 ? 1 : most + 1 - i;
     naive_cells::counts& slots = all.emplace_back();
     for (const naive_kind& k : naive.kinds())
       slots.push_back(static_cast<std::uint32_t>(k.leaves / size));
@@ -120,6 +121,10 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
 
     infeasibility_proof expected;
     expected.level = l;
+    expected.node_level = node;
+    expected.node_gpus = most;
+    expected.tasks = tasks;
+    expected.gaps = why.gaps;  // proof_check verifies them
     for (const naive_kind& k : naive.kinds()) expected.groups.push_back(k.groups[0]);
     for (std::uint32_t c = 0; c < left.size(); ++c)
       expected.cells.push_back(

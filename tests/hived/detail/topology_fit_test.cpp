@@ -203,8 +203,8 @@ TEST_CASE("a gang that requires more than any rack has waits with a proof that c
   const topology_constraints gang = constraints_of(r);
   proof_check check(capacities.tree, capacities.node_level, capacities.free, {}, gang);
   CHECK(check(*busy.wait.why()));
-  CHECK(busy.wait.why()->text(constraints_of(r), "rack") ==
-        "the gang needs capacity for 4 tasks of 4 GPUs in one rack; rack 0 has the most: 3");
+  CHECK(busy.wait.why()->text(constraints_of(r), {"GPU", "node", "rack"}) ==
+        "the gang needs 4 free nodes of 4 GPUs in one rack; rack 0 has the most: 3");
   const gang_plan never = ruled_plan(h, ruled_gang(4, {{5, 4}}, {.required = rack_of_nodes}));
   CHECK(never.wait.reason == wait_reason::never);
   CHECK(never.wait.why() != nullptr);

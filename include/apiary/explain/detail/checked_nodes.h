@@ -61,6 +61,7 @@ struct checked_whole_gpus {
     if (hosts.empty()) return {free[node], 0, 0};
     return {free[node], hosts[node].cpu_milli, hosts[node].memory_mib};
   }
+  static std::uint64_t free_gpus(const node_free& r) { return r.gpus; }
   // If several task groups have weight, CPU and memory do not count.
   static void ignore_host(node_free& r) { r.cpu = r.memory = ~std::uint64_t{0} >> 1; }
   // Calls sink with what is free besides the task, once for each way to place it on the node.
@@ -92,6 +93,10 @@ struct checked_shared_gpus {
                 node.gpus == 0 ? std::uint32_t{max_gpu_models} : node.model, true};
     std::sort(r.left.begin(), r.left.end());
     return r;
+  }
+  static std::uint64_t free_gpus(const node_free& r) {
+    return static_cast<std::uint64_t>(
+        std::count_if(r.left.begin(), r.left.end(), [](milli_gpu left) { return left > 0; }));
   }
   static void ignore_host(node_free& /*r*/) {}
   template <class Sink>

@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,25 +23,6 @@ APIARY_NAMESPACE_BEGIN
 
 namespace detail {
 
-[[nodiscard]] inline std::string gpus(std::uint64_t n) {
-  return std::to_string(n) + (n == 1 ? " GPU" : " GPUs");
-}
-// Formats thousandths of a CPU: "1 CPU", "2.5 CPUs".
-[[nodiscard]] inline std::string cpus(std::uint64_t milli) {
-  std::string text = std::to_string(milli / 1000);
-  if (milli % 1000 > 0) {
-    std::string rest = std::to_string(1000 + milli % 1000);
-    while (rest.back() == '0') rest.pop_back();
-    text += '.' + rest.substr(1);
-  }
-  return text + (milli == 1000 ? " CPU" : " CPUs");
-}
-APIARY_INLINE std::string listing(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
-  return text;
-}
 APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_t group) {
   task_needs all;
   for (const constrained_task_group& m : gang.groups) {
@@ -54,73 +34,6 @@ APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_
     all.memory_mib += m.host.memory_mib * each;
   }
   return all;
-}
-[[nodiscard]] inline bool is_in(std::span<const blocking_resource> all, blocking_resource d) {
-  return std::find(all.begin(), all.end(), d) != all.end();
-}
-// "tasks of 4 GPUs". CPU and memory are named if they block, or if the task takes nothing else.
-[[nodiscard]] inline std::string tasks_of(const task_needs& task,
-                                          std::span<const blocking_resource> blocking) {
-  std::vector<std::string> words;
-  if (task.milli != task.gpus * whole_gpu) {
-    words.push_back(std::to_string(task.milli) + "/1000 of a GPU");
-  } else if (task.gpus > 0) {
-    words.push_back(gpus(task.gpus));
-  }
-  if (task.cpu_milli > 0 && (task.gpus == 0 || is_in(blocking, blocking_resource::cpu)))
-    words.push_back(cpus(task.cpu_milli));
-  if (task.memory_mib > 0 && (task.gpus == 0 || is_in(blocking, blocking_resource::memory)))
-    words.push_back(std::to_string(task.memory_mib) + " MiB");
-  return words.empty() ? "tasks" : "tasks of " + listing(words);
-}
-
-// What a weighing counts: "tasks of 4 GPUs", "slots of 5 GPUs", "GPUs", "thousandths of GPUs".
-[[nodiscard]] inline std::string weighed_things(const infeasibility_proof& why,
-                                                const topology_constraints& gang,
-                                                const std::vector<std::uint32_t>& weights,
-                                                std::span<const blocking_resource> blocking) {
-  std::vector<task_needs> needs;
-  for (const std::uint32_t group : why.groups) needs.push_back(needs_of(gang, group));
-  std::size_t weighted = 0;
-  std::size_t group = 0;
-  std::uint64_t largest = 0;
-  bool thousandths = true;
-  for (std::size_t k = 0; k < weights.size(); ++k) {
-    largest = (std::max)(largest, needs[k].gpus);
-    thousandths = thousandths && weights[k] == needs[k].milli;
-    if (weights[k] == 0) continue;
-    ++weighted;
-    group = k;
-  }
-  if (weighted == 1 && weights[group] == 1) return tasks_of(needs[group], blocking);
-  if (thousandths) return "thousandths of GPUs";
-  for (std::uint64_t t = 1; t <= largest; ++t) {
-    bool slots = true;
-    for (std::size_t k = 0; k < weights.size(); ++k)
-      slots = slots && weights[k] == needs[k].gpus / t;
-    if (slots) return t == 1 ? "GPUs" : "slots of " + gpus(t);
-  }
-  return "units of weight";
-}
-
-// "; without its anti-affinity it would fit"
-[[nodiscard]] inline std::string blame(std::span<const blocking_resource> blocking,
-                                       const topology_constraints& gang,
-                                       const std::string& level_name) {
-  if (blocking.empty()) return "";
-  if (is_in(blocking, blocking_resource::gpus)) {
-    const bool leaders = std::any_of(gang.groups.begin(), gang.groups.end(),
-                                     [](const auto& g) { return g.leader != no_task_group; });
-    std::string kept = gang.required == any_level ? "" : " still in one " + level_name;
-    if (leaders) kept += kept.empty() ? " with its leaders" : " and with its leaders";
-    return "; counting only GPUs" + (kept.empty() ? kept : "," + kept + ",") +
-           " it would not fit either";
-  }
-  constexpr const char* names[] = {"its memory request", "its CPU request", "its GPU models",
-                                   "its slices", "its anti-affinity"};
-  std::vector<std::string> words;
-  for (const blocking_resource d : blocking) words.emplace_back(names[static_cast<std::size_t>(d)]);
-  return "; without " + listing(words) + " it would fit";
 }
 
 }  // namespace detail
@@ -142,11 +55,17 @@ APIARY_INLINE infeasibility_proof::reason infeasibility_proof::main_reason() con
   return first;
 }
 
-APIARY_INLINE infeasibility_proof infeasibility_proof::of_nodes(
-    std::span<const std::uint32_t> nodes, const colocated_groups& groups, level_t top) {
+APIARY_INLINE infeasibility_proof
+infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes, const colocated_groups& groups,
+                              level_t node_level, level_t top) {
   infeasibility_proof why;
   why.level = top;
-  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].first_group);
+  why.node_level = node_level;
+  why.node_gpus = nodes.empty() ? 0 : static_cast<std::uint32_t>(nodes.size() - 1);
+  for (std::size_t u = 0; u < groups.size(); ++u) {
+    why.groups.push_back(groups[u].first_group);
+    why.tasks.push_back(groups[u].tasks);
+  }
   const std::size_t width = groups.size();
   std::uint32_t largest = 0;
   for (std::size_t u = 0; u < width; ++u) largest = (std::max)(largest, groups[u].gpus);
@@ -156,7 +75,7 @@ APIARY_INLINE infeasibility_proof infeasibility_proof::of_nodes(
     what = {std::vector<std::uint32_t>(width, 0), 0};
     best.assign(nodes.size(), 0);
     for (std::size_t u = 0; u < width; ++u) {
-      const auto slot = static_cast<std::uint32_t>(largest + width - i);
+      const auto slot = static_cast<std::uint32_t>(i <= width ? 1 : largest + 1 + width - i);
       const std::uint32_t weight = i >= width ? groups[u].gpus / slot : u == i ? 1 : 0;
       what.weights[u] = weight;
       what.needed += std::uint64_t{weight} * groups[u].tasks;
@@ -192,42 +111,6 @@ APIARY_INLINE infeasibility_proof infeasibility_proof::of_nodes(
   why.weighings.push_back(std::move(what));
   why.cells.push_back({0, 0, most, {}});
   return why;
-}
-
-APIARY_INLINE std::string infeasibility_proof::text(
-    const topology_constraints& gang, const std::string& level_name,
-    std::span<const blocking_resource> blocking) const {
-  const reason first = main_reason();
-  const std::string cell =
-      cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
-  const std::string others = first.cells == cells.size() || cells.size() == 1
-                                 ? ""
-                                 : " (this is the reason in " + std::to_string(first.cells) +
-                                       " of " + std::to_string(cells.size()) + " cells)";
-  if (first.weighing != listed) {
-    const weighing& w = weighings[first.weighing];
-    std::string things = detail::weighed_things(*this, gang, w.weights, blocking);
-    if (w.needed == 1)  // the singular of the first word
-      things.erase((std::min)(things.find(' '), things.size()) - 1, 1);
-    return "the gang needs capacity for " + std::to_string(w.needed) + " " + things + " in one " +
-           level_name + "; " + cell + (cells.size() == 1 ? " has " : " has the most: ") +
-           std::to_string(w.needed - first.missing) + others +
-           detail::blame(blocking, gang, level_name);
-  }
-  std::string all = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
-  for (const refusal& r : cells) {
-    if (r.cell != first.best) continue;
-    const std::size_t width = groups.size();
-    for (std::size_t i = 0; i + width <= r.counts.size(); i += width) {
-      all += i == 0 ? " " : ", or ";
-      for (std::size_t k = 0; k < width; ++k)
-        all += (k == 0 ? "" : " + ") + std::to_string(r.counts[i + k]);
-    }
-  }
-  all += " tasks of task groups";
-  for (std::size_t k = 0; k < groups.size(); ++k)
-    all += (k == 0 ? " " : " + ") + std::to_string(groups[k]);
-  return all + others + detail::blame(blocking, gang, level_name);
 }
 
 APIARY_NAMESPACE_END

@@ -29,8 +29,8 @@ struct weighed_cells {
   std::vector<std::uint64_t> most;
 };
 
-// Weighings that refuse a cell: they count the tasks of each group, then slots of each size, the
-// largest first, then come those of the search.
+// Weighings that refuse a cell: they count the tasks of each group, then GPUs, then slots of each
+// size, the largest first, then come those of the search. Users understand the first ones best.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
                                                      const colocated_groups& groups,
@@ -53,7 +53,8 @@ template <CellTree Tree>
     weights[u] = 1;
     weigh(weights);
   }
-  for (std::uint32_t t = capacities.max_free(); groups.size() > 1 && t > 0; --t) {
+  for (std::uint32_t i = 0; groups.size() > 1 && i < capacities.max_free(); ++i) {
+    const std::uint32_t t = i == 0 ? 1 : capacities.max_free() + 1 - i;
     for (std::size_t u = 0; u < groups.size(); ++u) weights[u] = groups[u].gpus / t;
     weigh(weights);
   }
@@ -71,7 +72,10 @@ template <CellTree Tree>
   why.cells.resize(cells);
   for (std::uint32_t c = 0; c < cells; ++c) why.cells[c].cell = c;
   for (const infeasibility_proof::refusal& r : listed) why.cells[r.cell].counts = r.counts;
-  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].first_group);
+  for (std::size_t u = 0; u < groups.size(); ++u) {
+    why.groups.push_back(groups[u].first_group);
+    why.tasks.push_back(groups[u].tasks);
+  }
   const auto refuses = [](const weighed_cells& w, const infeasibility_proof::refusal& r) {
     return r.weighing == infeasibility_proof::listed && w.most[r.cell] < w.what.needed;
   };
@@ -97,17 +101,95 @@ template <CellTree Tree>
   return why;
 }
 
+// Finds the slice_gaps of a proof. on_node(u, n): how many tasks of group u node n can hold if
+// constraints do not count. Cost: O(nodes * levels^2) if the main reason counts tasks in slices.
+template <CellTree Tree, class OnNode>
+class slice_gaps {
+ public:
+  slice_gaps(const Tree& tree, const colocated_groups& groups, const OnNode& on_node)
+      : tree_(tree), groups_(groups), on_node_(on_node) {}
+
+  void operator()(infeasibility_proof& why) {
+    const infeasibility_proof::reason main = why.main_reason();
+    if (main.weighing == infeasibility_proof::listed) return;
+    const std::vector<std::uint32_t>& weights = why.weighings[main.weighing].weights;
+    for (std::size_t u = 0; u < weights.size(); ++u)
+      if (weights[u] > 0) group_ = u;
+    for (std::size_t u = 0; u < weights.size(); ++u)
+      if (weights[u] != (u == group_ ? 1U : 0U)) return;
+    node_level_ = why.node_level;
+    std::uint32_t inside = main.best;
+    for (level_t l = why.level, above = l;; --l) {
+      if (l == node_level_ || step(l) > step(l - 1)) {
+        if (step(l) == 1) return;
+        const infeasibility_proof::slice_gap gap = closest(above, inside, l);
+        if (gap.tasks == 0) return;
+        why.gaps.push_back(gap);
+        inside = gap.cell;
+        above = l;
+      }
+      if (l == node_level_) return;
+    }
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t step(level_t l) const { return groups_.at(group_, l).step; }
+  // The tasks that a cell can hold if slices at its level do not count.
+  [[nodiscard]] std::uint64_t without_slices(level_t l, std::uint32_t c) const {
+    std::uint64_t sum = 0;
+    if (l == node_level_) {
+      sum = on_node_(group_, c);
+    } else {
+      for (const cell_id i : positions_inside(tree_, l, c, l - 1))
+        sum += groups_.bound(group_, l - 1, without_slices(l - 1, i.value));
+    }
+    return (std::min<std::uint64_t>)(sum, groups_.at(group_, l).most);
+  }
+  // The cell of level l inside cell c of level `above` that lacks the fewest tasks of a slice of
+  // those that slices leave unused; no tasks if there is none.
+  [[nodiscard]] infeasibility_proof::slice_gap closest(level_t above, std::uint32_t c,
+                                                       level_t l) const {
+    infeasibility_proof::slice_gap best{l, 0, 0};
+    for (const cell_id i : positions_inside(tree_, above, c, l)) {
+      const std::uint64_t tasks = without_slices(l, i.value);
+      if (tasks % step(l) > best.tasks % step(l)) best = {l, i.value, tasks};
+    }
+    return best;
+  }
+
+  const Tree& tree_;
+  const colocated_groups& groups_;
+  const OnNode& on_node_;
+  level_t node_level_ = 0;
+  std::size_t group_ = 0;
+};
+
 // Proves with few reasons that a gang fits no cell of level l.
 // Requires: `found` has no weighings, or those of the search over the same arguments; `listed`
 //           contains every cell that no weighing refuses, in any order.
-// Cost:     O(nodes * groups * GPUs of a node) and O(cells * (groups + GPUs of a node)^2).
+// Cost:     O(nodes * (groups * GPUs of a node + levels^2)) and
+//           O(cells * (groups + GPUs of a node)^2).
 template <CellTree Tree>
 [[nodiscard]] infeasibility_proof explain_refusal(
     const capacity_index<Tree>& capacities, const colocated_groups& groups,
     std::span<const resources> hosts, level_t l, const cell_weighings<Tree>& found,
     std::span<const infeasibility_proof::refusal> listed) {
-  return fewest_reasons(l, capacities.num_cells(l), groups,
-                        weigh_cells(capacities, groups, hosts, l, found), listed);
+  infeasibility_proof why = fewest_reasons(
+      l, capacities.num_cells(l), groups, weigh_cells(capacities, groups, hosts, l, found), listed);
+  why.node_level = capacities.node_level();
+  why.node_gpus = capacities.max_free();
+  const auto on_node = [&](std::size_t u, std::uint32_t n) {
+    const colocated_groups::group& group = groups[u];
+    std::uint64_t tasks = group.tasks;
+    if (group.gpus > 0) tasks = (std::min<std::uint64_t>)(tasks, capacities.free(n) / group.gpus);
+    if (!hosts.empty() && group.cpu_milli > 0)
+      tasks = (std::min)(tasks, hosts[n].cpu_milli / group.cpu_milli);
+    if (!hosts.empty() && group.memory_mib > 0)
+      tasks = (std::min)(tasks, hosts[n].memory_mib / group.memory_mib);
+    return tasks;
+  };
+  slice_gaps(capacities.tree(), groups, on_node)(why);
+  return why;
 }
 
 }  // namespace detail

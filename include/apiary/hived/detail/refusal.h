@@ -68,7 +68,8 @@ class hived_refusal {
       const level_t top = chain.tree().num_levels();
       count_nodes(cells, gangs, request, at);
       units_.assign(gang, chain.node_level(), top);
-      infeasibility_proof weighed = infeasibility_proof::of_nodes(nodes_, units_, top);
+      infeasibility_proof weighed =
+          infeasibility_proof::of_nodes(nodes_, units_, chain.node_level(), top);
       if (!weighed.cells.empty()) return weighed;
     }
     const capacity_index<ragged_tree> index = capacities_in(cells, gangs, request, at);
