@@ -22,14 +22,14 @@
 
 #include <cstdint>
 #include <string>
+#include <support/levels.h>
 #include <utility>
 #include <vector>
 
 using namespace apiary;
+using namespace apiary_test;
 
 namespace {
-
-enum : level_t { gpu, node, rack, block };
 
 // A cluster with names. Nodes are named n0, n1, ...
 struct named_cluster {

@@ -59,6 +59,9 @@ bool is_right_certificate(const ruled_world& world, const topology_constraints& 
   std::vector<std::uint32_t> kinds;
   for (const naive_kind& k : naive.kinds()) kinds.push_back(k.groups[0]);
   if (why.level != proof_level(world, gang) || why.groups != kinds) return false;
+  if (why.node_level != node || why.tasks != naive.tasks()) return false;
+  for (const std::uint32_t f : world.free)
+    if (why.node_gpus > 0 && f > why.node_gpus) return false;
   for (const infeasibility_proof::weighing& w : why.weighings) {
     if (w.weights.size() != kinds.size()) return false;
     if (w.needed != naive_cells::weight(w.weights, naive.tasks())) return false;
@@ -76,7 +79,10 @@ infeasibility_proof some_certificate(const ruled_world& world, const topology_co
   const naive_cells naive(world, gang);
   infeasibility_proof why;
   why.level = proof_level(world, gang);
+  why.node_level = node;
+  why.node_gpus = random.uniform(8);
   for (const naive_kind& k : naive.kinds()) why.groups.push_back(k.groups[0]);
+  why.tasks = naive.tasks();
   for (std::uint32_t n = 1 + random.uniform(3); n > 0; --n) {
     infeasibility_proof::weighing& w = why.weighings.emplace_back();
     const bool heavy = random.uniform(4) == 0;
@@ -108,7 +114,7 @@ void change_certificate(infeasibility_proof& why, rng& random) {
     const std::uint32_t how = random.uniform(3);
     n = how == 0 ? with_high_bit(n) : how == 1 ? n + 1 : n - 1;
   };
-  const std::uint32_t what = random.uniform(13);
+  const std::uint32_t what = random.uniform(16);
   if (what == 0) shift(why.level);
   if (what == 1 && !why.groups.empty()) shift(any_of(why.groups));
   if (what == 2) why.groups.push_back(0);
@@ -118,7 +124,10 @@ void change_certificate(infeasibility_proof& why, rng& random) {
   if (what == 6) why.weighings.pop_back();
   if (what == 7) why.cells.pop_back();
   if (what == 8) why.cells.push_back(why.cells.back());
-  if (what > 8) {
+  if (what == 13) shift(why.node_level);
+  if (what == 14 && why.node_gpus > 0) --why.node_gpus;
+  if (what == 15 && !why.tasks.empty()) shift(any_of(why.tasks));
+  if (what > 8 && what < 13) {
     infeasibility_proof::refusal& r = any_of(why.cells);
     if (what == 9) shift(r.cell);
     if (what == 10) shift(r.most);
@@ -174,7 +183,9 @@ TEST_CASE("proof_check: numbers of 64 bits") {
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = rack;
+  why.node_level = node;
   why.groups = {0, 1};
+  why.tasks = {~std::uint32_t{0} - 2, 2};
   why.weighings = {{{~std::uint32_t{0}, ~std::uint32_t{0}}, most * most},
                    {{~std::uint32_t{0}, 0}, most * (most - 2)}};
   why.cells = {{0, 0, 9 * most, {}}, {1, 1, 5 * most, {}}};
@@ -192,7 +203,9 @@ TEST_CASE("proof_check: what a cell holds may be listed in any order, but once")
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
+  why.node_level = node;
   why.groups = {0, 1};
+  why.tasks = {3, 2};
   why.cells = {{0, infeasibility_proof::listed, 0, {3, 0, 2, 1, 0, 2}}};
   CHECK(check(why));
   why.cells[0].counts = {0, 2, 3, 0, 2, 1};
@@ -216,7 +229,9 @@ TEST_CASE("proof_check: a fraction of more than a GPU, or of nothing, is whole G
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
+  why.node_level = node;
   why.groups = {0};
+  why.tasks = {3};
   why.weighings = {{{1}, 3}};
   why.cells = {{0, 0, 1, {}}};
   CHECK(check(why));
@@ -233,7 +248,9 @@ TEST_CASE("proof_check: needs that no node can meet count as the same") {
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
+  why.node_level = node;
   why.groups = {0};
+  why.tasks = {2};
   why.weighings = {{{1}, 2}};
   why.cells = {{0, 0, 0, {}}};
   CHECK(check(why));
@@ -259,6 +276,7 @@ TEST_CASE("proof_check: nothing proves that a gang of nothing does not fit") {
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
+  why.node_level = node;
   why.weighings = {{{}, 0}};
   why.cells = {{0, 0, 0, {}}};
   CHECK(!check(why));
@@ -277,6 +295,7 @@ TEST_CASE("proof_check: the weight of a cell may be more than 64 bits") {
   infeasibility_proof why;
   why.level = 1;
   why.groups = {0};
+  why.tasks = {65'536};
   why.weighings.push_back({{4'294'967'295}, 281'474'976'645'120});
   why.cells.push_back({0, 0, 281'466'386'710'530, {}});
   CHECK(!check(why));

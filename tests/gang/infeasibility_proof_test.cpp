@@ -134,8 +134,8 @@ TEST_CASE("what a rack can hold is listed where no weight tells") {
   const std::string said = c.said(gang);
   CHECK(said ==
         "the gang needs capacity for 3 tasks of 1 GPU and 0.002 CPUs and 1 task of 4 GPUs and "
-        "0.001 CPUs in one rack; rack 0 comes closest: 3 tasks of 1 GPU and 0.002 CPUs, or 2 tasks "
-        "of 1 GPU and 0.002 CPUs and 1 task of 4 GPUs and 0.001 CPUs");
+        "0.001 CPUs in one rack; rack 0 comes closest: 2 tasks of 1 GPU and 0.002 CPUs and 1 task "
+        "of 4 GPUs and 0.001 CPUs, or 3 tasks of 1 GPU and 0.002 CPUs");
   const infeasibility_proof why = c.why(gang);
   CHECK(why.cells[0].counts == std::vector<std::uint32_t>{2, 1, 3, 0});
 }

@@ -33,7 +33,19 @@ inline void for_each_mutation(const apiary::infeasibility_proof& why,
     number = is;
   };
   shift(other.level);
+  shift(other.node_level);
   for (auto& kind : other.groups) shift(kind);
+  for (auto& tasks : other.tasks) shift(tasks);
+  for (auto& gap : other.gaps) {
+    shift(gap.level);
+    shift(gap.cell);
+    shift(gap.tasks);
+  }
+  if (other.gaps.size() > 1) {
+    other.gaps.pop_back();
+    use(other);
+    other.gaps = why.gaps;
+  }
   for (auto& w : other.weighings) {
     shift(w.needed);
     for (auto& weight : w.weights) shift(weight);

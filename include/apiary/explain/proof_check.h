@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/explain/detail/checked_constraints.h>
 #include <apiary/explain/detail/checked_nodes.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -70,13 +71,8 @@ class proof_check {
         counts_[static_cast<std::size_t>(at - groups_.begin())] += asked.tasks;
       }
     }
-    for (std::size_t k = 0; k < groups_.size(); ++k) {
-      tasks_.push_back(task_of(groups_[k]));
-      for (level_t l = 0; l <= tree.num_levels(); ++l)
-        together_.push_back(together_by_constraints(k, l));
-      for (level_t l = 0; l <= tree.num_levels(); ++l)
-        allowed_.push_back(allowed_by_constraints(k, l));
-    }
+    for (const std::uint32_t group : groups_) tasks_.push_back(task_of(group));
+    constraints_.begin(gang, groups_, counts_, tree.num_levels());
   }
 
   // Whether the proof is right.
@@ -177,39 +173,11 @@ class proof_check {
     return listed.size() * groups_.size() == r.counts.size() &&
            listed == greatest(why.level, r.cell);
   }
-  // The most tasks of a group that constraints allow in a cell of this level, those of the levels
-  // above included, and how many tasks must be placed together.
   [[nodiscard]] std::uint32_t allowed(std::size_t group, level_t l) const {
-    return allowed_[group * (tree_.num_levels() + 1) + l];
+    return constraints_.allowed(group, l);
   }
   [[nodiscard]] std::uint32_t together(std::size_t group, level_t l) const {
-    return together_[group * (tree_.num_levels() + 1) + l];
-  }
-  [[nodiscard]] std::uint32_t allowed_by_constraints(std::size_t group, level_t l) const {
-    const constrained_task_group& leader = gang_.groups[groups_[group]];
-    std::uint32_t max = counts_[group];
-    for (level_t above = tree_.num_levels() + 1; above-- > l;) {
-      for (const constrained_task_group& m : gang_.groups) {
-        if (m.tasks == 0 || (&m != &leader && m.leader != groups_[group])) continue;
-        for (const level_count& s : m.spread)
-          if (s.level == above) max = (std::min)(max, s.tasks / (m.tasks / leader.tasks));
-      }
-      max -= max % together(group, above);
-    }
-    return max;
-  }
-  [[nodiscard]] std::uint32_t together_by_constraints(std::size_t group, level_t l) const {
-    const constrained_task_group& leader = gang_.groups[groups_[group]];
-    for (std::uint32_t n = 1; n < leader.tasks; ++n) {
-      bool whole = true;
-      for (const constrained_task_group& m : gang_.groups) {
-        if (&m != &leader && m.leader != groups_[group]) continue;
-        for (const level_count& s : m.slices)
-          whole = whole && (s.level > l || n * (m.tasks / leader.tasks) % s.tasks == 0);
-      }
-      if (whole) return n;
-    }
-    return leader.tasks;
+    return constraints_.together(group, l);
   }
   using node_free = typename Nodes::node_free;
 
@@ -353,8 +321,7 @@ class proof_check {
   vector groups_;                            // their first task groups
   vector counts_;                            // tasks of each group
   std::vector<detail::checked_task> tasks_;  // needs of one task of each group
-  vector allowed_;                           // by group and level
-  vector together_;
+  detail::checked_constraints constraints_;
   vector weights_;
   std::map<std::pair<std::size_t, node_free>, std::uint64_t> best_;  // by nodes, for these weights
   std::map<node_free, std::set<vector>> on_node_;

@@ -73,8 +73,9 @@ class proof_text {
     if (weighs([](const task_needs& t) { return t.milli; }, w.weights))
       return of_gpus(w.needed, most);
     std::uint64_t largest = 0;
-    for (const task_needs& t : needs_) largest = (std::max)(largest, t.gpus);
-    for (std::uint64_t slot = 1; slot <= largest; ++slot) {
+    for (const task_needs& t : needs_)
+      largest = (std::max)(largest, (std::min<std::uint64_t>)(t.gpus, 64));
+    for (std::uint64_t slot = largest; slot > 0; --slot) {
       if (weighs([&](const task_needs& t) { return t.gpus / slot; }, w.weights))
         return slot == 1 ? of_gpus(w.needed * 1000, most * 1000) : of_slots(slot, w, most);
     }

@@ -1,0 +1,78 @@
+// apiary/explain/detail/checked_constraints.h - slices and anti-affinity, as proof_check counts them.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// What the constraints of a gang allow in a cell, for each of its co-located groups.
+class checked_constraints {
+ public:
+  // groups: the leader of each group. counts: its tasks.
+  void begin(const topology_constraints& gang, std::span<const std::uint32_t> groups,
+             std::span<const std::uint32_t> counts, level_t num_levels) {
+    levels_ = num_levels + 1;
+    for (std::size_t k = 0; k < groups.size(); ++k) {
+      for (level_t l = 0; l < levels_; ++l) together_.push_back(together_at(gang, groups[k], l));
+      for (level_t l = 0; l < levels_; ++l)
+        allowed_.push_back(allowed_at(gang, k, groups[k], counts[k], l));
+    }
+  }
+  // The most tasks of a group that constraints allow in a cell of this level, those of the levels
+  // above included.
+  [[nodiscard]] std::uint32_t allowed(std::size_t group, level_t l) const {
+    return allowed_[group * levels_ + l];
+  }
+  // How many tasks must be placed together.
+  [[nodiscard]] std::uint32_t together(std::size_t group, level_t l) const {
+    return together_[group * levels_ + l];
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t allowed_at(const topology_constraints& gang, std::size_t group,
+                                         std::uint32_t first, std::uint32_t count,
+                                         level_t l) const {
+    const constrained_task_group& leader = gang.groups[first];
+    std::uint32_t max = count;
+    for (level_t above = levels_; above-- > l;) {
+      for (const constrained_task_group& m : gang.groups) {
+        if (m.tasks == 0 || (&m != &leader && m.leader != first)) continue;
+        for (const level_count& s : m.spread)
+          if (s.level == above) max = (std::min)(max, s.tasks / (m.tasks / leader.tasks));
+      }
+      max -= max % together(group, above);
+    }
+    return max;
+  }
+  [[nodiscard]] static std::uint32_t together_at(const topology_constraints& gang,
+                                                 std::uint32_t first, level_t l) {
+    const constrained_task_group& leader = gang.groups[first];
+    for (std::uint32_t n = 1; n < leader.tasks; ++n) {
+      bool whole = true;
+      for (const constrained_task_group& m : gang.groups) {
+        if (&m != &leader && m.leader != first) continue;
+        for (const level_count& s : m.slices)
+          whole = whole && (s.level > l || n * (m.tasks / leader.tasks) % s.tasks == 0);
+      }
+      if (whole) return n;
+    }
+    return leader.tasks;
+  }
+
+  std::size_t levels_ = 0;
+  std::vector<std::uint32_t> allowed_;  // by group and level
+  std::vector<std::uint32_t> together_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
