@@ -69,7 +69,7 @@ class checked_constraints {
     return leader.tasks;
   }
 
-  std::size_t levels_ = 0;
+  level_t levels_ = 0;
   std::vector<std::uint32_t> allowed_;  // by group and level
   std::vector<std::uint32_t> together_;
 };
