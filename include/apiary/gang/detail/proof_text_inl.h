@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/gang/detail/proof_words.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
@@ -19,29 +20,6 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Formats thousandths: "1", "2.5".
-[[nodiscard]] inline std::string thousandths(std::uint64_t milli) {
-  std::string text = std::to_string(milli / 1000);
-  if (milli % 1000 == 0) return text;
-  std::string rest = std::to_string(1000 + milli % 1000);
-  while (rest.back() == '0') rest.pop_back();
-  return text + '.' + rest.substr(1);
-}
-// "1 GPU", "2.5 GPUs"; `free` comes before the noun: "2 free GPUs".
-[[nodiscard]] inline std::string amount(std::uint64_t milli, const char* free, const char* noun) {
-  return thousandths(milli) + ' ' + free + noun + (milli == 1000 ? "" : "s");
-}
-// "a", "a and b", "a, b and c".
-[[nodiscard]] inline std::string listing(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
-  return text;
-}
-[[nodiscard]] inline bool is_in(std::span<const blocking_resource> all, blocking_resource d) {
-  return std::find(all.begin(), all.end(), d) != all.end();
-}
-
 // Puts a proof into a sentence.
 class proof_text {
  public:
@@ -52,7 +30,7 @@ class proof_text {
   }
 
   [[nodiscard]] std::string operator()(std::span<const blocking_resource> blocking) const {
-    return reason() + others() + blame(blocking);
+    return reason() + others() + without(gang_, blocking);
   }
 
  private:
@@ -215,40 +193,6 @@ class proof_text {
     return " (in " + std::to_string(main_.cells) + " of " +
            names_.count(why_.cells.size(), why_.level) + "; the others lack something else)";
   }
-  // "; without its anti-affinity it would fit"
-  [[nodiscard]] std::string blame(std::span<const blocking_resource> blocking) const {
-    if (blocking.empty()) return "";
-    constexpr const char* names[] = {"its memory request", "its CPU request", "its GPU models",
-                                     "its slices", "its anti-affinity"};
-    const bool gpus = is_in(blocking, blocking_resource::gpus);
-    std::vector<std::string> words;
-    for (std::size_t i = 0; i < 5; ++i) {
-      const auto resource = static_cast<blocking_resource>(i);
-      if (gpus ? has(resource) : is_in(blocking, resource)) words.emplace_back(names[i]);
-    }
-    if (words.empty()) return "";
-    return "; without " + listing(words) + (gpus ? " it would not fit either" : " it would fit");
-  }
-  [[nodiscard]] bool has(blocking_resource resource) const {
-    return std::any_of(gang_.groups.begin(), gang_.groups.end(), [&](const auto& m) {
-      switch (resource) {
-        case blocking_resource::memory:
-          return m.host.memory_mib > 0;
-        case blocking_resource::cpu:
-          return m.host.cpu_milli > 0;
-        case blocking_resource::models:
-          return m.gpus > 0 && m.models != any_model;
-        case blocking_resource::slices:
-          return !m.slices.empty();
-        case blocking_resource::spread:
-          return !m.spread.empty();
-        case blocking_resource::gpus:
-          return false;
-      }
-      return false;
-    });
-  }
-
   [[nodiscard]] std::string best() const { return names_.cell(why_.level, main_.best); }
   [[nodiscard]] std::string in_one(level_t l) const {
     return (l == why_.node_level ? " on one " : " in one ") + names_.level(l);
