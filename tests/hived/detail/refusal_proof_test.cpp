@@ -155,7 +155,7 @@ TEST_CASE("what no count of slots refuses is weighed, by the task groups that we
   CHECK(why.weighings == std::vector<infeasibility_proof::weighing>{{{1, 1, 1}, 4}});
   CHECK(why.cells[0].weighing == 0);
   CHECK(why.cells[0].most == 3);
-  CHECK(why.text(constraints_of(a.request), {"GPU", "node"}) ==
+  CHECK(why.text(constraints_of(a.request), {"GPU", "node", "rack"}) ==
         "the gang needs capacity for 4 tasks (2 tasks of 3 GPUs, 1 task of 4 GPUs and 1 task of 2 "
         "GPUs); the cluster has 3");
 }
