@@ -104,6 +104,9 @@ struct infeasibility_proof {
 
 namespace detail {
 
+// "a", "a and b", "a, b and c".
+[[nodiscard]] std::string listing(const std::vector<std::string>& words);
+
 // The needs of one task of a task group together with the tasks that it leads.
 struct task_needs {
   std::uint64_t gpus = 0;

@@ -20,6 +20,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+APIARY_INLINE std::string listing(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
 // Puts a proof into a sentence.
 class proof_text {
  public:

@@ -29,13 +29,6 @@ namespace detail {
 [[nodiscard]] inline std::string amount(std::uint64_t milli, const char* free, const char* noun) {
   return thousandths(milli) + ' ' + free + noun + (milli == 1000 ? "" : "s");
 }
-// "a", "a and b", "a, b and c".
-[[nodiscard]] inline std::string listing(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
-  return text;
-}
 [[nodiscard]] inline bool is_in(std::span<const blocking_resource> all, blocking_resource d) {
   return std::find(all.begin(), all.end(), d) != all.end();
 }
