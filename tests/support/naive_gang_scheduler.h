@@ -79,7 +79,9 @@ class naive_gang_scheduler {
       const auto [best, exists] = least(r, all);
       if (!exists && p.result == apiary::plan_result::preempt) return "no set of victims is enough";
       if (exists && p.result == apiary::plan_result::wait)
-        return p.reason == apiary::wait_reason::undecided ? "" : "victims were not found";
+        return p.reason == apiary::wait_reason::undecided || overcommitted()
+                   ? ""
+                   : "victims were not found";
       if (exists) {
         const std::vector<std::uint64_t> got = cost_of({p.victims.begin(), p.victims.end()});
         if (got < best) return "it costs less than possible";
@@ -160,6 +162,25 @@ class naive_gang_scheduler {
  private:
   enum class use { free, healthy, whole };
 
+  // Whether the gangs of a node use more CPU or memory than it has. A scheduler then counts less as
+  // freed by several victims there than they free.
+  [[nodiscard]] bool overcommitted() const {
+    for (const auto& [id, n] : nodes) {
+      std::uint64_t cpu = 0;
+      std::uint64_t memory = 0;
+      for (const auto& [job, g] : gangs) {
+        std::size_t t = 0;
+        for (const apiary::constrained_task_group& m : g.what.gang.groups)
+          for (std::uint32_t i = 0; i < m.tasks; ++i, ++t) {
+            if (g.tasks[t].node.value != id) continue;
+            cpu += m.host.cpu_milli;
+            memory += m.host.memory_mib;
+          }
+      }
+      if (cpu > n.shape.host.cpu_milli || memory > n.shape.host.memory_mib) return true;
+    }
+    return false;
+  }
   // The accepted nodes by rack; node i of the world is ids_[i]. Levels are one higher.
   [[nodiscard]] ruled_world world(const request& r, use what,
                                   const std::set<apiary::job_key>& without = {}) {

@@ -57,7 +57,7 @@ struct gang_scheduler_types {
                                              // number of levels: in the whole cluster
     std::vector<job_key> victims{};          // gangs to end, ascending
     std::uint64_t cost = 0;                  // of the victims
-    std::uint64_t lower_bound = 0;           // no set of victims costs less
+    std::uint64_t lower_bound = 0;           // no set of victims costs less; 0: not known
     wait_reason reason = wait_reason::busy;  // if the result is wait
    private:
     friend class gang_scheduler;

@@ -155,9 +155,17 @@ class gang_planner {
     }
     for (const tasks_on_node& p : portions) taken_[p.node] = 0;
   }
+  // What becomes free when a gang ends that uses `own` of the `used` on a node that has `has`. On an
+  // overcommitted node the ends of several gangs free more than the sum.
+  [[nodiscard]] static std::uint32_t freed(std::uint64_t own, std::uint64_t used,
+                                           std::uint32_t has) noexcept {
+    const std::uint64_t too_much = used > has ? used - has : 0;
+    return own > too_much ? static_cast<std::uint32_t>(own - too_much) : 0;
+  }
   // The running gangs of lower priority, with what they would give back on the nodes of the view.
   void list_candidates(scheduled_gangs& state, const node_view& view,
                        const gang_scheduler_types::request& r, time_ms now, bool with_hosts) {
+    overcommitted_ = false;
     slots_.clear();
     candidates_.clear();
     allocations_.clear();
@@ -173,11 +181,10 @@ class gang_planner {
         const std::uint32_t mask = o.mask & n.healthy_gpus() & ~n.reserved;
         allocations_.push_back({n.position, static_cast<std::uint32_t>(std::popcount(mask))});
         if (!with_hosts) continue;
-        // On a node with more in use than it has, an end may free less than the gang used.
-        const bool cpu = n.cpu_milli <= n.shape.host.cpu_milli;
-        const bool memory = n.memory_mib <= n.shape.host.memory_mib;
-        freed_.push_back({cpu ? static_cast<std::uint32_t>(o.cpu_milli) : 0,
-                          memory ? static_cast<std::uint32_t>(o.memory_mib) : 0});
+        overcommitted_ = overcommitted_ || n.cpu_milli > n.shape.host.cpu_milli ||
+                         n.memory_mib > n.shape.host.memory_mib;
+        freed_.push_back({freed(o.cpu_milli, n.cpu_milli, n.shape.host.cpu_milli),
+                          freed(o.memory_mib, n.memory_mib, n.shape.host.memory_mib)});
       }
       const auto last = static_cast<std::uint32_t>(allocations_.size());
       if (first == last) continue;
@@ -240,7 +247,7 @@ class gang_planner {
     to.result = set.victims.empty() ? plan_result::bind : plan_result::preempt;
     to.level = then.level;
     to.cost = set.cost;
-    to.lower_bound = set.lower_bound;
+    to.lower_bound = overcommitted_ ? 0 : set.lower_bound;
     for (const std::uint32_t v : set.victims)
       to.victims.push_back(state.at(slots_[v]).who.what.job);
     return true;
@@ -270,6 +277,7 @@ class gang_planner {
   std::vector<std::uint32_t> taken_;  // GPUs by position, 0 between calls
   std::vector<std::uint32_t> extra_;  // GPUs of victims by position, of the last preempt()
   std::vector<std::uint32_t> slots_;  // of the candidates
+  bool overcommitted_ = false;        // freed_ counts too little where several victims are together
   std::vector<eviction_candidate> candidates_;
   std::vector<gpus_on_node> allocations_;
   std::vector<resources> freed_;
