@@ -208,7 +208,7 @@ TEST_CASE("a task asks for more CPUs than any node has") {
   topology_constraints gang;
   gang.groups = {{.tasks = 1, .gpus = 1, .host = {.cpu_milli = 73'000}}};
   CHECK(c.ask(gang) ==
-        "the gang needs capacity for 1 task of 1 GPU and 73 CPUs; the cluster has none; without "
+        "the gang needs capacity for 1 task of 1 GPU with 73 CPUs; the cluster has none; without "
         "its CPU request it would fit; the gang does not fit even if all nodes are free");
   gang.groups = {{.tasks = 1, .gpus = 9}};
   CHECK(c.ask(gang) ==

@@ -102,22 +102,24 @@ TEST_CASE("what is to blame is named, and what of it a task takes") {
 
   c.hosts.assign(8, {3000, 4096});
   gang = gang_of({{.tasks = 9, .gpus = 1, .host = {1500, 1}}}, rack);
-  CHECK(c.blamed(gang) ==
-        "the gang needs capacity for 9 tasks of 1 GPU, 1.5 CPUs and 1 MiB of memory in one rack; "
-        "rack 0 has the most: 8; without its CPU request it would fit");
+  CHECK(
+      c.blamed(gang) ==
+      "the gang needs capacity for 9 tasks of 1 GPU with 1.5 CPUs and 1 MiB of memory in one rack; "
+      "rack 0 has the most: 8; without its CPU request it would fit");
   gang.groups[0].host = {1000, 4096};
   gang.groups[0].spread = {{node, 2}};
-  CHECK(c.blamed(gang) ==
-        "the gang needs capacity for 9 tasks of 1 GPU, 1 CPU and 4 GiB of memory in one rack, at "
-        "most 2 on one node; rack 0 has the most: 4; without its memory request and its "
-        "anti-affinity it would fit");
+  CHECK(
+      c.blamed(gang) ==
+      "the gang needs capacity for 9 tasks of 1 GPU with 1 CPU and 4 GiB of memory in one rack, at "
+      "most 2 on one node; rack 0 has the most: 4; without its memory request and its "
+      "anti-affinity it would fit");
   // A gang that takes no GPUs.
   gang = gang_of({{.tasks = 25, .gpus = 0, .host = {1000, 0}}});
   CHECK(c.blamed(gang) ==
         "the gang needs capacity for 25 tasks of 1 CPU; the cluster has 24; without its CPU "
         "request it would fit");
   gang.groups[0].host.memory_mib = 1;
-  CHECK(c.said(gang).find("25 tasks of 1 CPU and 1 MiB of memory;") != std::string::npos);
+  CHECK(c.said(gang).find("25 tasks of 1 CPU with 1 MiB of memory;") != std::string::npos);
   // Without any demands there is nothing to blame.
   CHECK(c.blamed(gang_of({{6, 5}})) == c.said(gang_of({{6, 5}})));
   // Where what a rack holds is listed.
@@ -133,9 +135,9 @@ TEST_CASE("what a rack can hold is listed where no weight tells") {
   topology_constraints gang = gang_of({{3, 1, {2, 0}}, {1, 4, {1, 0}}}, rack);
   const std::string said = c.said(gang);
   CHECK(said ==
-        "the gang needs capacity for 3 tasks of 1 GPU and 0.002 CPUs and 1 task of 4 GPUs and "
-        "0.001 CPUs in one rack; rack 0 comes closest: 2 tasks of 1 GPU and 0.002 CPUs and 1 task "
-        "of 4 GPUs and 0.001 CPUs, or 3 tasks of 1 GPU and 0.002 CPUs");
+        "the gang needs capacity for 3 tasks of 1 GPU with 0.002 CPUs and 1 task of 4 GPUs with "
+        "0.001 CPUs in one rack; rack 0 comes closest: 2 tasks of 1 GPU with 0.002 CPUs and 1 task "
+        "of 4 GPUs with 0.001 CPUs, or 3 tasks of 1 GPU with 0.002 CPUs");
   const infeasibility_proof why = c.why(gang);
   CHECK(why.cells[0].counts == std::vector<std::uint32_t>{2, 1, 3, 0});
 }

@@ -370,16 +370,17 @@ TEST_CASE("sentences for people") {
   run(s, tasks("x", 1, 1));
   REQUIRE(s.mark_bad(at(s, "c")).ok());
   CHECK(sentence(s, gang) ==
-        "job train waits: it needs capacity for 2 tasks of 4 GPUs in one rack; rack r1 has the "
-        "most: 1; it would fit if node a was free (1 more GPU)");
+        "job train waits: the gang needs 2 free nodes of 4 GPUs in one rack; rack r1 has the most: "
+        "1; it would fit if node a were free (1 more GPU)");
   gang.filter.labels = {"zone=1"};
   CHECK(sentence(s, gang) ==
         "job train waits: bad hardware is in the way; it would fit if node c "
-        "was healthy and free (4 more GPUs)");
+        "were healthy and free (4 more GPUs)");
   gang.filter.labels = {"zone=2"};
   CHECK(sentence(s, gang) ==
-        "job train can never start in this cluster: it needs capacity for 2 tasks of 4 GPUs in one "
-        "rack on nodes with label \"zone=2\"; no idle rack has capacity for even one");
+        "job train can never start in this cluster, even if it is idle: the gang needs 2 free "
+        "nodes of 4 GPUs in one rack; no rack has any; it may run only on nodes with label "
+        "\"zone=2\"");
   gang.filter = {};
   gang.priority = 1;
   CHECK(sentence(s, gang) ==
@@ -387,20 +388,20 @@ TEST_CASE("sentences for people") {
         "preempted; no other choice costs less");
   gang.gang.groups[0].tasks = 3;
   CHECK(sentence(s, gang) ==
-        "job train can never start in this cluster: it needs capacity for 3 tasks of 4 GPUs in one "
-        "rack; idle rack r1 has the most: 2");
+        "job train can never start in this cluster, even if it is idle: the gang needs 3 free "
+        "nodes of 4 GPUs in one rack; rack r1 has the most: 2");
   gang.gang.required = any_level;
   gang.priority = 0;
   CHECK(sentence(s, gang) ==
-        "job train waits: it needs capacity for 3 tasks of 4 GPUs in the "
-        "cluster; the cluster has capacity for 2; it would fit if node a was "
-        "free (1 more GPU)");
+        "job train waits: the gang needs 3 free nodes of 4 GPUs; the cluster has 2; it would fit "
+        "if node a were free (1 more GPU)");
   auto cpu = tasks("cpu", 2, 2);
   cpu.gang.groups[0].host.cpu_milli = 8000;
   cpu.gang.required = 0;
   CHECK(sentence(s, cpu) ==
-        "job cpu can never start in this cluster: it needs capacity for 2 tasks of 2 GPUs and 8 "
-        "CPUs in one node; idle node a has the most: 1; without its CPU request it would fit");
+        "job cpu can never start in this cluster, even if it is idle: the gang needs capacity for "
+        "2 tasks of 2 GPUs with 8 CPUs on one node; node a has the most: 1; without its CPU "
+        "request it would fit");
   s.set_step_budget(1);
   auto odd = tasks("odd", 1, 3);
   odd.gang.groups.push_back({.tasks = 4, .gpus = 2});

@@ -247,7 +247,7 @@ class proof_text {
     return names_.count(n, why_.node_level) + " with " + resources_of(k, "free ") +
            (n == 1 ? "" : " each");
   }
-  // "1 GPU, 2.5 CPUs and 4 GiB of memory".
+  // "1 GPU with 2.5 CPUs and 4 GiB of memory"; "1 free GPU, 2.5 free CPUs and ...".
   [[nodiscard]] std::string resources_of(std::size_t k, const char* free) const {
     const task_needs& t = needs_[k];
     std::vector<std::string> words;
@@ -259,7 +259,8 @@ class proof_text {
     if (t.memory_mib > 0)
       words.push_back(std::to_string(gib ? t.memory_mib / 1024 : t.memory_mib) +
                       (gib ? " GiB of " : " MiB of ") + free + "memory");
-    return listing(words);
+    if (*free != 0 || words.size() < 2) return listing(words);
+    return words[0] + " with " + listing({words.begin() + 1, words.end()});
   }
   // "3 tasks of 4 GPUs"; a leader with the tasks that share its node is a set of tasks.
   [[nodiscard]] std::string tasks_of(std::size_t k, std::uint64_t n) const {

@@ -9,6 +9,7 @@
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/plan.h>
+#include <apiary/topology/cell_names.h>
 
 #include <absl/strings/str_cat.h>
 
@@ -47,11 +48,11 @@ class plan_text {
         break;
     }
     const std::string remedy = remedy_of(e);
-    const std::string why = e.proof ? reason_of(*e.proof, plan.reason, e.blocking) : "";
+    const std::string why = e.proof ? reason_of(*e.proof, e.blocking) : "";
     switch (plan.reason) {
       case wait_reason::never:
-        return absl::StrCat(job, " can never start in this cluster", why.empty() ? "" : ": it ",
-                            why);
+        return absl::StrCat(job, " can never start in this cluster, even if it is idle",
+                            why.empty() ? "" : ": ", why);
       case wait_reason::unhealthy:
         return absl::StrCat(job, " waits: bad hardware is in the way", remedy);
       case wait_reason::undecided:
@@ -59,7 +60,7 @@ class plan_text {
                             " waits: it is not known whether it fits, because the search "
                             "reached its step budget");
       default:
-        return absl::StrCat(job, " waits", why.empty() ? "" : ": it ", why, remedy);
+        return absl::StrCat(job, " waits", why.empty() ? "" : ": ", why, remedy);
     }
   }
 
@@ -97,87 +98,20 @@ class plan_text {
                       state_.node(ids[0]).shape.cells[plan.level - 1]);
     return text;
   }
-  // What a weighing counts, n of them: "4 tasks of 8 GPUs", "32 GPUs".
-  [[nodiscard]] std::string things(const infeasibility_proof& why,
-                                   const std::vector<std::uint32_t>& weights, std::uint64_t n,
-                                   std::span<const blocking_resource> blocking) const {
-    std::vector<task_needs> needs;
-    std::size_t kinds = 0;
-    std::size_t kind = 0;
-    std::uint64_t largest = 0;
-    for (std::size_t k = 0; k < weights.size(); ++k) {
-      needs.push_back(needs_of(r_.gang, why.groups[k]));
-      largest = (std::max)(largest, needs[k].gpus);
-      if (weights[k] == 0) continue;
-      ++kinds;
-      kind = k;
-    }
-    if (kinds == 1 && weights[kind] == 1) {
-      const auto is_named = [&](blocking_resource b) {
-        return needs[kind].gpus == 0 ||
-               std::find(blocking.begin(), blocking.end(), b) != blocking.end();
-      };
-      std::vector<std::string> words;
-      if (needs[kind].gpus > 0) words.push_back(count(needs[kind].gpus, "GPU"));
-      if (needs[kind].cpu_milli > 0 && is_named(blocking_resource::cpu))
-        words.push_back(
-            absl::StrCat(needs[kind].cpu_milli % 1000 == 0
-                             ? count(needs[kind].cpu_milli / 1000, "CPU")
-                             : absl::StrCat(needs[kind].cpu_milli, " thousandths of a CPU")));
-      if (needs[kind].memory_mib > 0 && is_named(blocking_resource::memory))
-        words.push_back(absl::StrCat(needs[kind].memory_mib, " MiB"));
-      return absl::StrCat(count(n, "task"), " of ", listing(words));
-    }
-    for (std::uint64_t t = 1; t <= largest; ++t) {
-      bool slots = true;
-      for (std::size_t k = 0; k < weights.size(); ++k)
-        slots = slots && weights[k] == needs[k].gpus / t;
-      if (!slots) continue;
-      return t == 1 ? count(n, "GPU")
-                    : absl::StrCat(count(n, "slot"), " of ", count(t, "GPU"), " on one node each");
-    }
-    return absl::StrCat("tasks of weight ", n);
-  }
-  // "needs 4 tasks of 8 GPUs in one rack; rack r2 has capacity for most: 3"
-  [[nodiscard]] std::string reason_of(const infeasibility_proof& why, wait_reason reason,
+  // "the gang needs 4 free nodes of 8 GPUs in one rack; rack r2 has the most: 3"
+  [[nodiscard]] std::string reason_of(const infeasibility_proof& why,
                                       std::span<const blocking_resource> blocking) const {
     const cluster_layout& layout = state_.layout();
-    const infeasibility_proof::reason first = why.main_reason();
-    const bool whole = why.level >= layout.num_levels();
-    const std::string level(layout.level_name(why.level));
-    const char* idle = reason == wait_reason::never ? "idle " : "";
-    const std::string filter = r_.filter == node_filter{} ? "" : " on " + r_.filter.text();
-    std::string best;
-    if (!whole && why.level == 0 && layout.node_at(first.best) != cluster_layout::none)
-      best = state_.node(layout.node_at(first.best)).shape.name;
-    if (!whole && why.level > 0) best = layout.cell_name(why.level, first.best);
-    std::string text;
-    if (first.weighing == infeasibility_proof::listed) {
-      text = absl::StrCat("needs all its tasks in ", whole ? "the " : "one ", level, filter, "; ",
-                          whole ? absl::StrCat("the ", idle, level, " cannot hold")
-                                : absl::StrCat("no ", idle, level, " holds"),
-                          " all of them at once");
-    } else {
-      const infeasibility_proof::weighing& w = why.weighings[first.weighing];
-      const std::uint64_t most = w.needed - first.missing;
-      text = absl::StrCat("needs capacity for ", things(why, w.weights, w.needed, blocking), " in ",
-                          whole ? "the " : "one ", level, filter, "; ");
-      if (whole) {
-        absl::StrAppend(&text, "the ", idle, level, " has capacity for ", most);
-      } else if (most == 0 || best.empty()) {
-        absl::StrAppend(&text, "no ", idle, level, " has capacity for ",
-                        best.empty() ? "" : "even ", "one");
-      } else {
-        absl::StrAppend(&text, idle, level, " ", best, " has the most: ", most);
-      }
-    }
-    constexpr const char* names[] = {"its memory request", "its CPU request", "its GPU models",
-                                     "its slices", "its anti-affinity"};
-    std::vector<std::string> blamed;
-    for (const blocking_resource b : blocking)
-      if (b != blocking_resource::gpus) blamed.emplace_back(names[static_cast<std::size_t>(b)]);
-    if (!blamed.empty()) absl::StrAppend(&text, "; without ", listing(blamed), " it would fit");
-    return text;
+    const auto name = [&](level_t l, std::uint32_t position) -> std::string {
+      if (l > 0) return layout.cell_name(l, position);
+      const std::uint32_t node = layout.node_at(position);
+      return node == cluster_layout::none ? "" : state_.node(node).shape.name;
+    };
+    const cell_names names({layout.level_names().begin(), layout.level_names().end()}, name);
+    const std::string text = why.text(r_.gang, names, blocking);
+    return r_.filter == node_filter{}
+               ? text
+               : absl::StrCat(text, "; it may run only on ", r_.filter.text());
   }
   // "; it would fit if nodes n3 and n5 were free (12 more GPUs)"
   [[nodiscard]] std::string remedy_of(const gang_scheduler_types::explanation& e) const {
@@ -187,12 +121,10 @@ class plan_text {
       (state_.node(n.value).bad || state_.node(n.value).bad_gpus != 0 ? to_repair : to_free)
           .push_back(n.value);
     std::string text;
-    if (!to_free.empty())
-      text = absl::StrCat("; it would fit if ", nodes(to_free),
-                          to_free.size() == 1 ? " was" : " were", " free");
+    if (!to_free.empty()) text = absl::StrCat("; it would fit if ", nodes(to_free), " were free");
     if (!to_repair.empty())
       absl::StrAppend(&text, text.empty() ? "; it would fit if " : " and ", nodes(to_repair),
-                      to_repair.size() == 1 ? " was" : " were", " healthy and free");
+                      " were healthy and free");
     if (!text.empty()) absl::StrAppend(&text, " (", count(e.gpus_to_free, "more GPU"), ")");
     return text;
   }
