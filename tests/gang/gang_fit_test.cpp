@@ -325,3 +325,86 @@ TEST_CASE("many equal tasks of sizes that do not divide end within the budget") 
   CHECK(checked(fit, {{10, 8'000}}, {{.tasks = 8'000, .gpus = 4}, {.tasks = 16'000, .gpus = 3}})
             .verdict == fit_verdict::fits);
 }
+
+namespace {
+
+// Up to 1,000 nodes of up to 16 GPUs, and up to five sizes of tasks. Every third gang is made of
+// filled nodes, with a task more or none; the others take about as many GPUs as there are.
+struct large_case {
+  classes_t classes;
+  gang_t gang;
+};
+large_case random_large_case(rng& random) {
+  const std::uint32_t most = 2 + random.uniform(15);
+  constexpr std::uint32_t ranges[][2] = {{1, 8}, {4, 28}, {16, 112}, {100, 900}};
+  const auto& [at_least, more] = ranges[random.uniform(4)];
+  const std::uint32_t nodes = at_least + random.uniform(more);
+  leaf_counts values;
+  for (std::uint32_t n = 1 + random.uniform(most); n > 0; --n)
+    values.push_back(random.uniform(3) == 0 ? most : 1 + random.uniform(most));
+  leaf_counts free;
+  std::uint64_t sum = 0;
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    free.push_back(values[random.uniform(static_cast<std::uint32_t>(values.size()))]);
+    sum += free.back();
+  }
+  const std::uint32_t style = random.uniform(3);
+  gang_t gang(1 + random.uniform(5));
+  const auto sizes = static_cast<std::uint32_t>(gang.size());
+  for (task_group& g : gang) g.gpus = 1 + random.uniform(style == 2 ? (most + 1) / 2 : most);
+  if (style == 0) {
+    for (std::uint32_t left : free) {
+      for (int t = 0; t < 8; ++t) {
+        task_group& g = gang[random.uniform(sizes)];
+        while (g.gpus <= left && random.uniform(4) > 0) {
+          left -= g.gpus;
+          ++g.tasks;
+        }
+      }
+    }
+    gang[random.uniform(sizes)].tasks += random.uniform(2);
+  } else {
+    const std::uint64_t target = sum * (85 + random.uniform(18)) / 100;
+    std::uint64_t used = 0;
+    for (std::uint32_t i = 0; i < 4 * nodes; ++i) {
+      task_group& g = gang[random.uniform(sizes)];
+      for (std::uint32_t t = 1 + random.uniform(10); t > 0 && used + g.gpus <= target; --t) {
+        used += g.gpus;
+        ++g.tasks;
+      }
+    }
+  }
+  std::sort(free.begin(), free.end());
+  return {classes_of(free, random), gang};
+}
+
+}  // namespace
+
+TEST_CASE("gang_fit: five sizes on nodes of 16 GPUs are decided within 100,000 steps") {
+  gang_fit fit;
+  std::uint32_t fits = 0;
+  std::uint32_t refused = 0;
+  for (std::uint64_t seed = 0; seed < scaled(20'000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const large_case c = random_large_case(random);
+    const gang_fit::result found = checked(fit, c.classes, c.gang);
+    REQUIRE(found.verdict != fit_verdict::budget_ended);
+    fits += found.verdict == fit_verdict::fits ? 1U : 0U;
+    refused += found.verdict == fit_verdict::does_not_fit ? 1U : 0U;
+  }
+  CHECK(fits > scaled(20'000U) / 4);
+  CHECK(refused > scaled(20'000U) / 10);
+}
+
+TEST_CASE("gang_fit: a linear program places most tasks of a large gang") {
+  // Undecided after 100,000 steps of the search alone. Groups of one size share nodes.
+  gang_fit fit;
+  const classes_t classes{{9, 100}, {1, 226}, {4, 218}, {5, 214}, {9, 120}};
+  const gang_fit::result found =
+      checked(fit, classes, {{.tasks = 300, .gpus = 3}, {.tasks = 919, .gpus = 2}, {295, 3}});
+  CHECK(found.verdict == fit_verdict::fits);
+  CHECK(found.steps < 20'000);
+  CHECK(checked(fit, {{8, 249}, {9, 246}}, {{433, 3}, {670, 2}, {699, 2}}).verdict ==
+        fit_verdict::fits);
+}

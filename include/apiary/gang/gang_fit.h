@@ -6,6 +6,8 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/gang/detail/node_knapsack.h>
+#include <apiary/gang/detail/node_sets.h>
+#include <apiary/gang/detail/put_combinations.h>
 #include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
@@ -31,8 +33,9 @@ APIARY_NAMESPACE_BEGIN
 // best fit and bin_packing_search follow, unless a count of slots refuses the gang (`shortage`): a
 // node with f free GPUs holds tasks of s1, s2, ... only if floor(s1/t) + floor(s2/t) + ... is at
 // most floor(f/t) for every t. If a short bin_packing_search does not decide, weight_search looks
-// for weights that refuse the gang, and bin_packing_search follows with all steps. Its no may have
-// neither a shortage nor weights.
+// for weights that refuse the gang, or solves a linear program: its solution, rounded down to whole
+// nodes, places most tasks of a large gang, and the others are searched. At last,
+// bin_packing_search takes all steps. Its no may have neither a shortage nor weights.
 //
 // Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
 //           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
@@ -93,10 +96,12 @@ class gang_fit {
     nodes_.clear();
     portions_.clear();
     sort(groups);
-    if (!pack_first(classes)) {
+    unpack(classes);
+    if (!sets_.pack_first(groups_)) {
       shortage_ = find_shortage(classes);
       if (shortage_) return fit_verdict::does_not_fit;
-      if (!pack_tightest(classes)) {
+      unpack(classes);
+      if (!sets_.pack_tightest(groups_, 64 * budget_ + 10'000)) {
         const fit_verdict verdict = search(classes, groups.size());
         if (verdict != fit_verdict::fits) return verdict;
       }
@@ -104,24 +109,9 @@ class gang_fit {
     list_nodes();
     return fit_verdict::fits;
   }
-  struct sized_group {
-    std::uint32_t gpus = 0;
-    std::uint32_t tasks = 0;
-    std::uint32_t index = 0;  // of the task group
-  };
-  // Equal nodes: of one class, with the same tasks and `left` free GPUs. Untouched ones come first.
-  struct node_set {
-    std::uint32_t node_class = 0;
-    std::uint32_t nodes = 0;
-    std::uint32_t left = 0;
-    std::uint32_t last_put = none;
-  };
-  struct put {
-    portion what;
-    std::uint32_t before = none;  // what was put there before
-  };
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-  static constexpr std::uint64_t few_steps = 200;  // of bin_packing_search before weight_search
+  using sized_group = detail::node_sets::sized_group;
+  static constexpr std::uint64_t few_steps = 200;     // of bin_packing_search before weight_search
+  static constexpr std::uint64_t more_steps = 5'000;  // and before pack_combinations
   void sort(std::span<const task_group> groups) {
     groups_.clear();
     for (std::uint32_t m = 0; m < groups.size(); ++m) {
@@ -133,83 +123,9 @@ class gang_fit {
                        [](const sized_group& a, const sized_group& b) { return a.gpus > b.gpus; });
   }
   void unpack(std::span<const node_class> classes) {
-    node_sets_.clear();
-    puts_.clear();
-    for (std::uint32_t c = 0; c < classes.size(); ++c) {
-      APIARY_ASSERT(classes[c].free <= max_gpus);
-      node_sets_.push_back({c, classes[c].nodes, classes[c].free, none});
-    }
-    untouched_ = node_sets_.size();
-  }
-  // Puts `each` tasks of the group on each of `nodes` nodes of set p, which become a new set.
-  void give(std::size_t p, std::uint32_t nodes, const sized_group& group, std::uint32_t each) {
-    node_set after = node_sets_[p];
-    after.nodes = nodes;
-    after.left -= each * group.gpus;
-    puts_.push_back({{group.index, each}, after.last_put});
-    after.last_put = static_cast<std::uint32_t>(puts_.size() - 1);
-    if (p >= untouched_ && nodes == node_sets_[p].nodes) {
-      node_sets_[p] = after;
-    } else {
-      node_sets_[p].nodes -= nodes;
-      node_sets_.push_back(after);
-    }
-  }
-  // Puts as many tasks of the group as possible on node_set p, at most `tasks`. Returns the rest.
-  std::uint32_t fill(std::size_t p, const sized_group& group, std::uint32_t tasks) {
-    const std::uint32_t nodes = node_sets_[p].nodes;
-    if (nodes == 0 || node_sets_[p].left < group.gpus) return tasks;
-    const std::uint32_t each = node_sets_[p].left / group.gpus;
-    const std::uint32_t whole = (std::min)(nodes, tasks / each);
-    if (whole > 0) give(p, whole, group, each);
-    tasks -= whole * each;
-    if (tasks == 0 || whole == nodes) return tasks;
-    give(p, 1, group, tasks);
-    return 0;
-  }
-  bool pack_first(std::span<const node_class> classes) {
-    unpack(classes);
-    return pack_rest(0);
-  }
-  // Places the groups from first_group on, on what is left.
-  bool pack_rest(std::size_t first_group) {
-    std::size_t first = untouched_;  // no set in use before this one holds a task of the size
-    for (std::size_t g = first_group; g < groups_.size(); ++g) {
-      std::uint32_t tasks = groups_[g].tasks;
-      const std::size_t end = node_sets_.size();
-      if (g > first_group && groups_[g].gpus != groups_[g - 1].gpus) first = untouched_;
-      while (first < end &&
-             (node_sets_[first].nodes == 0 || node_sets_[first].left < groups_[g].gpus))
-        ++first;
-      for (std::size_t p = first; p < end && tasks > 0; ++p) tasks = fill(p, groups_[g], tasks);
-      for (std::size_t p = 0; p < untouched_ && tasks > 0; ++p) tasks = fill(p, groups_[g], tasks);
-      if (tasks > 0) return false;
-    }
-    return true;
-  }
-  // Best fit. A step is a look at 64 sets of nodes.
-  bool pack_tightest(std::span<const node_class> classes) {
-    unpack(classes);
-    std::uint64_t looks = 64 * budget_ + 10'000;
-    for (const sized_group& group : groups_) {
-      std::uint32_t tasks = group.tasks;
-      while (tasks > 0) {
-        std::size_t best = node_sets_.size();
-        if (looks < best) return false;
-        looks -= best;
-        const auto consider = [&](std::size_t p) {
-          const node_set& at = node_sets_[p];
-          if (at.nodes > 0 && at.left >= group.gpus &&
-              (best == node_sets_.size() || at.left < node_sets_[best].left))
-            best = p;
-        };
-        for (std::size_t p = untouched_; p < node_sets_.size(); ++p) consider(p);
-        for (std::size_t p = 0; p < untouched_; ++p) consider(p);
-        if (best == node_sets_.size()) return false;
-        tasks = fill(best, group, tasks);
-      }
-    }
-    return true;
+    APIARY_ASSERT(std::all_of(classes.begin(), classes.end(),
+                              [](const node_class& c) { return c.free <= max_gpus; }));
+    sets_.assign(classes);
   }
   [[nodiscard]] std::optional<gpu_shortage> find_shortage(
       std::span<const node_class> classes) const {
@@ -224,37 +140,84 @@ class gang_fit {
     return std::nullopt;
   }
   fit_verdict search(std::span<const node_class> classes, std::size_t groups) {
-    detail::bin_packing_search::histogram nodes{};
-    for (const node_class& c : classes) {
-      std::uint32_t& n = nodes[c.free];
-      n = c.nodes < ~n ? n + c.nodes : ~std::uint32_t{0};
+    unpack(classes);
+    fit_verdict verdict = search_sets(few_steps);
+    if (verdict == fit_verdict::budget_ended && steps_ < budget_) {
+      const fit_verdict by_weights = weigh(groups);
+      if (by_weights == fit_verdict::does_not_fit) return by_weights;
+      verdict = search_sets(more_steps);
+      if (verdict != fit_verdict::budget_ended) return replay(verdict);
+      for (std::uint32_t fewer = 0; by_weights == fit_verdict::fits && fewer < 8; ++fewer)
+        if (pack_combinations(classes, fewer)) return fit_verdict::fits;
+      unpack(classes);
+      verdict = search_sets(budget_);
+    }
+    return replay(verdict);
+  }
+  // Searches a packing on the node sets as they are.
+  fit_verdict search_sets(std::uint64_t most_steps) {
+    nodes_by_free_.fill(0);
+    for (std::size_t p = 0; p < sets_.size(); ++p) {
+      std::uint32_t& n = nodes_by_free_[sets_[p].left];
+      n = sets_[p].nodes < ~n ? n + sets_[p].nodes : ~std::uint32_t{0};
     }
     sizes_.clear();
     for (const sized_group& g : groups_) {
       if (sizes_.empty() || sizes_.back().gpus != g.gpus) sizes_.push_back({g.gpus, 0});
       sizes_.back().tasks += g.tasks;
     }
-    fit_verdict verdict = search_(sizes_, nodes, (std::min)(budget_, few_steps));
-    steps_ = search_.steps();
-    if (verdict == fit_verdict::budget_ended && steps_ < budget_) {
-      if (find_weights(nodes, groups)) return fit_verdict::does_not_fit;
-      verdict = search_(sizes_, nodes, budget_ - steps_);
-      steps_ += search_.steps();
+    const fit_verdict verdict =
+        search_(sizes_, nodes_by_free_, (std::min)(budget_ - steps_, most_steps));
+    steps_ += search_.steps();
+    return verdict;
+  }
+  // Whole nodes take the combinations of the linear program, but for `fewer` nodes of each; the
+  // other tasks are packed, or searched. Requires: the linear program has a solution.
+  bool pack_combinations(std::span<const node_class> classes, std::uint32_t fewer) {
+    const std::vector<sized_group> all = groups_;
+    bool packed = false;
+    for (int searched = 0; searched < 2 && !packed && steps_ < budget_; ++searched) {
+      ++steps_;
+      unpack(classes);
+      groups_ = all;
+      weight_search_.for_each_combination([&](std::uint32_t free, std::uint32_t nodes,
+                                              std::span<const std::int64_t> tasks) {
+        nodes -= (std::min)(nodes, fewer);
+        for (std::size_t p = 0; p < sets_.untouched() && nodes > 0; ++p) {
+          if (sets_[p].left != free) continue;
+          const std::uint32_t some = (std::min)(nodes, sets_[p].nodes);
+          detail::put_combinations(p, some, std::span(std::as_const(weighed_)), tasks, groups_,
+                                   [&](std::size_t set, std::uint32_t n, const sized_group& g,
+                                       std::uint32_t each) { return sets_.give(set, n, g, each); });
+          nodes -= some;
+        }
+      });
+      std::erase_if(groups_, [](const sized_group& g) { return g.tasks == 0; });
+      if (groups_.empty()) {
+        packed = true;
+      } else if (searched == 0) {
+        packed = sets_.pack_first(groups_);
+      } else {
+        packed = replay(search_sets(more_steps)) == fit_verdict::fits;
+      }
     }
+    groups_ = all;
+    return packed;
+  }
+  // Repeats the steps of the search on the node sets, if it found a packing. Returns the verdict.
+  fit_verdict replay(fit_verdict verdict) {
     if (verdict != fit_verdict::fits) return verdict;
-    // Repeats the steps of the search on the node sets.
-    unpack(classes);
     std::size_t group = 0;
     std::uint32_t tasks = 0;  // of the group, placed
     for (std::size_t i = 0; i < search_.decided(); ++i) {
       const auto step = [&](std::uint32_t u, std::uint32_t n) {
-        const std::size_t end = node_sets_.size();
-        for (std::size_t k = untouched_; k < end + untouched_ && n > 0; ++k) {
+        const std::size_t end = sets_.size();
+        for (std::size_t k = sets_.untouched(); k < end + sets_.untouched() && n > 0; ++k) {
           const std::size_t p = k < end ? k : k - end;  // nodes in use first
-          while (n > 0 && node_sets_[p].nodes > 0 && search_.usable(i, node_sets_[p].left) == u) {
+          while (n > 0 && sets_[p].nodes > 0 && search_.usable(i, sets_[p].left) == u) {
             const sized_group& g = groups_[group];
-            const std::uint32_t some = (std::min)({n, node_sets_[p].nodes, g.tasks - tasks});
-            give(p, some, g, 1);
+            const std::uint32_t some = (std::min)({n, sets_[p].nodes, g.tasks - tasks});
+            sets_.give(p, some, g, 1);
             n -= some;
             tasks += some;
             if (tasks == g.tasks) {
@@ -269,32 +232,34 @@ class gang_fit {
       for (std::uint32_t u = max_gpus; u > 0; --u)
         if (search_.steps(i)[u] > 0) step(u, search_.steps(i)[u]);
     }
-    const bool packed = pack_rest(group);
+    const bool packed = sets_.pack_first(groups_, group);
     APIARY_VERIFY(packed);
     return fit_verdict::fits;
   }
-  bool find_weights(std::span<const std::uint32_t> nodes, std::size_t groups) {
+  // Searches for weights that refuse the gang; `fits` if there are none.
+  fit_verdict weigh(std::size_t groups) {
     weighed_.clear();
     for (const auto& s : sizes_) weighed_.push_back({.gpus = s.gpus, .tasks = s.tasks});
     detail::step_budget steps(budget_ - steps_);
-    const fit_verdict verdict = weight_search_(weighed_, nodes, steps);
+    const fit_verdict verdict = weight_search_(weighed_, nodes_by_free_, steps);
     steps_ += steps.steps();
-    if (verdict != fit_verdict::does_not_fit) return false;
+    if (verdict != fit_verdict::does_not_fit) return verdict;
     weights_.assign(groups, 0);
     std::size_t size = 0;
     for (const sized_group& g : groups_) {
       while (sizes_[size].gpus != g.gpus) ++size;
       weights_[g.index] = weight_search_.weights()[size];
     }
-    return true;
+    return verdict;
   }
   void list_nodes() {
-    for (std::size_t p = untouched_; p < node_sets_.size(); ++p) {
+    for (std::size_t p = sets_.untouched(); p < sets_.size(); ++p) {
       const auto first = static_cast<std::uint32_t>(portions_.size());
-      for (std::uint32_t i = node_sets_[p].last_put; i != none; i = puts_[i].before)
-        portions_.push_back(puts_[i].what);
+      sets_.for_each_put(p, [&](std::uint32_t group, std::uint32_t tasks) {
+        portions_.push_back({group, tasks});
+      });
       const auto last = static_cast<std::uint32_t>(portions_.size());
-      nodes_.insert(nodes_.end(), node_sets_[p].nodes, {node_sets_[p].node_class, first, last});
+      nodes_.insert(nodes_.end(), sets_[p].nodes, {sets_[p].node_class, first, last});
     }
   }
 
@@ -305,11 +270,10 @@ class gang_fit {
   std::vector<used_node> nodes_;
   std::vector<portion> portions_;
   std::vector<sized_group> groups_;  // task groups in descending order of size
-  std::vector<node_set> node_sets_;
-  std::size_t untouched_ = 0;  // the number of node sets that are classes
-  std::vector<put> puts_;
+  detail::node_sets sets_;
   std::vector<detail::bin_packing_search::task_size> sizes_;
   detail::bin_packing_search search_;
+  detail::bin_packing_search::histogram nodes_by_free_{};
   std::vector<detail::node_knapsack::task_size> weighed_;
   detail::weight_search weight_search_;
 };

@@ -107,8 +107,7 @@ class topology_fit {
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
     }
-    refused_ = true;
-    for (const open_cell& c : open_) refused_ = refused_ && c.refused;
+    refused_ = std::none_of(open_.begin(), open_.end(), [](auto& c) { return !c.refused; });
     return verdict;
   }
 
@@ -135,7 +134,6 @@ class topology_fit {
     open_.clear();
     if (l == capacities_->node_level()) {
       if (find_node()) return fit_verdict::fits;
-      if (left(limit_) == 0 && !open_.empty()) return fit_verdict::budget_ended;
     } else {
       if (!sizes_.constrained && sizes_.largest > capacities_->max_free())
         return fit_verdict::does_not_fit;
@@ -180,8 +178,7 @@ class topology_fit {
     }
     return search(l, at.cell, beam, end);
   }
-  // Takes the fullest node that can hold all tasks. A no is certain; nodes that need a list for the
-  // proof stay open.
+  // Takes the fullest node that holds all tasks. Nodes that need a list for the proof stay open.
   bool find_node() {
     const level_t l = capacities_->node_level();
     bool allowed = true;
@@ -294,8 +291,7 @@ class topology_fit {
     pay(cells_.size());
     cells_.remove_if([&](std::uint32_t c) { return weighings_.refuse(l, c, last); });
   }
-  // Removes the open cells that weights refuse. pack() has sought weights for those without
-  // constraints.
+  // Removes the open cells that weights refuse. Without constraints pack() has sought weights.
   void weigh_open_cells(level_t l) {
     pay(open_.size());
     std::erase_if(open_, [&](const open_cell& at) {

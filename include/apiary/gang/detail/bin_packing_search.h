@@ -194,7 +194,7 @@ class bin_packing_search {
   void remember_failure(std::size_t i) {
     const std::size_t slot = find_key(i);
     if (failed_.size() > max_failed) {
-      failed_.resize(1);
+      failed_.assign(1, 0);
       failed_at_.fill(0);
     }
     failed_at_[slot] = static_cast<std::uint32_t>(failed_.size());

@@ -49,6 +49,24 @@ class weight_search {
   }
   // After does_not_fit: the weight of a task of each size.
   [[nodiscard]] std::span<const std::uint32_t> weights() const noexcept { return weights_; }
+  // After fits: calls use(free, nodes, tasks) for combinations of tasks of each size, and how many
+  // whole nodes with so many free GPUs take each in the solution of the linear program.
+  template <class Use>
+  void for_each_combination(const Use& use) const {
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      std::int64_t others = 0;
+      for (std::size_t i = 0; i < basis_.size(); ++i) {
+        if (basis_[i].type != column_type::combination || basis_[i].index != c) continue;
+        others += values_[i];
+        use(classes_[c].free, static_cast<std::uint32_t>(values_[i] / determinant_),
+            std::span(combinations_).subspan(basis_[i].first, basis_.size()));
+      }
+      others = (others + determinant_ - 1) / determinant_;
+      if (others < classes_[c].nodes)
+        use(classes_[c].free, static_cast<std::uint32_t>(classes_[c].nodes - others),
+            std::span(combinations_).subspan(classes_[c].key, basis_.size()));
+    }
+  }
 
  private:
   // A column of the basis: a combination of tasks on nodes of a class, tasks of a size that are
