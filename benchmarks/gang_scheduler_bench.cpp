@@ -155,15 +155,20 @@ void join_and_leave(benchmark::State& state) {
     if (!id.ok() || !cluster.scheduler.remove_node(*id).ok()) state.SkipWithError("it failed");
   }
 }
-// A gang of a higher priority that needs victims; in a rack, or in slices.
-void victims(benchmark::State& state, const topology_constraints& gang) {
-  busy& cluster = busy_cluster(state.range(0), 99);
+// A full cluster, in which no rack is idle.
+busy& full_cluster(std::int64_t gpus) {
+  busy& cluster = busy_cluster(gpus, 99);
   topology_constraints whole_rack{.groups = {{.tasks = 16, .gpus = 8}}, .required = rack};
   for (bool idle = true; idle;) {  // no rack stays idle
     const std::size_t before = cluster.running.size();
     cluster.submit({.job = cluster.next++, .gang = whole_rack});
     idle = cluster.running.size() > before;
   }
+  return cluster;
+}
+// A gang of a higher priority that needs victims; in a rack, or in slices.
+void victims(benchmark::State& state, const topology_constraints& gang) {
+  busy& cluster = full_cluster(state.range(0));
   gang_scheduler::request r{.job = "asked", .priority = 1, .gang = gang};
   std::size_t found = 0;
   for (auto _ : state) {
@@ -181,6 +186,19 @@ void victims_in_slices(benchmark::State& state) {
   victims(state, {.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 16}}}}});
 }
 
+// Gangs that have to wait: nothing is free for them, and no gang has a lower priority.
+void waits(benchmark::State& state) {
+  busy& cluster = full_cluster(state.range(0));
+  const gang_scheduler::request r{
+      .job = "asked",
+      .gang = {.groups = {{.tasks = 12, .gpus = 8}, {.tasks = 3, .gpus = 5}}, .required = rack}};
+  for (auto _ : state) {
+    const auto plan = cluster.scheduler.propose(r);
+    if (!plan.ok() || plan->reason != wait_reason::busy || plan->result != plan_result::wait)
+      state.SkipWithError("it does not wait");
+  }
+}
+
 void sizes(benchmark::internal::Benchmark* b) {
   for (const std::int64_t gpus : {1'024, 10'240, 102'400, 1'024'000}) b->Arg(gpus);
 }
@@ -195,5 +213,6 @@ BENCHMARK(label)->Name("gang_scheduler/label")->Apply(sizes);
 BENCHMARK(cpu)->Name("gang_scheduler/cpu")->Apply(sizes);
 BENCHMARK(start_and_end)->Name("gang_scheduler/start_and_end")->Apply(sizes);
 BENCHMARK(join_and_leave)->Name("gang_scheduler/join_and_leave")->Apply(sizes);
+BENCHMARK(waits)->Name("gang_scheduler/waits")->Apply(sizes);
 BENCHMARK(victims_in_a_rack)->Name("gang_scheduler/victims_in_a_rack")->Apply(sizes);
 BENCHMARK(victims_in_slices)->Name("gang_scheduler/victims_in_slices")->Arg(10'240)->Arg(102'400);

@@ -118,7 +118,7 @@ class gang_scheduler : public gang_scheduler_types {
   [[nodiscard]] absl::StatusOr<std::vector<cell_capacity>> free_capacity(level_t level) const;
   // The number of running and preempting gangs.
   [[nodiscard]] std::uint32_t num_gangs() const noexcept;
-  // A hash of the nodes and gangs, the same in whatever order they came. Cost: O(1).
+  // A hash of the nodes, with their ids, and of the gangs in whatever order they came. Cost: O(1).
   [[nodiscard]] std::uint64_t hash() const noexcept;
   // Recomputes everything from nodes and gangs; returns what differs, empty if nothing does.
   // Cost: O(cluster * filters in use).
