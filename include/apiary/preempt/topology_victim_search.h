@@ -55,9 +55,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // The cost if there is no set of victims.
   using base::never;
 
-  // budget: steps for one call, some 10 nanoseconds each. topology_fit may take a quarter of what is left for each set. A set
-  // that it does not decide counts as too small, and the search then does not raise the bound.
-  explicit topology_victim_search(std::uint64_t budget = 150'000) noexcept : base(budget) {}
+  // budget: steps for one call; a step takes about 10 nanoseconds if all tasks are equal. Otherwise
+  // topology_fit may take a quarter of what is left for each set. A set that it does not decide
+  // counts as too small, and the search then does not raise the bound.
+  explicit topology_victim_search(std::uint64_t budget = 200'000) noexcept : base(budget) {}
 
   // Searches the victims; CPU and memory do not count. Gangs beyond a disruption budget are passed
   // over, so it may find no set, or only by branch and bound. If the budget decides what fits, the

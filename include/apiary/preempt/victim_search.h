@@ -24,8 +24,9 @@
 APIARY_NAMESPACE_BEGIN
 
 // Searches the set of running gangs of least total cost whose eviction lets a new gang fit, without
-// topology constraints (with them: topology_victim_search). Greedy orders come first, then branch
-// and bound within the budget (preempt/README.md). The result costs at most as much as evicting the
+// topology constraints (with them: topology_victim_search). Greedy orders come first, then a
+// search within the budget: for equal tasks with bounds of groups of nodes, otherwise branch and
+// bound over all candidates (preempt/README.md). The result costs at most as much as evicting the
 // cheapest gangs first, none of its victims can be reprieved, and it has a lower bound.
 //
 // Model:    kube-scheduler, and HiveD (OSDI 2020) section 3.4, take victims greedily, node by node.
@@ -33,13 +34,13 @@ APIARY_NAMESPACE_BEGIN
 //           GPUs a node and a task. A gang that must not be evicted is no candidate: its GPUs are
 //           neither free nor in the allocations.
 // Cost:     O(candidates + allocations + nodes); for each gang tried O(log candidates), and
-//           gang_fit if sizes do not divide one another; then the budget. No branch and bound if
-//           there are more candidates than sets in the budget. Disruption budgets that exclude what
+//           gang_fit if sizes do not divide one another; then the budget. No branch and bound over all
+//           candidates if there are more of them than sets in the budget. Disruption budgets that exclude what
 //           the greedy orders try add O(candidates * log) and as many sets.
 // Example:  examples/least_cost_victims.cpp
 class victim_search : detail::victim_search_steps<detail::eviction_state> {
  public:
-  // The steps of the budget for each set of victims. A step takes about 0.1 microseconds.
+  // The steps of the budget for each set of victims. A step takes at most about 0.1 microseconds.
   using victim_search_steps::set_steps;
   // No limit on the cost, or no set of victims.
   using victim_search_steps::never;

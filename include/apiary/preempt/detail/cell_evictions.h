@@ -82,6 +82,7 @@ class cell_evictions : public group_capacity {
   // sum[k] = the least of sum[k - i] + part[i], for k up to `most`.
   void add_table(std::vector<std::uint64_t>& sum, std::span<const std::uint64_t> part,
                  std::size_t most, table_choice* choice) {
+    if (part.size() == 1 && part[0] == 0 && choice == nullptr) return;
     const std::size_t size = (std::min)(most + 1, sum.size() + part.size() - 1);
     next_.assign(size, never);
     if (choice != nullptr) choice->assign(size, 0);

@@ -98,13 +98,19 @@ class group_capacity {
   // The cost of a gang that is counted with this allocation, times 2^scale().
   [[nodiscard]] std::uint64_t& cost_of_allocation(std::uint32_t a) noexcept { return split_[a]; }
   [[nodiscard]] std::uint32_t scale() const noexcept { return scale_; }
+  // After least_cost(): the least cost of one gang that a set must have, and the most tasks that the
+  // cell may hold after evictions.
+  [[nodiscard]] std::uint64_t least_gang() const noexcept { return least_gang_; }
+  [[nodiscard]] std::uint64_t possible() const noexcept { return possible_; }
   // A lower bound, with split costs, on what one more step of tasks costs in the cell: the cheapest
   // tasks of all its nodes. `tasks`: how many tasks the cell must hold.
   [[nodiscard]] std::uint64_t least_cost(std::size_t h, std::uint32_t c, std::uint32_t tasks) {
     const auto [first, last] = levels_->nodes(h, c);
     prices_.clear();
+    least_gang_ = never;
     std::uint64_t present = 0;
     for (std::uint32_t n = first; n < last; ++n) present += list_prices(n);
+    possible_ = present + prices_.size();
     work_ += last - first + prices_.size();
     if (present >= tasks) return 0;
     const std::uint64_t missing = tasks - present;
@@ -151,6 +157,8 @@ class group_capacity {
   std::vector<std::uint32_t> most_of_node_;
   std::vector<std::uint32_t> most_capacity_;  // of each root cell
   std::uint32_t scale_ = 0;
+  std::uint64_t least_gang_ = never;
+  std::uint64_t possible_ = 0;
   std::vector<std::uint64_t> split_;     // of each allocation
   std::vector<std::uint64_t> prices_;    // of tasks
   std::vector<std::uint64_t> of_tasks_;  // of one node: the cost of so many tasks more
@@ -269,6 +277,7 @@ class group_capacity {
       all += freed_by(a);
       sum += split_[a];
       least = (std::min)(least, split_[a]);
+      least_gang_ = (std::min)(least_gang_, candidates_[candidate_of_[a]].cost);
       const std::uint32_t gpus = allocations_[a].gpus;
       if (gpus > 0)
         least_of_gpu =
@@ -277,6 +286,13 @@ class group_capacity {
     }
     work_ += on(n).size();
     const std::uint32_t most = node_capacity(all);
+    if (most == present + 1) {
+      const std::uint64_t needs = std::uint64_t{most} * task_.gpus;
+      prices_.push_back(needs == all.gpus   ? (std::max)(sum, least)
+                        : needs > left.gpus ? (std::max)(least_of_gpu * (needs - left.gpus), least)
+                                            : least);
+      return present;
+    }
     of_tasks_.assign(1, 0);
     for (std::uint32_t k = present + 1; k <= most; ++k) {
       const std::uint64_t needs = k * task_.gpus;

@@ -62,11 +62,13 @@ class group_victim_search : group_victim_sets {
     if (order_.empty()) return {victims_, cost_, never, 0};
     keyed_number::sort(order_);
     for (const keyed_number& at : order_)
-      if (bounds_[at.number] < cost_ && !ended()) fill_root(at.number, true);
+      if (bounds_[at.number] < cost_ && (victims_.empty() || left() > budget - budget / 4))
+        fill_root(at.number, true);
     if (!victims_.empty() && bounds_[best_root_] < cost_) fill_root(best_root_, false);
-    improve(budget / 2);
-    for (const keyed_number& at : order_)
-      if (bounds_[at.number] < cost_ && !ended()) raise_bound(at.number);
+    improve(order_.size() == 1 ? budget / 2 : budget - budget / 3);
+    for (std::size_t i = 0; i < order_.size(); ++i)
+      if (bounds_[order_[i].number] < cost_ && !ended())
+        raise_bound(order_[i].number, left() / (order_.size() - i + 1));
     improve(budget / 4);
     evict_cheapest();
     for (const keyed_number& at : order_) {
@@ -86,9 +88,9 @@ class group_victim_search : group_victim_sets {
     fill(several, none, few_tries);
   }
   // A bound, and the set that comes with it.
-  void raise_bound(std::uint32_t root) {
+  void raise_bound(std::uint32_t root, std::uint64_t budget) {
     begin_root(root);
-    bounds_[root] = (std::max)(bounds_[root], rounded_up(unscaled(solve_split(left() / 2))));
+    bounds_[root] = (std::max)(bounds_[root], rounded_up(unscaled(solve_split(budget))));
     if (bounds_[root] < cost_) try_chosen();
   }
   // Branch and bound: with the gangs in forced_ evicted, and some protected. Returns a lower bound

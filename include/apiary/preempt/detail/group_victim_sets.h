@@ -202,16 +202,19 @@ class group_victim_sets : protected split_cost_bound {
         taken.push_back(j);
         continue;
       }
-      cells_.set_protected(j, true);
-      protected_.push_back(j);
-      mark_changed(j);
+      protect(j);
       break;
     }
     for (const std::uint32_t j : taken) tally_->remove_victim(j);
   }
+  void protect(std::uint32_t j) {
+    cells_.set_protected(j, true);
+    protected_.push_back(j);
+    mark_changed(j);
+  }
 
   // For each unit of the best set: the set without the gangs there, filled again, with the unit and
-  // without it, until no set is cheaper or no more than `reserve` is left of the budget.
+  // without it. Until no set is cheaper, or no more than `reserve` is left of the budget.
   void improve(std::uint64_t reserve) {
     if (victims_.empty()) return;
     begin_root(best_root_);

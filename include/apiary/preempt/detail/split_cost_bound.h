@@ -48,6 +48,7 @@ class split_cost_bound {
   struct unit {
     std::uint64_t rate = 0;             // split: a lower bound on the cost of one step more
     full_keys key{};                    // while no gang is evicted
+    std::uint32_t possible = 0;         // at most so many steps more
     bool solved = false;                // split: `cost` is valid
     bool changed = false;               // victims have allocations there
     std::vector<std::uint64_t> cost{};  // split: of so many steps more than now
@@ -225,9 +226,13 @@ class split_cost_bound {
       const auto [first, last] = levels_->nodes(at_, u);
       for (std::uint32_t i = first; i < last; ++i) unit_of_[i] = u;
       refresh_rate(u);
-      const std::uint64_t rate = units_[u].rate;
-      units_[u].key.fill({rate == never ? never : rate >> cells_.scale(), 0});
       units_[u].changed = false;
+      units_[u].key.fill({never, 0});
+      if (units_[u].rate == never) continue;
+      const std::uint64_t rate = units_[u].rate >> cells_.scale();
+      const std::uint64_t gang = cells_.least_gang() == never ? 0 : cells_.least_gang();
+      units_[u].key[0].key = (std::max)(rate, gang);
+      units_[u].key[1].key = (std::max)(rate, gang / (std::max)(units_[u].possible, 1U));
     }
   }
   void refresh_rate(std::uint32_t u) {
@@ -235,14 +240,27 @@ class split_cost_bound {
     const std::uint32_t now = cells_.capacity(at_, u);
     units_[u].rate =
         now + step() > levels_->levels[at_].most ? never : cells_.least_cost(at_, u, now + step());
+    units_[u].possible = units_[u].rate == never
+                             ? 0
+                             : levels_->bound(at_, cells_.possible()) / step() - now / step();
   }
   [[nodiscard]] std::uint64_t first_bound(std::uint32_t root) {
     if (at_ == levels_->root()) return unscaled(cells_.least_cost(at_, root, levels_->tasks));
-    std::uint64_t least = never;
     const auto [first, last] = units_of(root);
-    for (std::uint32_t u = first; u < last; ++u) least = (std::min)(least, units_[u].rate);
-    const std::uint32_t n = missing(root);
-    return least == never ? never : least > never / n ? never - 1 : unscaled(least * n);
+    by_rate_.clear();
+    for (std::uint32_t u = first; u < last; ++u)
+      if (units_[u].rate != never) by_rate_.push_back({units_[u].rate, u});
+    keyed_number::make_heap(by_rate_);
+    std::uint64_t bound = 0;
+    for (std::uint64_t n = missing(root); n > 0;) {
+      if (by_rate_.empty()) return never;
+      const keyed_number next = keyed_number::pop(by_rate_);
+      const std::uint64_t here = (std::min<std::uint64_t>)(n, units_[next.number].possible);
+      if (here > 0 && next.key > (never - 1 - bound) / here) return never - 1;
+      bound += here * next.key;
+      n -= here;
+    }
+    return unscaled(bound);
   }
 
   // Whether no unit that costs at least `rate` for each step lowers the sum.
