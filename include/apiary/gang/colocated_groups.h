@@ -167,7 +167,7 @@ class colocated_groups {
   // Merges the new group into an equal one without constraints. Returns its index, or size().
   std::size_t join(const group& u) {
     if (u.constrained != any_level) return groups_.size();
-    for (std::uint64_t at = hash_of(u);; ++at) {
+    for (auto at = static_cast<std::size_t>(hash_of(u));; ++at) {
       std::uint32_t& known = equal_groups_[at & (equal_groups_.size() - 1)];
       if (known == 0) {
         known = static_cast<std::uint32_t>(groups_.size() + 1);

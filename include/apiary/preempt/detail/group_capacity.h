@@ -133,7 +133,8 @@ class group_capacity {
     return {allocations_[a].gpus, freed_[a].cpu_milli, freed_[a].memory_mib};
   }
   [[nodiscard]] std::uint32_t node_capacity(const node_amounts& left) const noexcept {
-    if (!hosted_ && left.gpus < of_gpus_.size()) return of_gpus_[left.gpus];
+    if (!hosted_ && left.gpus < of_gpus_.size())
+      return of_gpus_[static_cast<std::size_t>(left.gpus)];
     return levels_->bound(0, left.holds(task_, levels_->levels[0].most));
   }
   [[nodiscard]] bool running_at(std::uint32_t a) const noexcept {

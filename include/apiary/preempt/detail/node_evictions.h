@@ -80,16 +80,16 @@ class node_evictions {
   };
   void by_gpus(const node_amounts& free, std::span<const gang> gangs, const node_amounts& task,
                std::uint32_t step, std::uint32_t most) {
-    std::uint64_t all = 0;
-    for (const gang& g : gangs) all += g.frees.gpus;
+    std::size_t all = 0;
+    for (const gang& g : gangs) all += static_cast<std::size_t>(g.frees.gpus);
     // least_[f]: the least cost to free f GPUs more, or more than that.
     least_[0] = {0, 0};
-    for (std::uint64_t f = 1; f <= all; ++f) least_[f] = {never, 0};
-    std::uint64_t freed = 0;
+    for (std::size_t f = 1; f <= all; ++f) least_[f] = {never, 0};
+    std::size_t freed = 0;
     for (std::size_t i = 0; i < gangs.size(); ++i) {
-      const std::uint64_t n = gangs[i].frees.gpus;
+      const auto n = static_cast<std::size_t>(gangs[i].frees.gpus);
       if (n == 0 || i >= 64) continue;
-      for (std::uint64_t f = freed + 1; f-- > 0;) {
+      for (std::size_t f = freed + 1; f-- > 0;) {
         if (least_[f].cost == never) continue;
         const std::uint64_t cost = least_[f].cost + gangs[i].cost;
         if (cost < least_[f + n].cost) least_[f + n] = {cost, least_[f].set | 1ULL << i};
@@ -97,12 +97,12 @@ class node_evictions {
       freed += n;
       work_ += freed;
     }
-    for (std::uint64_t f = freed; f-- > 0;)
+    for (std::size_t f = freed; f-- > 0;)
       if (least_[f + 1].cost < least_[f].cost) least_[f] = least_[f + 1];
     for (std::uint64_t k = 0; k * step <= most; ++k) {
       const std::uint64_t needs = k * step * task.gpus;
       if (needs > free.gpus + freed) return;
-      const a_set& s = least_[needs > free.gpus ? needs - free.gpus : 0];
+      const a_set& s = least_[needs > free.gpus ? static_cast<std::size_t>(needs - free.gpus) : 0];
       cost_.push_back(s.cost);
       sets_.push_back(s.set);
     }
