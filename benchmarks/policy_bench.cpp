@@ -244,7 +244,7 @@ void leaves_of_a_node(benchmark::State& state) {
   if (level_sum(Choose) != level_sum(every_subset)) state.SkipWithError("leaves too far apart");
 }
 
-BENCHMARK(leaves_of_a_node<detail::choose_leaves>)->Name("leaves/choose_leaves")->Arg(8)->Arg(16);
+BENCHMARK(leaves_of_a_node<detail::choose_gpus>)->Name("leaves/choose_leaves")->Arg(8)->Arg(16);
 BENCHMARK(leaves_of_a_node<every_subset>)->Name("leaves/every_subset")->Arg(8)->Arg(16);
 
 // A cluster full of gangs of 1 to 16 tasks on nodes of eight leaves; all of them cost a gang and
