@@ -27,7 +27,7 @@ using namespace apiary_test;
 
 namespace {
 
-level_t proof_level(const ruled_world& world, const topology_constraints& gang) {
+level_t proof_level(const test_cluster& world, const topology_constraints& gang) {
   return gang.required == any_level ? world.tree.num_levels() : gang.required;
 }
 
@@ -53,8 +53,8 @@ bool is_right_refusal(const naive_cells& naive, const infeasibility_proof& why, 
          !naive.held(why.level, c).contains(tasks);
 }
 
-bool is_right_certificate(const ruled_world& world, const topology_constraints& gang,
-                          const infeasibility_proof& why) {
+bool is_right_proof(const test_cluster& world, const topology_constraints& gang,
+                    const infeasibility_proof& why) {
   const naive_cells naive(world, gang);
   std::vector<std::uint32_t> kinds;
   for (const naive_kind& k : naive.kinds()) kinds.push_back(k.groups[0]);
@@ -74,8 +74,8 @@ bool is_right_certificate(const ruled_world& world, const topology_constraints& 
 
 // Some weighings, a refusal for each cell: by the last weighing that refuses it, or listed. All
 // numbers are right, and it is a proof if no cell holds the gang.
-infeasibility_proof some_certificate(const ruled_world& world, const topology_constraints& gang,
-                                     rng& random) {
+infeasibility_proof some_proof(const test_cluster& world, const topology_constraints& gang,
+                               rng& random) {
   const naive_cells naive(world, gang);
   infeasibility_proof why;
   why.level = proof_level(world, gang);
@@ -106,7 +106,7 @@ infeasibility_proof some_certificate(const ruled_world& world, const topology_co
   return why;
 }
 
-void change_certificate(infeasibility_proof& why, rng& random) {
+void change_proof(infeasibility_proof& why, rng& random) {
   const auto any_of = [&](auto& values) -> auto& {
     return values[random.uniform(static_cast<std::uint32_t>(values.size()))];
   };
@@ -147,12 +147,12 @@ TEST_CASE("proof_check: accepted is what is right in every number, and nothing e
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const ruled_world world = random_small_cells(random, most);
+    const test_cluster world = random_small_cells(random, most);
     topology_constraints gang = random_small_gang(random, most);
     if (random.uniform(4) > 0) gang.required = node + random.uniform(3);
     proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
-    infeasibility_proof why = some_certificate(world, gang, random);
-    const bool right = is_right_certificate(world, gang, why);
+    infeasibility_proof why = some_proof(world, gang, random);
+    const bool right = is_right_proof(world, gang, why);
     CHECK(check(why) == right);
     accepted += right ? 1U : 0U;
     if (right)
@@ -160,8 +160,8 @@ TEST_CASE("proof_check: accepted is what is right in every number, and nothing e
         listed += r.weighing == infeasibility_proof::listed ? 1U : 0U;
     for (int round = 0; round < 6; ++round) {
       infeasibility_proof other = why;
-      change_certificate(other, random);
-      const bool still = is_right_certificate(world, gang, other);
+      change_proof(other, random);
+      const bool still = is_right_proof(world, gang, other);
       CHECK(check(other) == still);
       changed += right && !still ? 1U : 0U;
     }
@@ -174,7 +174,7 @@ TEST_CASE("proof_check: accepted is what is right in every number, and nothing e
 
 TEST_CASE("proof_check: numbers of 64 bits") {
   // As many tasks as a gang can have, with the greatest weight.
-  const ruled_world world{ragged_tree({{2}, {2, 2}, {8, 8, 8, 8}}), {8, 3, 5, 0}, {}};
+  const test_cluster world{ragged_tree({{2}, {2, 2}, {8, 8, 8, 8}}), {8, 3, 5, 0}, {}};
   constexpr std::uint64_t most = ~std::uint32_t{0};
   topology_constraints gang;
   gang.groups = {{.tasks = ~std::uint32_t{0} - 2, .gpus = 1, .spread = {{rack, 7}}},
@@ -197,7 +197,7 @@ TEST_CASE("proof_check: numbers of 64 bits") {
 }
 
 TEST_CASE("proof_check: what a cell holds may be listed in any order, but once") {
-  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {8}, {{4, 4}}};
+  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {8}, {{4, 4}}};
   topology_constraints gang;
   gang.groups = {{3, 1, {1, 0}}, {2, 2, {2, 0}}};
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
@@ -221,7 +221,7 @@ TEST_CASE("proof_check: what a cell holds may be listed in any order, but once")
 }
 
 TEST_CASE("proof_check: a fraction of more than a GPU, or of nothing, is whole GPUs") {
-  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
+  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   topology_constraints gang;
   gang.groups = {{.tasks = 1, .gpus = 2},
                  {.tasks = 1, .gpus = 2, .gpu_milli = 1'500},
@@ -238,7 +238,7 @@ TEST_CASE("proof_check: a fraction of more than a GPU, or of nothing, is whole G
 }
 
 TEST_CASE("proof_check: needs that no node can meet count as the same") {
-  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
+  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   constexpr std::uint32_t many = std::uint32_t{1} << 30;
   topology_constraints gang;
   gang.groups = {{.tasks = 1, .gpus = 1},
@@ -270,7 +270,7 @@ static_assert(!can_be_checked<const topology_constraints>);
 }  // namespace
 
 TEST_CASE("proof_check: nothing proves that a gang of nothing does not fit") {
-  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {0}, {}};
+  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {0}, {}};
   topology_constraints gang;
   gang.groups = {{0, 4}};
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);

@@ -30,9 +30,9 @@ using namespace apiary_test;
 
 namespace {
 
-bool fits_with(const ruled_world& world, const std::vector<std::uint32_t>& free,
+bool fits_with(const test_cluster& world, const std::vector<std::uint32_t>& free,
                const topology_constraints& gang) {
-  const ruled_world other{world.tree, free, world.hosts};
+  const test_cluster other{world.tree, free, world.hosts};
   return node_after_node(other, gang)(std::min(gang.required, world.tree.num_levels()));
 }
 
@@ -65,7 +65,7 @@ struct unblock_counts {
 };
 
 // The fewest GPUs in use on a set of nodes with which the gang fits, over all sets.
-std::uint64_t least_to_free(const ruled_world& world, const std::vector<std::uint32_t>& capacity,
+std::uint64_t least_to_free(const test_cluster& world, const std::vector<std::uint32_t>& capacity,
                             const topology_constraints& gang) {
   std::uint64_t least = ~std::uint64_t{0};
   for (std::uint32_t set = 0; set < 1U << world.num_nodes(); ++set) {
@@ -85,7 +85,7 @@ std::uint64_t least_to_free(const ruled_world& world, const std::vector<std::uin
 template <CellTree Tree>
 void check_unblock(const Tree& tree, rng& random, const std::vector<std::uint64_t>& budgets,
                    std::vector<unblock_counts>& seen) {
-  ruled_world world{ragged_copy(tree), {}, {}};
+  test_cluster world{ragged_copy(tree), {}, {}};
   capacity_index<Tree> capacities(tree, node, 4);
   std::vector<std::uint32_t> capacity;
   const bool hosted = random.uniform(3) == 0;

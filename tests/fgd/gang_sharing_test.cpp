@@ -53,7 +53,7 @@ constrained_task_group parts(std::uint32_t tasks, milli_gpu gpu_milli, resources
 
 // Nodes of two racks.
 enum : level_t { of_nodes = 1, of_racks };
-ruled_world rack_shape(std::uint32_t nodes) {
+test_cluster rack_shape(std::uint32_t nodes) {
   const std::uint32_t first = (nodes + 1) / 2;
   std::vector<std::uint32_t> racks{first};
   if (nodes > first) racks.push_back(nodes - first);
@@ -78,7 +78,7 @@ TEST_CASE("every gang of three parts on every pair of nodes of two devices") {
   constexpr milli_gpu lefts[] = {0, 300, 600, 1000};
   const constrained_task_group tasks[] = {parts(1, 300, {1, 1}), parts(1, 400, {3, 1}),
                                           parts(1, 600, {1, 1}), parts(1, 1000, {2, 1})};
-  const ruled_world shape = rack_shape(2);
+  const test_cluster shape = rack_shape(2);
   const level_t top = shape.tree.num_levels();
   int fitting = 0;
   int not_greedily = 0;
@@ -131,7 +131,7 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
       empty.add({{4 + random.uniform(12), 4 + random.uniform(12)},
                  random.uniform(4),
                  static_cast<gpu_model>(random.uniform(2))});
-    const ruled_world shape = rack_shape(count);
+    const test_cluster shape = rack_shape(count);
     const level_t top = shape.tree.num_levels();
     gang_fgd scheduler = fgd_over(empty);
     const fragmentation_gradient gradient{fragmentation(halves_and_wholes)};
@@ -258,7 +258,7 @@ TEST_CASE("among suggested nodes a gang goes where it would if there were no oth
       for (std::uint32_t d = 0; d < nodes[id].gpus; ++d)
         nodes[id].gpu_left[d] = static_cast<milli_gpu>(100 * random.uniform(11));
     }
-    const ruled_world shape = rack_shape(count);
+    const test_cluster shape = rack_shape(count);
     topology_constraints gang;
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
       gang.groups.push_back(parts(1 + random.uniform(2),

@@ -448,12 +448,12 @@ class random_host {
   std::set<job_id> acted_{};
 };
 
-struct random_world {
+struct random_test_cluster {
   hived cluster;
   gang_moves gangs{};
   time_sharing_options options{};
 
-  explicit random_world(rng& random)
+  explicit random_test_cluster(rng& random)
       : cluster(hived::create(apiary_test::random_cluster(random)).value()) {
     gangs.measure =
         random.uniform(2) == 0 ? gang_moves::metric::broken : gang_moves::metric::spread;
@@ -472,7 +472,7 @@ TEST_CASE("gandiva on hived: a million ticks, audited after every action, no own
   for (std::uint64_t run = 0; run < runs; ++run) {
     CAPTURE(run);
     rng random(run);
-    const random_world world(random);
+    const random_test_cluster world(random);
     using audited = time_sharing<audited_ground>;
     random_host host = random_host::of(
         audited::create(audited_ground{hived_backend(world.cluster, world.gangs)}, world.options)
@@ -534,7 +534,7 @@ TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no gu
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{400}); ++run) {
     CAPTURE(run);
     rng random(3'000'000 + run);
-    const random_world world(random);
+    const random_test_cluster world(random);
     const gandiva_gangs fresh =
         gandiva_gangs::create(hived_backend(world.cluster, {.measure = world.gangs.measure}),
                               world.options)
@@ -582,7 +582,7 @@ TEST_CASE("gandiva on hived: the actions written down") {
   digest all;
   for (std::uint64_t run = 0; run < 10; ++run) {
     rng random(4'000'000 + run);
-    const random_world world(random);
+    const random_test_cluster world(random);
     random_host host = random_host::of(
         gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value(),
         random(), 8);
@@ -635,7 +635,7 @@ TEST_CASE("gandiva on hived: the same actions as by its words, and twice the sam
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{150}); ++run) {
     CAPTURE(run);
     rng random(1'000'000 + run);
-    const random_world world(random);
+    const random_test_cluster world(random);
     const gandiva_gangs fresh =
         gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value();
     const std::uint64_t seed = random();
@@ -656,7 +656,7 @@ TEST_CASE("gandiva on hived: every guest that has room beside the owners runs in
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{400}); ++run) {
     CAPTURE(run);
     rng random(2'000'000 + run);
-    const random_world world(random);
+    const random_test_cluster world(random);
     constexpr time_ms quantum = 10;
     gandiva_gangs g =
         gandiva_gangs::create(hived_backend(world.cluster, {.measure = world.gangs.measure}),

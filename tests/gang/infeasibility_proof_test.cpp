@@ -216,7 +216,7 @@ TEST_CASE("a proof of one gang is none of another, nor elsewhere") {
   CHECK(!accepted(gang));
 }
 
-TEST_CASE("from the nodes by free leaves alone the same certificate") {
+TEST_CASE("from the nodes by free leaves alone the same proof") {
   rng random(7);
   std::uint64_t refused = 0;
   std::uint64_t listed = 0;

@@ -33,7 +33,7 @@ using vector_of_counts = std::vector<std::uint32_t>;
 // Costs drawn by class and counts, some negative: nothing about them can be guessed.
 class drawn_costs {
  public:
-  drawn_costs(const ruled_world& world, const topology_constraints& gang, std::uint64_t seed)
+  drawn_costs(const test_cluster& world, const topology_constraints& gang, std::uint64_t seed)
       : world_(world), seed_(seed) {
     groups_.assign(gang, node, world.tree.num_levels());
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> known;
@@ -82,7 +82,7 @@ class drawn_costs {
   std::vector<std::uint32_t> classes;
 
  private:
-  const ruled_world& world_;
+  const test_cluster& world_;
   std::uint64_t seed_;
   colocated_groups groups_;
   std::vector<std::uint32_t> first_of_;  // a node of each class
@@ -91,7 +91,7 @@ class drawn_costs {
 // The least cost of all assignments of tasks to nodes, nullopt if none satisfies the constraints.
 class least_by_assigning {
  public:
-  least_by_assigning(const ruled_world& world, const topology_constraints& gang,
+  least_by_assigning(const test_cluster& world, const topology_constraints& gang,
                      const drawn_costs& costs)
       : world_(world), gang_(gang), costs_(costs) {}
 
@@ -107,7 +107,7 @@ class least_by_assigning {
  private:
   void assign(std::size_t group) {
     if (group == gang_.groups.size()) {
-      if (!keeps_rules(world_, gang_, begun_, within_)) return;
+      if (!meets_constraints(world_, gang_, begun_, within_)) return;
       const std::int64_t cost = costs_.of(begun_);
       if (!best_ || cost < *best_) best_ = cost;
       return;
@@ -125,7 +125,7 @@ class least_by_assigning {
     }
   }
 
-  const ruled_world& world_;
+  const test_cluster& world_;
   const topology_constraints& gang_;
   const drawn_costs& costs_;
   level_t within_ = 0;
@@ -134,15 +134,15 @@ class least_by_assigning {
   std::optional<std::int64_t> best_;
 };
 
-ruled_world few_nodes(rng& random) {
+test_cluster few_nodes(rng& random) {
   std::vector<std::uint32_t> racks(1 + random.uniform(2));
   std::uint32_t nodes = 0;
   for (std::uint32_t& r : racks) nodes += r = 1 + random.uniform(3);
-  ruled_world world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
-                                 racks,
-                                 std::vector<std::uint32_t>(nodes, 4)}),
-                    {},
-                    {}};
+  test_cluster world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                                  racks,
+                                  std::vector<std::uint32_t>(nodes, 4)}),
+                     {},
+                     {}};
   for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(random.uniform(5));
   if (random.uniform(3) == 0)
     for (std::uint32_t n = 0; n < nodes; ++n)
@@ -179,10 +179,10 @@ topology_constraints few_tasks(rng& random) {
 }
 
 // Checks every task of a result against the constraints; returns the cost of the placement.
-std::int64_t cost_of_answer(const ruled_world& world, const topology_constraints& gang,
+std::int64_t cost_of_answer(const test_cluster& world, const topology_constraints& gang,
                             const drawn_costs& costs,
                             const min_cost_fit<ragged_tree>::result& found) {
-  REQUIRE(is_ruled_placement(world, gang, found));
+  REQUIRE(is_valid_placement(world, gang, found));
   assignment nodes(gang.groups.size());
   for (const tasks_on_node& p : found.portions)
     nodes[p.group].insert(nodes[p.group].end(), p.tasks, p.node);
@@ -199,7 +199,7 @@ TEST_CASE("the least cost of all assignments, under every rule") {
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const ruled_world world = few_nodes(random);
+    const test_cluster world = few_nodes(random);
     const topology_constraints gang = few_tasks(random);
     if (!gang.valid(node, world.tree.num_levels())) continue;
     const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
@@ -230,7 +230,7 @@ TEST_CASE("the least cost of all assignments, under every rule") {
 
 TEST_CASE("the budget ends without an answer, or with one that may not be the least") {
   constexpr std::uint32_t nodes = 64;
-  ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};
+  test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};
   for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(1 + n % 4);
   topology_constraints gang;
   gang.groups = {{10, 1}, {10, 2}, {10, 3}};
@@ -256,7 +256,7 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
     CHECK(cost_of_answer(world, gang, costs, greedy) == greedy.cost);
   }
   // Two racks, the first of them within the budget.
-  const ruled_world two{
+  const test_cluster two{
       ragged_tree({{2}, {4, 4}, std::vector<std::uint32_t>(8, 4)}), {4, 3, 2, 1, 4, 4, 4, 4}, {}};
   gang.groups = {{2, 1}, {2, 2}};
   gang.required = rack;
@@ -277,7 +277,7 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
   for (int round = 0; round < scaled(10'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const ruled_world world = few_nodes(random);
+    const test_cluster world = few_nodes(random);
     const topology_constraints gang = few_tasks(random);
     if (!gang.valid(node, world.tree.num_levels())) continue;
     const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
@@ -304,7 +304,7 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
 }
 
 TEST_CASE("gangs of nothing cost nothing") {
-  const ruled_world world{ragged_tree({{1}, {1}, {4}}), {4}, {}};
+  const test_cluster world{ragged_tree({{1}, {1}, {4}}), {4}, {}};
   topology_constraints gang;
   gang.groups = {{0, 3}};
   const drawn_costs costs(world, gang, 1);

@@ -39,8 +39,8 @@ using namespace apiary_test;
 namespace {
 
 // Racks of one to four nodes in all; nodes are level 1.
-struct shared_world {
-  explicit shared_world(rng& random) : rules(shape_of(random)) {
+struct shared_cluster {
+  explicit shared_cluster(rng& random) : rules(shape_of(random)) {
     for (std::uint32_t n = 0; n < rules.num_nodes(); ++n) {
       const node_id id = nodes.add({{2 + random.uniform(9), 2 + random.uniform(9)},
                                     1 + random.uniform(3),
@@ -52,7 +52,7 @@ struct shared_world {
       nodes[id].healthy = random.uniform(12) > 0;
     }
   }
-  static ruled_world shape_of(rng& random) {
+  static test_cluster shape_of(rng& random) {
     std::vector<std::uint32_t> racks(1 + random.uniform(2));
     std::uint32_t count = 0;
     for (std::uint32_t& r : racks) count += r = 1 + random.uniform(2);
@@ -63,7 +63,7 @@ struct shared_world {
             {}};
   }
 
-  ruled_world rules;
+  test_cluster rules;
   node_table nodes;
 };
 
@@ -122,7 +122,7 @@ task_mix small_mix(rng& random) {
   return task_mix(kinds);
 }
 
-bool proved(const shared_world& world, const topology_constraints& gang,
+bool proved(const shared_cluster& world, const topology_constraints& gang,
             const infeasibility_proof& why) {
   return proof_check(world.rules.tree, node, world.nodes, gang)(why);
 }
@@ -139,7 +139,7 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const shared_world world(random);
+    const shared_cluster world(random);
     const topology_constraints gang = random_shared_gang(random);
     const level_t top = world.rules.tree.num_levels();
     if (!gang.valid(node, top)) continue;
@@ -351,7 +351,7 @@ TEST_CASE("max_units: no node holds more of a kind; as many where that is said t
   for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const shared_world world(random);
+    const shared_cluster world(random);
     const topology_constraints gang = random_shared_gang(random);
     if (!gang.valid(node, world.rules.tree.num_levels())) continue;
     colocated_groups groups;

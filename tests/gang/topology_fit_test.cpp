@@ -34,13 +34,13 @@ namespace {
 
 using fit_t = topology_fit<ragged_tree>;
 
-capacity_index<ragged_tree> capacity_of(const ruled_world& world, std::uint32_t most) {
+capacity_index<ragged_tree> capacity_of(const test_cluster& world, std::uint32_t most) {
   capacity_index<ragged_tree> capacities(world.tree, node, most);
   for (std::uint32_t n = 0; n < world.num_nodes(); ++n) capacities.set(n, world.free[n]);
   return capacities;
 }
 
-bool accepted(const ruled_world& world, const topology_constraints& gang,
+bool accepted(const test_cluster& world, const topology_constraints& gang,
               const infeasibility_proof& why) {
   return proof_check(world.tree, node, world.free, world.hosts, gang)(why);
 }
@@ -54,7 +54,7 @@ struct counters {
 };
 
 // Asks, and compares with the level at which the gang fits first, top + 1 if at none.
-void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const ruled_world& world,
+void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const test_cluster& world,
            const topology_constraints& gang, level_t first, bool mutate, counters& seen) {
   const level_t last = std::min(gang.required, capacities.top());
   const auto found = fit(capacities, gang, world.hosts);
@@ -65,7 +65,7 @@ void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const rule
     ++seen.fits;
     REQUIRE(found.level == first);
     REQUIRE(found.is_lowest);
-    REQUIRE(is_ruled_placement(world, gang, found));
+    REQUIRE(is_valid_placement(world, gang, found));
     if (!mutate || gang.groups.empty()) return;
     // What proves a no where nothing is free proves none here.
     const capacity_index<ragged_tree> empty(world.tree, node, capacities.max_free());
@@ -178,11 +178,11 @@ TEST_CASE("every gang of four tasks under every rule on every cluster of four no
   for (const std::vector<std::uint32_t>& racks : clusters) {
     std::uint32_t nodes = 0;
     for (const std::uint32_t n : racks) nodes += n;
-    ruled_world world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
-                                   racks,
-                                   std::vector<std::uint32_t>(nodes, 4)}),
-                      std::vector<std::uint32_t>(nodes, 0),
-                      {}};
+    test_cluster world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                                    racks,
+                                    std::vector<std::uint32_t>(nodes, 4)}),
+                       std::vector<std::uint32_t>(nodes, 0),
+                       {}};
     for (bool more = true; more;) {
       // Nodes of a rack in ascending order: the others are the same.
       bool first = true;
@@ -223,7 +223,7 @@ struct taken_of_nodes {
 };
 
 // Of all assignments; `plenty` has room for each of them.
-void list_assignments(const ruled_world& plenty, const topology_constraints& gang,
+void list_assignments(const test_cluster& plenty, const topology_constraints& gang,
                       assignment& begun, std::size_t group, std::vector<taken_of_nodes>& found) {
   if (group < gang.groups.size()) {
     std::vector<std::uint32_t>& nodes = begun[group];
@@ -237,7 +237,7 @@ void list_assignments(const ruled_world& plenty, const topology_constraints& gan
     return;
   }
   taken_of_nodes taken;
-  for (taken.level = node; !keeps_rules(plenty, gang, begun, taken.level); ++taken.level)
+  for (taken.level = node; !meets_constraints(plenty, gang, begun, taken.level); ++taken.level)
     if (taken.level == plenty.tree.num_levels()) return;
   for (std::size_t m = 0; m < begun.size(); ++m) {
     for (const std::uint32_t n : begun[m]) {
@@ -249,7 +249,7 @@ void list_assignments(const ruled_world& plenty, const topology_constraints& gan
 }
 
 // The lowest level at which the gang fits, above the top if at none.
-level_t lowest_level(const ruled_world& world, const std::vector<taken_of_nodes>& assignments) {
+level_t lowest_level(const test_cluster& world, const std::vector<taken_of_nodes>& assignments) {
   level_t lowest = world.tree.num_levels() + 1;
   for (const taken_of_nodes& taken : assignments) {
     bool fits = true;
@@ -262,11 +262,11 @@ level_t lowest_level(const ruled_world& world, const std::vector<taken_of_nodes>
 
 // All that three nodes can have left of two GPUs and two CPUs, in racks of so many nodes; nodes of
 // a rack, and racks of one node, in ascending order: the others are the same.
-std::vector<ruled_world> worlds_of_three(const std::vector<std::uint32_t>& racks) {
-  ruled_world world{
+std::vector<test_cluster> clusters_of_three(const std::vector<std::uint32_t>& racks) {
+  test_cluster world{
       ragged_tree({{static_cast<std::uint32_t>(racks.size())}, racks, {2, 2, 2}}), {0, 0, 0}, {}};
   world.hosts.resize(3);
-  std::vector<ruled_world> all;
+  std::vector<test_cluster> all;
   for (std::uint32_t code = 0; code < 9 * 9 * 9; ++code) {
     const std::array<std::uint32_t, 3> left{code % 9, code / 9 % 9, code / 81};
     bool first = true;
@@ -346,10 +346,10 @@ TEST_CASE(
   fit_t fit;
   for (const std::vector<std::uint32_t>& racks :
        std::vector<std::vector<std::uint32_t>>{{3}, {2, 1}, {1, 1, 1}}) {
-    const std::vector<ruled_world> worlds = worlds_of_three(racks);
+    const std::vector<test_cluster> worlds = clusters_of_three(racks);
     std::vector<capacity_index<ragged_tree>> capacities;
-    for (const ruled_world& world : worlds) capacities.push_back(capacity_of(world, 2));
-    ruled_world plenty = worlds[0];
+    for (const test_cluster& world : worlds) capacities.push_back(capacity_of(world, 2));
+    test_cluster plenty = worlds[0];
     plenty.free.assign(3, 100);
     plenty.hosts.clear();
     for (std::size_t g = 0; g < gangs.size(); ++g) {
@@ -375,7 +375,7 @@ TEST_CASE(
 
 namespace {
 
-ruled_world random_world(rng& random, std::uint32_t most) {
+test_cluster random_test_cluster(rng& random, std::uint32_t most) {
   const std::uint32_t blocks = 1 + random.uniform(2);
   std::vector<std::uint32_t> racks(blocks);
   std::vector<std::uint32_t> nodes;
@@ -387,7 +387,7 @@ ruled_world random_world(rng& random, std::uint32_t most) {
       total += nodes.back();
     }
   }
-  ruled_world world{
+  test_cluster world{
       ragged_tree({{blocks}, racks, nodes, std::vector<std::uint32_t>(total, most)}), {}, {}};
   const std::uint32_t busy = random.uniform(4);
   for (std::uint32_t n = 0; n < total; ++n)
@@ -452,7 +452,7 @@ TEST_CASE("random gangs under random constraints against going from node to node
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     const std::uint32_t most = random.uniform(2) == 0 ? 8 : 4 + random.uniform(7);
-    const ruled_world world = random_world(random, most);
+    const test_cluster world = random_test_cluster(random, most);
     const topology_constraints gang = random_gang(random, most);
     if (!gang.valid(node, 4)) continue;
     const capacity_index<ragged_tree> capacities = capacity_of(world, most);
@@ -471,14 +471,14 @@ TEST_CASE("random gangs under random constraints against going from node to node
 
 namespace {
 
-ruled_world two_racks(const std::vector<std::uint32_t>& free) {
+test_cluster two_racks(const std::vector<std::uint32_t>& free) {
   return {ragged_tree({{2}, {4, 4}, std::vector<std::uint32_t>(8, 8)}), free, {}};
 }
 
 }  // namespace
 
 TEST_CASE("whole cells are left whole, or few nodes are used") {
-  const ruled_world world = two_racks({8, 8, 8, 8, 4, 4, 4, 0});
+  const test_cluster world = two_racks({8, 8, 8, 8, 4, 4, 4, 0});
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
   topology_constraints gang;
   gang.groups = {{2, 4}};
@@ -495,7 +495,7 @@ TEST_CASE("whole cells are left whole, or few nodes are used") {
 }
 
 TEST_CASE("a leader and its workers, slices and spread in the answer") {
-  const ruled_world world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const test_cluster world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
   topology_constraints gang;
   gang.groups = {{4, 2}, {8, 3}};
@@ -505,7 +505,7 @@ TEST_CASE("a leader and its workers, slices and spread in the answer") {
   fit_t fit;
   const auto found = fit(capacities, gang);
   REQUIRE(found.verdict == fit_verdict::fits);
-  CHECK(is_ruled_placement(world, gang, found));
+  CHECK(is_valid_placement(world, gang, found));
   for (const tasks_on_node& p : found.portions) CHECK(p.tasks == (p.group == 0 ? 1 : 2));
   gang.preferred = rack;
   const auto next = fit(capacities, gang);
@@ -515,7 +515,7 @@ TEST_CASE("a leader and its workers, slices and spread in the answer") {
 }
 
 TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
-  const ruled_world world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const test_cluster world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
   topology_constraints gang;
   fit_t fit;
@@ -537,9 +537,9 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     constexpr std::uint32_t nodes = 12;
-    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 64)}),
-                      std::vector<std::uint32_t>(nodes, 64),
-                      {}};
+    test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 64)}),
+                       std::vector<std::uint32_t>(nodes, 64),
+                       {}};
     const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
     // Nodes cut into three tasks each: it fits, but that is hard to see.
     topology_constraints gang;
@@ -554,7 +554,7 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
     const fit_verdict verdict = found.verdict;
     REQUIRE(verdict != fit_verdict::does_not_fit);
     REQUIRE(found.steps <= 20'000);
-    if (verdict == fit_verdict::fits) REQUIRE(is_ruled_placement(world, gang, found));
+    if (verdict == fit_verdict::fits) REQUIRE(is_valid_placement(world, gang, found));
     ended += verdict == fit_verdict::budget_ended ? 1 : 0;
   }
   MESSAGE(ended, " of ", rounds, " ended");
@@ -569,9 +569,9 @@ TEST_CASE("where the budget ends at a lower level, a higher one may do") {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     constexpr std::uint32_t nodes = 10;
-    ruled_world world{ragged_tree({{2}, {nodes, 1}, std::vector<std::uint32_t>(nodes + 1, 64)}),
-                      std::vector<std::uint32_t>(nodes + 1, 64),
-                      {}};
+    test_cluster world{ragged_tree({{2}, {nodes, 1}, std::vector<std::uint32_t>(nodes + 1, 64)}),
+                       std::vector<std::uint32_t>(nodes + 1, 64),
+                       {}};
     const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
     topology_constraints gang;
     gang.preferred = rack;
@@ -583,7 +583,7 @@ TEST_CASE("where the budget ends at a lower level, a higher one may do") {
     fit_t fit(2'000);
     const auto found = fit(capacities, gang);
     if (found.verdict != fit_verdict::fits) continue;
-    REQUIRE(is_ruled_placement(world, gang, found));
+    REQUIRE(is_valid_placement(world, gang, found));
     REQUIRE(found.is_lowest == (found.level == rack));
     higher += found.level == block ? 1 : 0;
   }
@@ -601,7 +601,7 @@ TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor fro
     rng random(static_cast<std::uint64_t>(round));
     constexpr std::uint32_t nodes = 10;
     const std::uint32_t others = round % 2 == 0 ? nodes + 4 : 1;
-    ruled_world world{
+    test_cluster world{
         ragged_tree({{2}, {nodes, others}, std::vector<std::uint32_t>(nodes + others, 64)}),
         std::vector<std::uint32_t>(nodes + others, 64),
         {}};
@@ -617,7 +617,7 @@ TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor fro
     fit_t fit(100'000);
     const auto found = fit(capacities, gang);
     REQUIRE(found.verdict == fit_verdict::fits);
-    REQUIRE(is_ruled_placement(world, gang, found));
+    REQUIRE(is_valid_placement(world, gang, found));
     REQUIRE(found.steps <= 100'000);
     easy += found.level == rack && found.cell == 1 ? 1 : 0;
     higher += found.level == block ? 1 : 0;
@@ -632,7 +632,7 @@ TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts")
   for (int round = 0; round < scaled(2'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    ruled_world world = random_world(random, 8);
+    test_cluster world = random_test_cluster(random, 8);
     world.hosts.clear();
     const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
     topology_constraints gang;
@@ -663,7 +663,7 @@ TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted 
   for (int round = 0; round < scaled(3'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const ruled_world world = random_world(random, 8);
+    const test_cluster world = random_test_cluster(random, 8);
     const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
     topology_constraints gang = random_gang(random, 8);
     for (constrained_task_group& m : gang.groups) m.gpus = std::max(m.gpus, 1U);
@@ -689,7 +689,7 @@ TEST_CASE("tasks that take nothing change nothing, however many they are") {
   for (int round = 0; round < scaled(30'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const ruled_world world = random_world(random, 8);
+    const test_cluster world = random_test_cluster(random, 8);
     topology_constraints gang = random_gang(random, 8);
     if (!gang.valid(node, 4)) continue;
     const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
@@ -713,16 +713,16 @@ TEST_CASE("tasks that take nothing change nothing, however many they are") {
 }
 
 TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and beside another kind") {
-  const ruled_world world = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
-                             {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},
-                             std::vector<resources>(10, {64, 64})};
+  const test_cluster world = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
+                              {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},
+                              std::vector<resources>(10, {64, 64})};
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
   topology_constraints gang;
   const auto whole_nodes_used = [&] {
     fit_t fit;
     const auto found = fit(capacities, gang, world.hosts);
     REQUIRE(found.verdict == fit_verdict::fits);
-    REQUIRE(is_ruled_placement(world, gang, found));
+    REQUIRE(is_valid_placement(world, gang, found));
     std::set<std::uint32_t> used;
     for (const tasks_on_node& p : found.portions)
       if (world.free[p.node] == 8) used.insert(p.node);
@@ -745,7 +745,7 @@ TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and bes
 TEST_CASE("what is certain is said, though the list that proves it is longer than the budget") {
   // Fractions of the nodes would hold the gang, so no weights refuse it.
   const std::vector<std::uint32_t> free{35, 35, 37, 37, 37, 37};
-  const ruled_world world{ragged_tree({{1}, {6}, free}), free, {}};
+  const test_cluster world{ragged_tree({{1}, {6}, free}), free, {}};
   const capacity_index<ragged_tree> capacities = capacity_of(world, 37);
   topology_constraints gang;
   gang.groups = {{3, 22}, {5, 16}, {4, 12}, {4, 5}};

@@ -57,7 +57,7 @@ struct running_on {
   // Whether the gang fits without these victims, by trying node after node.
   [[nodiscard]] bool fits_without(const std::vector<std::uint32_t>& victims,
                                   const topology_constraints& gang) const {
-    ruled_world left{cells_, {capacities.free().begin(), capacities.free().end()}, hosts};
+    test_cluster left{cells_, {capacities.free().begin(), capacities.free().end()}, hosts};
     for (const std::uint32_t j : victims) {
       for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s) {
         left.free[allocations[s].node] += allocations[s].gpus;

@@ -140,7 +140,7 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
     }
     fan_outs.back().insert(fan_outs.back().end(), cells, 1);
   }
-  const ruled_world world{apiary::ragged_tree(fan_outs), free, {}};
+  const test_cluster world{apiary::ragged_tree(fan_outs), free, {}};
   apiary::topology_constraints gang = apiary::constraints_of(r);
   const auto shift = [&](apiary::level_t l) {
     return l == apiary::any_level ? levels - node_level + 1 : l - node_level + 1;

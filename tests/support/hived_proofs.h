@@ -1,4 +1,4 @@
-// apiary/tests/support/hived_proofs.h - counts the certificates of waiting gangs again.
+// apiary/tests/support/hived_proofs.h - counts the proofs of waiting gangs again.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -35,7 +35,7 @@ class naive_cells {
  public:
   using counts = std::vector<std::uint32_t>;
 
-  naive_cells(const ruled_world& world, const apiary::topology_constraints& gang)
+  naive_cells(const test_cluster& world, const apiary::topology_constraints& gang)
       : world_(world), gang_(gang) {
     for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
       const apiary::constrained_task_group& group = gang.groups[m];
@@ -153,7 +153,7 @@ class naive_cells {
     return found;
   }
 
-  // The greatest weight that a cell bears, as certificate says.
+  // The greatest weight that a cell bears, as proof says.
   [[nodiscard]] std::uint64_t max_weight(const counts& weights, apiary::level_t l,
                                          std::uint32_t c) const {
     const auto heavy = std::count_if(weights.begin(), weights.end(), [](auto w) { return w > 0; });
@@ -220,13 +220,13 @@ class naive_cells {
            (cpu <= world_.hosts[n].cpu_milli && memory <= world_.hosts[n].memory_mib);
   }
 
-  const ruled_world& world_;
+  const test_cluster& world_;
   const apiary::topology_constraints& gang_;
   std::vector<naive_kind> kinds_;
 };
 
 // A block or two of one or two racks of up to three nodes of up to `most` leaves.
-inline ruled_world random_small_cells(apiary::rng& random, std::uint32_t most) {
+inline test_cluster random_small_cells(apiary::rng& random, std::uint32_t most) {
   std::vector<std::uint32_t> blocks(1 + random.uniform(2));
   std::vector<std::uint32_t> racks;
   std::uint32_t nodes = 0;
@@ -238,7 +238,7 @@ inline ruled_world random_small_cells(apiary::rng& random, std::uint32_t most) {
     }
   }
   const auto num_blocks = static_cast<std::uint32_t>(blocks.size());
-  ruled_world world{
+  test_cluster world{
       apiary::ragged_tree({{num_blocks}, blocks, racks, std::vector<std::uint32_t>(nodes, most)}),
       {},
       {}};
@@ -277,8 +277,8 @@ inline apiary::topology_constraints random_small_gang(apiary::rng& random, std::
   return gang;
 }
 
-inline apiary::capacity_index<apiary::ragged_tree> rooms_of_cells(const ruled_world& world,
-                                                                  std::uint32_t most) {
+inline apiary::capacity_index<apiary::ragged_tree> capacities_of_cells(const test_cluster& world,
+                                                                       std::uint32_t most) {
   apiary::capacity_index<apiary::ragged_tree> capacities(world.tree, node, most);
   for (std::uint32_t n = 0; n < world.num_nodes(); ++n) capacities.set(n, world.free[n]);
   return capacities;

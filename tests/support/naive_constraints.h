@@ -20,7 +20,7 @@
 namespace apiary_test {
 
 // Racks of nodes of so many leaves, perhaps in blocks; nodes are level 1.
-struct ruled_world {
+struct test_cluster {
   apiary::ragged_tree tree;
   std::vector<std::uint32_t> free;
   std::vector<apiary::resources> hosts;  // or none
@@ -49,7 +49,7 @@ using assignment = std::vector<std::vector<std::uint32_t>>;
 
 // Whether tasks on these nodes can be cut into slices of the sizes from `at` on, largest first:
 // every way to choose who is in the slice of the first task is tried.
-inline bool sliceable(const ruled_world& world, const std::vector<std::uint32_t>& nodes,
+inline bool sliceable(const test_cluster& world, const std::vector<std::uint32_t>& nodes,
                       const std::vector<apiary::level_count>& slices, std::size_t at) {
   if (at == slices.size() || nodes.empty()) return true;
   const std::size_t size = slices[at].tasks;
@@ -72,8 +72,8 @@ inline bool sliceable(const ruled_world& world, const std::vector<std::uint32_t>
 }
 
 // Whether an assignment keeps all constraints, within one cell of the level.
-inline bool keeps_rules(const ruled_world& world, const apiary::topology_constraints& gang,
-                        const assignment& nodes, apiary::level_t within) {
+inline bool meets_constraints(const test_cluster& world, const apiary::topology_constraints& gang,
+                              const assignment& nodes, apiary::level_t within) {
   std::vector<std::uint64_t> leaves(world.num_nodes());
   std::vector<std::uint64_t> cpu(world.num_nodes());
   std::vector<std::uint64_t> memory(world.num_nodes());
@@ -115,10 +115,10 @@ inline bool keeps_rules(const ruled_world& world, const apiary::topology_constra
 }
 
 // Tries every assignment of tasks to nodes, tasks of a task group in ascending order of nodes.
-inline bool fits_by_assigning(const ruled_world& world, const apiary::topology_constraints& gang,
+inline bool fits_by_assigning(const test_cluster& world, const apiary::topology_constraints& gang,
                               apiary::level_t within, assignment& begun, std::size_t group,
                               std::vector<std::uint32_t>& left) {
-  if (group == gang.groups.size()) return keeps_rules(world, gang, begun, within);
+  if (group == gang.groups.size()) return meets_constraints(world, gang, begun, within);
   std::vector<std::uint32_t>& nodes = begun[group];
   if (nodes.size() == gang.groups[group].tasks)
     return fits_by_assigning(world, gang, within, begun, group + 1, left);
@@ -133,7 +133,7 @@ inline bool fits_by_assigning(const ruled_world& world, const apiary::topology_c
   }
   return false;
 }
-inline bool fits_by_assigning(const ruled_world& world, const apiary::topology_constraints& gang,
+inline bool fits_by_assigning(const test_cluster& world, const apiary::topology_constraints& gang,
                               apiary::level_t within) {
   assignment begun(gang.groups.size());
   std::vector<std::uint32_t> left = world.free;
@@ -144,7 +144,7 @@ inline bool fits_by_assigning(const ruled_world& world, const apiary::topology_c
 // the tasks that are left and those in the cells that are not ended yet.
 class node_after_node {
  public:
-  node_after_node(const ruled_world& world, const apiary::topology_constraints& gang)
+  node_after_node(const test_cluster& world, const apiary::topology_constraints& gang)
       : world_(world), gang_(gang) {}
 
   bool operator()(apiary::level_t within) {
@@ -223,7 +223,7 @@ class node_after_node {
     return fits;
   }
 
-  const ruled_world& world_;
+  const test_cluster& world_;
   const apiary::topology_constraints& gang_;
   std::uint32_t first_ = 0;
   std::uint32_t last_ = 0;
@@ -233,7 +233,7 @@ class node_after_node {
 
 // Whether the answer of topology_fit places all tasks by the constraints; slices are consecutive tasks.
 template <class Fit>
-bool is_ruled_placement(const ruled_world& world, const apiary::topology_constraints& gang,
+bool is_valid_placement(const test_cluster& world, const apiary::topology_constraints& gang,
                         const Fit& fit) {
   assignment nodes(gang.groups.size());
   for (const auto& p : fit.portions) {
@@ -249,7 +249,7 @@ bool is_ruled_placement(const ruled_world& world, const apiary::topology_constra
             world.cell(nodes[m][i / s.tasks * s.tasks], s.level))
           return false;
   }
-  return keeps_rules(world, gang, nodes, fit.level);
+  return meets_constraints(world, gang, nodes, fit.level);
 }
 
 }  // namespace apiary_test

@@ -182,8 +182,8 @@ class naive_gang_scheduler {
     return false;
   }
   // The accepted nodes by rack; node i of the world is ids_[i]. Levels are one higher.
-  [[nodiscard]] ruled_world world(const request& r, use what,
-                                  const std::set<apiary::job_key>& without = {}) {
+  [[nodiscard]] test_cluster world(const request& r, use what,
+                                   const std::set<apiary::job_key>& without = {}) {
     std::map<std::vector<std::string>, std::vector<std::uint32_t>> by_cells;
     for (const auto& [id, n] : nodes) {
       if (!accepts(r.filter, n)) continue;
@@ -212,7 +212,7 @@ class naive_gang_scheduler {
     }
     if (ids_.empty())
       return {apiary::ragged_tree(std::vector<std::vector<std::uint32_t>>{{1}}), {}, {}};
-    ruled_world made{apiary::ragged_tree(fans), {}, {}};
+    test_cluster made{apiary::ragged_tree(fans), {}, {}};
     for (const std::uint32_t id : ids_) {
       const node& n = nodes.at(id);
       std::uint32_t mask =
@@ -246,17 +246,18 @@ class naive_gang_scheduler {
     }
     return gang;
   }
-  [[nodiscard]] bool fits_at(const request& r, const ruled_world& in, apiary::level_t level) const {
+  [[nodiscard]] bool fits_at(const request& r, const test_cluster& in,
+                             apiary::level_t level) const {
     if (in.free.empty()) return false;
     const apiary::topology_constraints gang = one_higher(r.gang);
     return node_after_node(in, gang)(std::min(level, levels + 1) + 1);
   }
-  [[nodiscard]] bool fits_somewhere(const request& r, const ruled_world& in) const {
+  [[nodiscard]] bool fits_somewhere(const request& r, const test_cluster& in) const {
     return fits_at(r, in, r.gang.required == apiary::any_level ? levels + 1 : r.gang.required);
   }
   [[nodiscard]] std::optional<apiary::level_t> first_level(
       const request& r, const std::set<apiary::job_key>& without) {
-    const ruled_world in = world(r, use::free, without);
+    const test_cluster in = world(r, use::free, without);
     const apiary::level_t last = std::min(r.gang.required, levels + 1);
     for (apiary::level_t l = std::min(r.gang.preferred, last); l <= last; ++l)
       if (fits_at(r, in, l)) return l;
@@ -314,7 +315,7 @@ class naive_gang_scheduler {
   // Whether the tasks have free GPUs of accepted nodes and keep all constraints.
   [[nodiscard]] std::string fault_of_tasks(const request& r, const plan& p,
                                            const std::set<apiary::job_key>& victims) {
-    const ruled_world in = world(r, use::free, victims);
+    const test_cluster in = world(r, use::free, victims);
     assignment where(r.gang.groups.size());
     std::map<std::uint32_t, std::uint32_t> taken;
     std::size_t t = 0;
@@ -339,7 +340,7 @@ class naive_gang_scheduler {
         for (std::size_t i = 0; i < where[m].size(); ++i)
           if (in.cell(where[m][i], s.level) != in.cell(where[m][i / s.tasks * s.tasks], s.level))
             return "a slice is not in one cell";
-    return keeps_rules(in, gang, where, p.level + 1) ? "" : "a constraint is broken";
+    return meets_constraints(in, gang, where, p.level + 1) ? "" : "a constraint is broken";
   }
 
   std::vector<std::uint32_t> ids_;  // of the nodes of the last world

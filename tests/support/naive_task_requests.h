@@ -26,7 +26,7 @@ class every_device {
       std::function<std::int64_t(const apiary::node_state&, const apiary::node_state&)>;
 
   // `rules`: a world of the same shape whose nodes have room for everything.
-  every_device(const apiary::node_table& nodes, const ruled_world& rules,
+  every_device(const apiary::node_table& nodes, const test_cluster& rules,
                const apiary::topology_constraints& gang, cost_type cost)
       : before_(nodes), nodes_(nodes), rules_(rules), gang_(gang), cost_(std::move(cost)) {}
 
@@ -50,7 +50,7 @@ class every_device {
       nodes_.place(task, p.where);
       begun_[p.group].push_back(p.where.node.value);
     }
-    const bool kept = keeps_rules(rules_, gang_, begun_, within);
+    const bool kept = meets_constraints(rules_, gang_, begun_, within);
     const std::int64_t cost = total();
     nodes_ = before_;
     return kept ? std::optional(cost) : std::nullopt;
@@ -65,7 +65,7 @@ class every_device {
   }
   void place(std::size_t m) {
     if (m == gang_.groups.size()) {
-      if (!keeps_rules(rules_, gang_, begun_, within_)) return;
+      if (!meets_constraints(rules_, gang_, begun_, within_)) return;
       const std::int64_t cost = total();
       if (!best_ || cost < *best_) best_ = cost;
       return;
@@ -95,7 +95,7 @@ class every_device {
 
   apiary::node_table before_;
   apiary::node_table nodes_;
-  const ruled_world& rules_;
+  const test_cluster& rules_;
   const apiary::topology_constraints& gang_;
   cost_type cost_;
   apiary::level_t within_ = 0;

@@ -1,4 +1,4 @@
-// apiary/tests/support/proof_mutations.h - certificates that are almost right.
+// apiary/tests/support/proof_mutations.h - proofs that are almost right.
 // SPDX-License-Identifier: MIT
 #pragma once
 

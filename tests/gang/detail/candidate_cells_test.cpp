@@ -51,10 +51,10 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(8);
-    const ruled_world world = random_small_cells(random, most);
+    const test_cluster world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most + 1, 4U));
     const naive_cells naive(world, gang);
-    const auto capacities = rooms_of_cells(world, most);
+    const auto capacities = capacities_of_cells(world, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     group_sizes sizes;

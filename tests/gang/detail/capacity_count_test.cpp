@@ -43,8 +43,9 @@ std::uint32_t most_held(const naive_cells& naive, std::size_t kind, level_t l, s
 }
 
 // Whether these are n tasks in cell c, within the constraints and the capacity of every cell in it.
-bool is_room_used(const ruled_world& world, const naive_cells& naive, std::size_t kind, level_t l,
-                  std::uint32_t c, std::uint32_t n, const std::vector<node_units>& used) {
+bool is_capacity_used(const test_cluster& world, const naive_cells& naive, std::size_t kind,
+                      level_t l, std::uint32_t c, std::uint32_t n,
+                      const std::vector<node_units>& used) {
   std::uint32_t sum = 0;
   for (const auto& [at, groups] : used) {
     if (groups == 0 || world.cell(at, l) != c) return false;
@@ -71,10 +72,10 @@ TEST_CASE("capacity_count: room and places are those of trying every vector") {
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const ruled_world world = random_small_cells(random, most);
+    const test_cluster world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, most);
     const naive_cells naive(world, gang);
-    const auto capacities = rooms_of_cells(world, most);
+    const auto capacities = capacities_of_cells(world, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     capacity_count<ragged_tree> count(capacities, groups, world.hosts);
@@ -92,7 +93,7 @@ TEST_CASE("capacity_count: room and places are those of trying every vector") {
               std::vector<tasks_on_node> placed;
               count.place(u, l, c, n, objective, placed);
               const std::vector<node_units> used = units_of(placed);
-              REQUIRE(is_room_used(world, naive, u, l, c, n, used));
+              REQUIRE(is_capacity_used(world, naive, u, l, c, n, used));
             }
             some += n > 0 ? 1U : 0U;
           }
@@ -108,14 +109,14 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t nodes = 1 + random.uniform(8);
-    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
     for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(random.uniform(9));
     if (random.uniform(2) == 0)
       for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
     topology_constraints gang;
     gang.groups = {{64, 1 + random.uniform(3), {random.uniform(2), 0}}};
     if (random.uniform(2) == 0) gang.groups[0].slices = {{node, 2}};
-    const auto capacities = rooms_of_cells(world, 8);
+    const auto capacities = capacities_of_cells(world, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     capacity_count<ragged_tree> count(capacities, groups, world.hosts);
@@ -156,7 +157,7 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
 namespace {
 
 // The most nodes with most free leaves that can be left as they are when n units are put on nodes.
-std::uint32_t most_untouched(const ruled_world& world, const std::vector<std::uint32_t>& room,
+std::uint32_t most_untouched(const test_cluster& world, const std::vector<std::uint32_t>& room,
                              std::uint32_t step, std::uint32_t n, std::uint32_t at) {
   const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
   if (at == world.num_nodes()) return n == 0 ? 0 : world.num_nodes() + 1;  // no way
@@ -178,7 +179,7 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t nodes = 2 + random.uniform(4);
-    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
     for (std::uint32_t n = 0; n < nodes; ++n)
       world.free.push_back(random.uniform(3) == 0 ? 8 : random.uniform(5));
     if (random.uniform(2) == 0)
@@ -187,7 +188,7 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
     gang.groups = {{64, random.uniform(4), {random.uniform(3), 0}}};
     if (random.uniform(3) == 0) gang.groups[0].slices = {{node, 2}};
     if (random.uniform(3) == 0) gang.groups[0].spread = {{node, 2}};
-    const auto capacities = rooms_of_cells(world, 8);
+    const auto capacities = capacities_of_cells(world, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     capacity_count<ragged_tree> count(capacities, groups, world.hosts);
@@ -215,16 +216,16 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
   CHECK(spared > 0);
 }
 
-TEST_CASE("capacity_count: what cells bear is what the certificate says they do") {
+TEST_CASE("capacity_count: what cells bear is what the proof says they do") {
   std::size_t several = 0;
   for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const ruled_world world = random_small_cells(random, most);
+    const test_cluster world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, most);
     const naive_cells naive(world, gang);
-    const auto capacities = rooms_of_cells(world, most);
+    const auto capacities = capacities_of_cells(world, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     capacity_count<ragged_tree> count(capacities, groups, world.hosts);

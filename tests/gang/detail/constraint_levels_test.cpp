@@ -53,7 +53,7 @@ TEST_CASE("capacity_above: of one kind alone what every cell can hold, all vecto
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(8);
-    const ruled_world world = random_small_cells(random, most);
+    const test_cluster world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
     const naive_cells naive(world, gang);
     colocated_groups groups;

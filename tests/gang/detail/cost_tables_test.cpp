@@ -45,8 +45,8 @@ struct node_prices {
 };
 
 // Of every vector that a cell can hold the least cost, level by level.
-costs least(const ruled_world& world, const naive_cells& naive, const node_prices& price, level_t l,
-            std::uint32_t c) {
+costs least(const test_cluster& world, const naive_cells& naive, const node_prices& price,
+            level_t l, std::uint32_t c) {
   const counts none(naive.kinds().size(), 0);
   costs found{{none, 0}};
   if (l == node) {
@@ -86,22 +86,22 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const ruled_world world = random_small_cells(random, most);
+    const test_cluster world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
     const naive_cells naive(world, gang);
     colocated_groups groups;
     groups.assign(gang, node, world.tree.num_levels());
     if (groups.size() == 0) continue;
-    topology_constraints unruled = gang;
-    for (constrained_task_group& m : unruled.groups) {
+    topology_constraints unconstrained = gang;
+    for (constrained_task_group& m : unconstrained.groups) {
       if (m.tasks == 0) continue;
       m.slices.clear();
       m.spread = {{node, m.tasks}};  // says nothing, and keeps the kinds apart
     }
     for (std::size_t m = 0; m < gang.groups.size(); ++m)
       if (naive.lowest_constraint(static_cast<std::uint32_t>(m)) == any_level)
-        unruled.groups[m].spread.clear();
-    const naive_cells capacities(world, unruled);
+        unconstrained.groups[m].spread.clear();
+    const naive_cells capacities(world, unconstrained);
     node_prices price;
     std::vector<std::uint32_t> classes;
     for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {

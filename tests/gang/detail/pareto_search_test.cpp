@@ -37,7 +37,7 @@ held_vectors vectors_in(const pareto_front& front) {
 }
 
 // The whole gang is where place() puts it, in cells that hold what they have of it.
-void check_front_placed(pareto_search<ragged_tree>& search, const ruled_world& world,
+void check_front_placed(pareto_search<ragged_tree>& search, const test_cluster& world,
                         const naive_cells& naive, level_t l, std::uint32_t c) {
   std::vector<naive_cells::counts> on(world.num_nodes(), naive_cells::counts(naive.tasks().size()));
   std::vector<tasks_on_node> placed;
@@ -68,10 +68,10 @@ TEST_CASE("pareto_search: the front is the greatest of all vectors that the cell
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(8);
-    const ruled_world world = random_small_cells(random, most);
+    const test_cluster world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
     const naive_cells naive(world, gang);
-    const auto capacities = rooms_of_cells(world, most);
+    const auto capacities = capacities_of_cells(world, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     search.begin(capacities, groups, world.hosts);
@@ -113,9 +113,9 @@ TEST_CASE("pareto_search: a budget is kept, and what it ended is made again") {
   for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const ruled_world world = random_small_cells(random, 8);
+    const test_cluster world = random_small_cells(random, 8);
     const topology_constraints gang = random_small_gang(random, 4);
-    const auto capacities = rooms_of_cells(world, 8);
+    const auto capacities = capacities_of_cells(world, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     pareto_search<ragged_tree> fresh;
@@ -142,10 +142,10 @@ TEST_CASE("pareto_search: with a beam what is found can be had, and is all where
   for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const ruled_world world = random_small_cells(random, 8);
+    const test_cluster world = random_small_cells(random, 8);
     const topology_constraints gang = random_small_gang(random, 4);
     const naive_cells naive(world, gang);
-    const auto capacities = rooms_of_cells(world, 8);
+    const auto capacities = capacities_of_cells(world, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     pareto_search<ragged_tree> search;

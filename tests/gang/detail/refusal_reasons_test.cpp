@@ -54,8 +54,8 @@ topology_constraints large_and_small_tasks(rng& random) {
   return gang;
 }
 // Three racks of four nodes of eight, some racks with a few whole nodes, others with many parts.
-ruled_world whole_nodes_and_parts(rng& random) {
-  ruled_world world{ragged_tree({{1}, {3}, {4, 4, 4}, std::vector<std::uint32_t>(12, 8)}), {}, {}};
+test_cluster whole_nodes_and_parts(rng& random) {
+  test_cluster world{ragged_tree({{1}, {3}, {4, 4, 4}, std::vector<std::uint32_t>(12, 8)}), {}, {}};
   for (std::uint32_t r = 0; r < 3; ++r) {
     const std::uint32_t whole = random.uniform(3);
     for (std::uint32_t n = 0; n < 4; ++n)
@@ -77,12 +77,12 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
     rng random(seed);
     const bool constrained = random.uniform(3) == 0;
     const std::uint32_t most = constrained ? 1 + random.uniform(6) : 8;
-    const ruled_world world =
+    const test_cluster world =
         constrained ? random_small_cells(random, most) : whole_nodes_and_parts(random);
     const topology_constraints gang =
         constrained ? random_small_gang(random, most) : large_and_small_tasks(random);
     const naive_cells naive(world, gang);
-    const auto capacities = rooms_of_cells(world, most);
+    const auto capacities = capacities_of_cells(world, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     const level_t l = constrained ? node + random.uniform(capacities.top()) : level_t{rack};

@@ -54,15 +54,15 @@ hived two_rows(std::vector<virtual_cluster_config> tenants) {
   return *std::move(scheduler);
 }
 
-gang_request ruled_gang(std::uint32_t job, std::vector<task_group> groups,
-                        request_constraints constraints, std::int32_t priority = 0) {
+gang_request constrained_gang(std::uint32_t job, std::vector<task_group> groups,
+                              request_constraints constraints, std::int32_t priority = 0) {
   return {.job = job_id(job),
           .tenant = tenant_id(0),
           .priority = priority,
           .groups = std::move(groups),
           .constraints = std::move(constraints)};
 }
-gang_plan ruled_plan(hived& h, const gang_request& r) {
+gang_plan plan_for(hived& h, const gang_request& r) {
   const auto plan = h.propose(r);
   INFO(plan.status().message());
   REQUIRE(plan.ok());
@@ -70,8 +70,8 @@ gang_plan ruled_plan(hived& h, const gang_request& r) {
     REQUIRE(apiary_test::broken_rule(h.layout(), r, plan->tasks) == "");
   return *plan;
 }
-void start_ruled(hived& h, const gang_request& r) {
-  const gang_plan plan = ruled_plan(h, r);
+void start_constrained(hived& h, const gang_request& r) {
+  const gang_plan plan = plan_for(h, r);
   REQUIRE(plan.result == plan_result::bind);
   REQUIRE(h.commit(plan).ok());
 }
@@ -87,9 +87,9 @@ TEST_CASE("a gang that requires a rack gets a rack with enough free leaves, guar
     CAPTURE(priority);
     hived with = h;
     // Three nodes in use: five are left, four of them in one rack.
-    start_ruled(with, ruled_gang(1, {{3, 4}}, {.required = rack_of_nodes}, priority));
+    start_constrained(with, constrained_gang(1, {{3, 4}}, {.required = rack_of_nodes}, priority));
     const auto all =
-        ruled_plan(with, ruled_gang(2, {{4, 4}}, {.required = rack_of_nodes}, priority));
+        plan_for(with, constrained_gang(2, {{4, 4}}, {.required = rack_of_nodes}, priority));
     CHECK(all.result == plan_result::bind);
     CHECK(racks_spanned(all.tasks).size() == 1);
   }
@@ -99,12 +99,13 @@ TEST_CASE("whole cells that are nodes are in no common rack, in use or not, spre
   for (const bool spread : {false, true}) {
     CAPTURE(spread);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
-    gang_request r = ruled_gang(9, {{2, 4}}, {.required = rack_of_nodes}, 10);
+    gang_request r = constrained_gang(9, {{2, 4}}, {.required = rack_of_nodes}, 10);
     if (spread) r.constraints.groups.resize(1);
     if (spread) r.constraints.groups[0].spread = {{rack_of_nodes, 2}};
-    CHECK(ruled_plan(h, r).wait.reason == wait_reason::never);
-    for (const std::uint32_t job : {1U, 2U}) start_ruled(h, ruled_gang(job, {{1, 4}}, {}));
-    const gang_plan plan = ruled_plan(h, r);
+    CHECK(plan_for(h, r).wait.reason == wait_reason::never);
+    for (const std::uint32_t job : {1U, 2U})
+      start_constrained(h, constrained_gang(job, {{1, 4}}, {}));
+    const gang_plan plan = plan_for(h, r);
     CHECK(plan.result == plan_result::wait);
     CHECK(plan.wait.reason == wait_reason::never);
   }
@@ -115,16 +116,16 @@ TEST_CASE("gangs of lower priority yield to a spread over racks; lazy gangs run 
     CAPTURE(lazy);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
     for (const std::uint32_t job : {1U, 2U}) {
-      gang_request low = ruled_gang(job, {{1, 4}}, {});
+      gang_request low = constrained_gang(job, {{1, 4}}, {});
       low.lazy = lazy;
-      start_ruled(h, low);
+      start_constrained(h, low);
     }
     const std::uint32_t rack = h.gangs()[*h.gangs().find(job_id(1))].leaves[0].leaf.value / 16;
     REQUIRE(h.gangs()[*h.gangs().find(job_id(2))].leaves[0].leaf.value / 16 == rack);
-    gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
+    gang_request r = constrained_gang(9, {{2, 4}}, {}, 10);
     r.constraints.groups.resize(1);
     r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
-    const gang_plan plan = ruled_plan(h, r);
+    const gang_plan plan = plan_for(h, r);
     REQUIRE(plan.result != plan_result::wait);
     CHECK(racks_spanned(plan.tasks).size() == 2);
     if (lazy) {
@@ -143,18 +144,18 @@ TEST_CASE("no more gangs than necessary yield to a spread over racks") {
     CAPTURE(lazy);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
     for (const std::uint32_t job : {1U, 2U, 3U}) {
-      gang_request low = ruled_gang(job, {{1, 4}}, {});
+      gang_request low = constrained_gang(job, {{1, 4}}, {});
       low.lazy = lazy;
-      start_ruled(h, low);
+      start_constrained(h, low);
       const auto rack_of = [&](job_id j) {
         return h.gangs()[*h.gangs().find(j)].leaves[0].leaf.value / 16;
       };
       REQUIRE(rack_of(job_id(job)) == rack_of(job_id(1)));
     }
-    gang_request r = ruled_gang(9, {{3, 4}}, {}, 10);
+    gang_request r = constrained_gang(9, {{3, 4}}, {}, 10);
     r.constraints.groups.resize(1);
     r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
-    const gang_plan plan = ruled_plan(h, r);
+    const gang_plan plan = plan_for(h, r);
     CHECK(racks_spanned(plan.tasks).size() == 3);
     // Its own cell goes to a second rack, that of one that gives way to a third.
     CHECK(plan.result == (lazy ? plan_result::bind : plan_result::preempt));
@@ -168,34 +169,34 @@ TEST_CASE("no more gangs than necessary yield to a spread over racks") {
 TEST_CASE("a gang under constraints has no more task groups than its search is made for") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   const std::vector<task_group> many(1025, {1, 1});
-  const auto plan = h.propose(ruled_gang(1, many, {.required = rack_of_nodes}));
+  const auto plan = h.propose(constrained_gang(1, many, {.required = rack_of_nodes}));
   CHECK(plan.status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(h.propose(ruled_gang(1, many, {})).ok());
+  CHECK(h.propose(constrained_gang(1, many, {})).ok());
 }
 
 TEST_CASE("what is undecided on all nodes is not refused on suggested nodes") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}},
                       {.name = "b", .cells = {{"ROW.RACK.NODE", 12}}}});
-  gang_request others = ruled_gang(1, {{12, 4}}, {});  // all racks but the first
+  gang_request others = constrained_gang(1, {{12, 4}}, {});  // all racks but the first
   others.tenant = tenant_id(1);
   std::vector<task_place> there;
   for (std::uint32_t n = 4; n < 16; ++n) there.push_back({.node = node_id(n), .leaves = 15});
   REQUIRE(h.recover(others, there).ok());
-  gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
+  gang_request r = constrained_gang(9, {{2, 4}}, {}, 10);
   r.constraints.groups.resize(1);
   r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
-  CHECK(ruled_plan(h, r).wait.reason == wait_reason::undecided);
+  CHECK(plan_for(h, r).wait.reason == wait_reason::undecided);
   const summary_bitset none(16);
   r.suggested = &none;
-  CHECK(ruled_plan(h, r).wait.reason == wait_reason::undecided);
+  CHECK(plan_for(h, r).wait.reason == wait_reason::undecided);
 }
 
 TEST_CASE("a gang that requires more than any rack has waits with a proof that can be counted") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
-  start_ruled(h, ruled_gang(1, {{1, 1}}, {.required = rack_of_nodes}));
-  start_ruled(h, ruled_gang(2, {{4, 4}}, {.required = rack_of_nodes}));
-  const gang_request r = ruled_gang(3, {{4, 4}}, {.required = rack_of_nodes});
-  const gang_plan busy = ruled_plan(h, r);
+  start_constrained(h, constrained_gang(1, {{1, 1}}, {.required = rack_of_nodes}));
+  start_constrained(h, constrained_gang(2, {{4, 4}}, {.required = rack_of_nodes}));
+  const gang_request r = constrained_gang(3, {{4, 4}}, {.required = rack_of_nodes});
+  const gang_plan busy = plan_for(h, r);
   REQUIRE(busy.result == plan_result::wait);
   CHECK(busy.wait.reason == wait_reason::busy);
   REQUIRE(busy.wait.why() != nullptr);
@@ -205,24 +206,24 @@ TEST_CASE("a gang that requires more than any rack has waits with a proof that c
   CHECK(check(*busy.wait.why()));
   CHECK(busy.wait.why()->text(constraints_of(r), {"GPU", "node", "rack"}) ==
         "the gang needs 4 free nodes of 4 GPUs in one rack; rack 0 has the most: 3");
-  const gang_plan never = ruled_plan(h, ruled_gang(4, {{5, 4}}, {.required = rack_of_nodes}));
+  const gang_plan never = plan_for(h, constrained_gang(4, {{5, 4}}, {.required = rack_of_nodes}));
   CHECK(never.wait.reason == wait_reason::never);
   CHECK(never.wait.why() != nullptr);
-  CHECK(ruled_plan(h, ruled_gang(5, {{3, 4}}, {.required = rack_of_nodes})).result ==
+  CHECK(plan_for(h, constrained_gang(5, {{3, 4}}, {.required = rack_of_nodes})).result ==
         plan_result::bind);
 }
 
 TEST_CASE("a gang prefers the lowest level that can be") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
-  start_ruled(h, ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
-  const auto in_rack = ruled_plan(h, ruled_gang(2, {{4, 4}}, {.preferred = node_of_racks}));
+  start_constrained(h, constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
+  const auto in_rack = plan_for(h, constrained_gang(2, {{4, 4}}, {.preferred = node_of_racks}));
   CHECK(racks_spanned(in_rack.tasks).size() == 1);
-  const auto in_row = ruled_plan(h, ruled_gang(3, {{6, 4}}, {.preferred = node_of_racks}));
+  const auto in_row = plan_for(h, constrained_gang(3, {{6, 4}}, {.preferred = node_of_racks}));
   CHECK(racks_spanned(in_row.tasks).size() == 2);
   CHECK(apiary_test::in_one_cell(h.layout(), in_row.tasks, row_of_racks));
-  CHECK(ruled_plan(h, ruled_gang(4, {{10, 4}}, {.preferred = node_of_racks})).result ==
+  CHECK(plan_for(h, constrained_gang(4, {{10, 4}}, {.preferred = node_of_racks})).result ==
         plan_result::bind);
-  CHECK(ruled_plan(h, ruled_gang(5, {{10, 4}}, {.required = row_of_racks})).wait.reason ==
+  CHECK(plan_for(h, constrained_gang(5, {{10, 4}}, {.required = row_of_racks})).wait.reason ==
         wait_reason::never);
 }
 
@@ -230,13 +231,13 @@ TEST_CASE("slices are consecutive tasks, a leader has its workers beside it") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}, {"ROW.RACK", 2}}}});
   for (const std::int32_t priority : {0, -1}) {
     hived with = h;
-    start_ruled(with, ruled_gang(1, {{1, 1}}, {.required = rack_of_nodes}, priority));
+    start_constrained(with, constrained_gang(1, {{1, 1}}, {.required = rack_of_nodes}, priority));
     request_constraints constraints;
     constraints.groups = {{.slices = {{rack_of_nodes, 3}}}};
-    const auto sliced = ruled_plan(with, ruled_gang(2, {{12, 4}}, constraints, priority));
+    const auto sliced = plan_for(with, constrained_gang(2, {{12, 4}}, constraints, priority));
     CHECK(sliced.result == plan_result::bind);
     constraints.groups = {{.spread = {{node_of_racks, 1}}}, {.leader = 0}};
-    const auto led = ruled_plan(with, ruled_gang(3, {{4, 1}, {12, 1}}, constraints, priority));
+    const auto led = plan_for(with, constrained_gang(3, {{4, 1}, {12, 1}}, constraints, priority));
     CHECK(led.result == plan_result::bind);
   }
 }
@@ -245,37 +246,38 @@ TEST_CASE("a spread counts cells of the hardware, wherever whole cells are bound
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 6}}}, {.name = "b"}});
   request_constraints constraints;
   constraints.groups = {{.spread = {{rack_of_nodes, 1}}}};
-  const gang_plan apart = ruled_plan(h, ruled_gang(1, {{4, 4}}, constraints));
+  const gang_plan apart = plan_for(h, constrained_gang(1, {{4, 4}}, constraints));
   CHECK(apart.result == plan_result::bind);
   CHECK(racks_spanned(apart.tasks).size() == 4);
-  CHECK(ruled_plan(h, ruled_gang(2, {{5, 4}}, constraints)).result == plan_result::wait);
+  CHECK(plan_for(h, constrained_gang(2, {{5, 4}}, constraints)).result == plan_result::wait);
   // Two tasks in one rack are bound there; two more go to other racks.
-  start_ruled(h, ruled_gang(3, {{2, 4}}, {}));
-  const gang_plan beside = ruled_plan(h, ruled_gang(4, {{4, 4}}, constraints));
+  start_constrained(h, constrained_gang(3, {{2, 4}}, {}));
+  const gang_plan beside = plan_for(h, constrained_gang(4, {{4, 4}}, constraints));
   CHECK(beside.result == plan_result::bind);
   CHECK(racks_spanned(beside.tasks).size() == 4);
   // Halves of nodes: on four nodes.
   hived halves = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE.GPU", 8}}}});
   constraints.groups = {{.spread = {{node_of_racks, 1}}}};
-  CHECK(ruled_plan(halves, ruled_gang(1, {{8, 1}}, constraints)).result == plan_result::bind);
+  CHECK(plan_for(halves, constrained_gang(1, {{8, 1}}, constraints)).result == plan_result::bind);
 }
 
 TEST_CASE("whole cells below a rack are in no common rack, wherever they are bound") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
-  const gang_plan plan = ruled_plan(h, ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
+  const gang_plan plan = plan_for(h, constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
   CHECK(plan.result == plan_result::wait);
   CHECK(plan.wait.reason == wait_reason::never);
-  CHECK(ruled_plan(h, ruled_gang(2, {{2, 2}}, {.required = node_of_racks})).result ==
+  CHECK(plan_for(h, constrained_gang(2, {{2, 2}}, {.required = node_of_racks})).result ==
         plan_result::bind);
 }
 
 TEST_CASE("a gang under constraints preempts the fewest gangs that its constraints need") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
-  start_ruled(h, ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
-  for (std::uint32_t job = 2; job < 6; ++job) start_ruled(h, ruled_gang(job, {{1, 4}}, {}));
+  start_constrained(h, constrained_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
+  for (std::uint32_t job = 2; job < 6; ++job)
+    start_constrained(h, constrained_gang(job, {{1, 4}}, {}));
   // One gang has a whole rack, four have the other.
-  const gang_request r = ruled_gang(9, {{4, 4}}, {.required = rack_of_nodes}, 1);
-  const gang_plan plan = ruled_plan(h, r);
+  const gang_request r = constrained_gang(9, {{4, 4}}, {.required = rack_of_nodes}, 1);
+  const gang_plan plan = plan_for(h, r);
   CHECK(plan.result == plan_result::preempt);
   CHECK(plan.victims == std::vector<job_id>{job_id(1)});
   REQUIRE(h.commit(plan).ok());
@@ -284,7 +286,7 @@ TEST_CASE("a gang under constraints preempts the fewest gangs that its constrain
   other.constraints.required = any_level;
   CHECK(h.propose(other).status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(h.finish(job_id(1)).ok());
-  const gang_plan bound = ruled_plan(h, r);
+  const gang_plan bound = plan_for(h, r);
   CHECK(bound.result == plan_result::bind);
   REQUIRE(h.commit(bound).ok());
 }
@@ -300,13 +302,13 @@ TEST_CASE("of whole cells on one node, victims for a spread over nodes are sough
     for (const runs_at& at : running) {
       summary_bitset nodes(16, false);
       nodes.set(at.node);
-      gang_request r = ruled_gang(++job, {{at.tasks, 1}}, {}, at.priority);
+      gang_request r = constrained_gang(++job, {{at.tasks, 1}}, {}, at.priority);
       r.suggested = &nodes;
-      start_ruled(h, r);
+      start_constrained(h, r);
     }
     request_constraints constraints;
     constraints.groups = {{.spread = {{node_of_racks, 1}}}};
-    const gang_plan plan = ruled_plan(h, ruled_gang(9, {{2, 1}}, constraints, 10));
+    const gang_plan plan = plan_for(h, constrained_gang(9, {{2, 1}}, constraints, 10));
     CHECK(plan.result == plan_result::preempt);
     return plan.victims;
   };
@@ -320,15 +322,15 @@ TEST_CASE("of whole cells on one node, victims for a spread over nodes are sough
 
 TEST_CASE("a preempting gang under constraints that goes elsewhere keeps them there") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
-  start_ruled(h, ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
-  start_ruled(h, ruled_gang(2, {{4, 4}}, {.required = rack_of_nodes}));
-  const gang_request r = ruled_gang(9, {{3, 4}}, {.required = rack_of_nodes}, 1);
-  const gang_plan first = ruled_plan(h, r);
+  start_constrained(h, constrained_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
+  start_constrained(h, constrained_gang(2, {{4, 4}}, {.required = rack_of_nodes}));
+  const gang_request r = constrained_gang(9, {{3, 4}}, {.required = rack_of_nodes}, 1);
+  const gang_plan first = plan_for(h, r);
   REQUIRE(first.result == plan_result::preempt);
   REQUIRE(h.commit(first).ok());
   const std::uint32_t rack = *racks_spanned(first.tasks).begin();
   for (std::uint32_t n = 0; n < 2; ++n) REQUIRE(h.mark_bad(node_id(rack * 4 + n)).ok());
-  const gang_plan second = ruled_plan(h, r);
+  const gang_plan second = plan_for(h, r);
   REQUIRE(second.result == plan_result::preempt);
   CHECK(second.cancelled == std::vector<job_id>{job_id(9)});
   CHECK(*racks_spanned(second.tasks).begin() != rack);
@@ -345,20 +347,20 @@ TEST_CASE("under constraints, too, suggested nodes and bad hardware count") {
       summary_bitset nodes(16, false);
       for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
       nodes.set((rack * 4 + 5) % 16);
-      gang_request r = ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}, priority);
+      gang_request r = constrained_gang(1, {{4, 4}}, {.required = rack_of_nodes}, priority);
       r.suggested = &nodes;
-      const gang_plan plan = ruled_plan(h, r);
+      const gang_plan plan = plan_for(h, r);
       CHECK(plan.result == plan_result::bind);
       CHECK(racks_spanned(plan.tasks) == std::set<std::uint32_t>{rack});
       nodes.reset(rack * 4 + 2);
-      CHECK(ruled_plan(h, r).wait.reason == wait_reason::not_suggested);
+      CHECK(plan_for(h, r).wait.reason == wait_reason::not_suggested);
     }
     hived bad = h;
     for (const std::uint32_t n : {0U, 5U, 10U}) REQUIRE(bad.mark_bad(node_id(n)).ok());
-    const gang_request r = ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}, priority);
-    CHECK(racks_spanned(ruled_plan(bad, r).tasks) == std::set<std::uint32_t>{3});
+    const gang_request r = constrained_gang(1, {{4, 4}}, {.required = rack_of_nodes}, priority);
+    CHECK(racks_spanned(plan_for(bad, r).tasks) == std::set<std::uint32_t>{3});
     REQUIRE(bad.mark_bad(node_id(15)).ok());
-    const gang_plan none = ruled_plan(bad, r);
+    const gang_plan none = plan_for(bad, r);
     CHECK(none.result == plan_result::wait);
     CHECK(none.wait.reason == wait_reason::unhealthy);
   }
@@ -366,9 +368,9 @@ TEST_CASE("under constraints, too, suggested nodes and bad hardware count") {
 
 TEST_CASE("a gang grows by one in its cell of the level that both require") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
-  start_ruled(h, ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
-  start_ruled(h, ruled_gang(2, {{3, 4}}, {.required = rack_of_nodes}));
-  start_ruled(h, ruled_gang(3, {{1, 4}}, {}));
+  start_constrained(h, constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
+  start_constrained(h, constrained_gang(2, {{3, 4}}, {.required = rack_of_nodes}));
+  start_constrained(h, constrained_gang(3, {{1, 4}}, {}));
   const absl::Status apart = h.grow(job_id(1), job_id(2));
   CHECK(apart.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(apart.message() == "gang 1 and gang 2 are not in one cell of level 2, which they require");
@@ -377,10 +379,10 @@ TEST_CASE("a gang grows by one in its cell of the level that both require") {
   const std::uint32_t rack = h.tasks(*h.find(job_id(1)))[0].node.value / 4;
   summary_bitset nodes(16, false);
   for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
-  gang_request more = ruled_gang(4, {{1, 1}, {2, 1}}, {.required = rack_of_nodes});
+  gang_request more = constrained_gang(4, {{1, 1}, {2, 1}}, {.required = rack_of_nodes});
   more.constraints.groups = {{}, {.leader = 0}};
   more.suggested = &nodes;
-  start_ruled(h, more);
+  start_constrained(h, more);
   REQUIRE(h.grow(job_id(1), job_id(4)).ok());
   const gang_record& grown = *h.find(job_id(1));
   REQUIRE(grown.request.constraints.groups.size() == 3);
@@ -398,22 +400,22 @@ TEST_CASE("constraints that cannot be understood are refused in words, and nothi
     CHECK(h.hash() == before);
     return std::string(plan.status().message());
   };
-  CHECK(refused(ruled_gang(1, {{2, 1}}, {.required = 9})) ==
+  CHECK(refused(constrained_gang(1, {{2, 1}}, {.required = 9})) ==
         "gang 1: the gang requires level 9; the levels are 1 to 3");
-  CHECK(refused(ruled_gang(1, {{2, 1}}, {.preferred = 0})) ==
+  CHECK(refused(constrained_gang(1, {{2, 1}}, {.preferred = 0})) ==
         "gang 1: the gang prefers level 0; the levels are 1 to 3");
   request_constraints constraints;
   constraints.groups = {{}, {}};
-  CHECK(refused(ruled_gang(1, {{2, 1}}, constraints)) ==
+  CHECK(refused(constrained_gang(1, {{2, 1}}, constraints)) ==
         "gang 1: topology constraints for 2 task groups; it has 1");
   constraints.groups = {{.slices = {{rack_of_nodes, 2}}}};
-  CHECK(refused(ruled_gang(1, {{3, 1}}, constraints)) ==
+  CHECK(refused(constrained_gang(1, {{3, 1}}, constraints)) ==
         "gang 1: task group 0: slices of 2 tasks (level 2) do not divide its 3 tasks");
 }
 
 TEST_CASE("a gang under constraints that runs already is taken wherever it is") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
-  const gang_request r = ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes});
+  const gang_request r = constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes});
   const std::vector<task_place> tasks{{node_id(0), 15}, {node_id(9), 15}};
   const auto own = h.recover(r, tasks);
   REQUIRE(own.ok());
@@ -423,7 +425,7 @@ TEST_CASE("a gang under constraints that runs already is taken wherever it is") 
 
 TEST_CASE("a tree as its whole cells are bound has nodes of one rack in one rack") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}, {"ROW.RACK", 1}}}});
-  start_ruled(h, ruled_gang(1, {{2, 4}}, {}));
+  start_constrained(h, constrained_gang(1, {{2, 4}}, {}));
   const virtual_cluster& cluster = h.cells().cluster(h.cells().cluster_of(tenant_id(0), 0));
   const bound_tree tree = tree_as_bound(cluster, h.cells().chain(0));
   CHECK(tree.tree.cells(node_of_racks).size() == 8);

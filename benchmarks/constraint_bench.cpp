@@ -1,4 +1,4 @@
-// apiary/benchmarks/ruled_bench.cpp - gangs under constraints in clusters of up to a million GPUs.
+// apiary/benchmarks/constraint_bench.cpp - gangs under constraints in clusters of up to a million GPUs.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
@@ -253,43 +253,49 @@ constexpr int small = 1'024;
 constexpr int middle = 100'352;
 constexpr int large = 1'048'576;
 
-BENCHMARK(ask<dividing_yes, yes>)->Name("ruled/dividing/yes")->Arg(small)->Arg(middle)->Arg(large);
+BENCHMARK(ask<dividing_yes, yes>)
+    ->Name("constraints/dividing/yes")
+    ->Arg(small)
+    ->Arg(middle)
+    ->Arg(large);
 BENCHMARK(ask<dividing_no, no, false, scarce_cluster>)
-    ->Name("ruled/dividing/no")
+    ->Name("constraints/dividing/no")
     ->Arg(small)
     ->Arg(middle)
     ->Arg(large);
-BENCHMARK(ask_greedily<dividing_yes>)->Name("ruled/dividing/node_by_node")->Arg(middle);
-BENCHMARK(ask<mixed_yes, yes>)->Name("ruled/mixed/yes")->Arg(middle);
-BENCHMARK(ask<mixed_no, no, false, scarce_cluster>)->Name("ruled/mixed/no")->Arg(middle);
+BENCHMARK(ask_greedily<dividing_yes>)->Name("constraints/dividing/node_by_node")->Arg(middle);
+BENCHMARK(ask<mixed_yes, yes>)->Name("constraints/mixed/yes")->Arg(middle);
+BENCHMARK(ask<mixed_no, no, false, scarce_cluster>)->Name("constraints/mixed/no")->Arg(middle);
 BENCHMARK(ask<packed_no, no, false, scarce_cluster>)
-    ->Name("ruled/packed/no")
+    ->Name("constraints/packed/no")
     ->Arg(small)
     ->Arg(middle)
     ->Arg(large);
-BENCHMARK(ask<rack_yes, yes>)->Name("ruled/rack/yes")->Arg(middle)->Arg(large);
-BENCHMARK(ask<rack_no, no>)->Name("ruled/rack/no")->Arg(middle)->Arg(large);
-BENCHMARK(ask_greedily<rack_no>)->Name("ruled/rack/rack_by_rack")->Arg(middle)->Arg(large);
-BENCHMARK(ask<rack_mixed_yes, yes>)->Name("ruled/rack_mixed/yes")->Arg(middle);
-BENCHMARK(ask<rack_mixed_no, no>)->Name("ruled/rack_mixed/no")->Arg(middle);
-BENCHMARK(ask<weights_no, no, false, idle_racks>)->Name("ruled/weights/no")->Arg(large);
+BENCHMARK(ask<rack_yes, yes>)->Name("constraints/rack/yes")->Arg(middle)->Arg(large);
+BENCHMARK(ask<rack_no, no>)->Name("constraints/rack/no")->Arg(middle)->Arg(large);
+BENCHMARK(ask_greedily<rack_no>)->Name("constraints/rack/rack_by_rack")->Arg(middle)->Arg(large);
+BENCHMARK(ask<rack_mixed_yes, yes>)->Name("constraints/rack_mixed/yes")->Arg(middle);
+BENCHMARK(ask<rack_mixed_no, no>)->Name("constraints/rack_mixed/no")->Arg(middle);
+BENCHMARK(ask<weights_no, no, false, idle_racks>)->Name("constraints/weights/no")->Arg(large);
 BENCHMARK(hard_to_pack)
-    ->Name("ruled/hard_to_pack")
+    ->Name("constraints/hard_to_pack")
     ->ArgNames({"budget", "racks"})
     ->ArgsProduct({{1'000, 10'000, 100'000, 1'000'000}, {1, 1'000}})
     ->Unit(benchmark::kMicrosecond);
-BENCHMARK(ask<slices_yes, yes>)->Name("ruled/slices/yes")->Arg(middle);
-BENCHMARK(ask<spread_yes, yes>)->Name("ruled/spread/yes")->Arg(middle);
-BENCHMARK(ask<preferred_yes, yes>)->Name("ruled/preferred/yes")->Arg(middle);
-BENCHMARK(ask<hosted_yes, yes, true>)->Name("ruled/hosted/yes")->Arg(middle);
-BENCHMARK(ask<hosted_no, no, true>)->Name("ruled/hosted/no")->Arg(middle);
-BENCHMARK(ask<hosted_kinds_yes, yes, true>)->Name("ruled/hosted_kinds/yes")->Arg(middle);
+BENCHMARK(ask<slices_yes, yes>)->Name("constraints/slices/yes")->Arg(middle);
+BENCHMARK(ask<spread_yes, yes>)->Name("constraints/spread/yes")->Arg(middle);
+BENCHMARK(ask<preferred_yes, yes>)->Name("constraints/preferred/yes")->Arg(middle);
+BENCHMARK(ask<hosted_yes, yes, true>)->Name("constraints/hosted/yes")->Arg(middle);
+BENCHMARK(ask<hosted_no, no, true>)->Name("constraints/hosted/no")->Arg(middle);
+BENCHMARK(ask<hosted_kinds_yes, yes, true>)->Name("constraints/hosted_kinds/yes")->Arg(middle);
 BENCHMARK(ask_at_the_edge)
-    ->Name("ruled/hosted_kinds/edge")
+    ->Name("constraints/hosted_kinds/edge")
     ->Arg(middle)
     ->Unit(benchmark::kMicrosecond);
-BENCHMARK(ask<hosted_anywhere_yes, yes, true>)->Name("ruled/hosted_anywhere/yes")->Arg(middle);
-BENCHMARK(ask<preferred_node_no, no, true>)->Name("ruled/hosted_node/no")->Arg(middle);
+BENCHMARK(ask<hosted_anywhere_yes, yes, true>)
+    ->Name("constraints/hosted_anywhere/yes")
+    ->Arg(middle);
+BENCHMARK(ask<preferred_node_no, no, true>)->Name("constraints/hosted_node/no")->Arg(middle);
 
 // Room for eight whole nodes in one rack, where gangs of 1 to 16 tasks run everywhere: a gang costs
 // one and its leaves. Also with one task a node, which whole nodes are anyway, as a rule to check.
@@ -330,8 +336,8 @@ void rack_victims(benchmark::State& state) {
   state.counters["gap_%"] = 100 * (cost - static_cast<double>(found.lower_bound)) / cost;
   state.counters["steps"] = static_cast<double>(found.steps);
 }
-BENCHMARK(rack_victims<false>)->Name("ruled/victims_in_a_rack")->Arg(middle)->Arg(380'000);
-BENCHMARK(rack_victims<true>)->Name("ruled/victims_under_rules")->Arg(middle)->Arg(380'000);
+BENCHMARK(rack_victims<false>)->Name("constraints/victims_in_a_rack")->Arg(middle)->Arg(380'000);
+BENCHMARK(rack_victims<true>)->Name("constraints/victims_spread")->Arg(middle)->Arg(380'000);
 
 // The open-source HiveD: tasks in ascending order of size, nodes in descending order of GPUs in use;
 // when a node has no room for the next task, it is left for good.
@@ -455,6 +461,6 @@ void change_node(benchmark::State& state) {
   }
   if (capacities.slots(capacities.top(), 1)[0] != free) state.SkipWithError("leaves were lost");
 }
-BENCHMARK(change_node)->Name("ruled/change_node")->Arg(middle)->Arg(large);
+BENCHMARK(change_node)->Name("constraints/change_node")->Arg(middle)->Arg(large);
 
 }  // namespace
