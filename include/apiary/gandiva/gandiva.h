@@ -60,7 +60,7 @@ struct gandiva_options {
 // Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
 // Cost:     a job that arrives, moves or ends O(log servers + jobs of the server); a decision
 //           O(distinct numbers of GPUs); a quantum O(jobs log jobs) per over-subscribed server.
-// Example:  examples/job_queues.cpp
+// Example:  examples/gandiva.cpp
 class gandiva {
  public:
   // queued: waits for a server; suspended: waits for a time slice on its server; run: runs.

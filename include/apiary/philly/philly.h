@@ -334,7 +334,7 @@ class philly_scheduler {
 
 // Philly over its own servers, with best fit (alloc/server_pool.h).
 //
-// Example: examples/job_queues.cpp
+// Example: examples/philly.cpp
 using philly = philly_scheduler<server_pool>;
 
 static_assert(JobScheduler<philly>);
