@@ -220,7 +220,7 @@ class hived_session {
     for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
       const apiary::vc_chain_id cluster(c);
       if (cells.cluster(cluster).tenant() != r.tenant) continue;
-      for (const apiary::gang_table::ranked& gang : scheduler_->gangs().of_cluster(cluster))
+      for (const auto& [gang, slot] : scheduler_->gangs().of_cluster(cluster))
         if (gang.runs && gang.priority < r.priority) jobs.push_back(gang.job);
     }
     std::sort(jobs.begin(), jobs.end());

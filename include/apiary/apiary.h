@@ -26,6 +26,7 @@
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
+#include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/sort.h>

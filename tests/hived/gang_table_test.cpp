@@ -48,8 +48,8 @@ void check(const gang_table& table, const std::map<std::uint32_t, vc_chain_id>& 
   for (std::uint32_t c = 0; c < clusters; ++c) {
     std::set<std::uint32_t> listed;
     const gang_table::ranked* before = nullptr;
-    for (const gang_table::ranked& g : table.of_cluster(vc_chain_id(c))) {
-      const gang_record& gang = table[g.slot];
+    for (const auto& [g, slot] : table.of_cluster(vc_chain_id(c))) {
+      const gang_record& gang = table[slot];
       REQUIRE(listed.insert(gang.request.job.value).second);
       REQUIRE(g.runs == (gang.state == gang_state::allocated));
       REQUIRE(g.priority == gang.request.priority);

@@ -6,6 +6,7 @@
 #include <apiary/batch/job_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
@@ -109,8 +110,7 @@ class server_placer {
     for (std::uint32_t d = 0; d < pool_.gpus(n); ++d) {
       if (pool_.owner(n, d).valid()) jobs.push_back(pool_.owner(n, d));
     }
-    std::sort(jobs.begin(), jobs.end());
-    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+    detail::sort_unique(jobs);
     return jobs;
   }
   // Idle GPUs on healthy servers.

@@ -1,4 +1,4 @@
-// apiary/core/sort.h - a stable sort that is cheap to compile.
+// apiary/core/sort.h - a stable sort that is cheap to compile, and sorted vectors as sets.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -50,6 +50,26 @@ void merge_sort(std::vector<T>& values, const Less& less = {}) {
     }
     values.swap(merged);
   }
+}
+
+// Sorts in ascending order and removes equal values. Requires: as merge_sort.
+template <class T>
+void sort_unique(std::vector<T>& values) {
+  merge_sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+// Inserts a value into an ascending vector. Cost, here and below: O(size), one move of memory.
+template <class T>
+void insert_sorted(std::vector<T>& values, const T& value) {
+  values.insert(std::lower_bound(values.begin(), values.end(), value), value);
+}
+// Removes a value from an ascending vector. Returns whether it was there.
+template <class T>
+bool erase_sorted(std::vector<T>& values, const T& value) {
+  const auto at = std::lower_bound(values.begin(), values.end(), value);
+  if (at == values.end() || *at != value) return false;
+  values.erase(at);
+  return true;
 }
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/explain/detail/checked_constraints.h>
 #include <apiary/explain/detail/checked_nodes.h>
 #include <apiary/gang/infeasibility_proof.h>
@@ -16,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -100,6 +100,7 @@ class proof_check {
 
  private:
   using vector = std::vector<std::uint32_t>;
+  using vectors = std::vector<vector>;  // ascending
   // Whether no node has more GPUs free; 0 claims nothing.
   [[nodiscard]] bool bounds_nodes(std::uint32_t gpus) const {
     for (std::uint32_t n = 0; gpus > 0 && n < nodes_.size(); ++n)
@@ -145,7 +146,7 @@ class proof_check {
   [[nodiscard]] std::uint64_t raw(std::size_t group, level_t l, std::uint32_t c) {
     std::uint64_t sum = 0;
     if (l == node_level_) {
-      std::set<node_free> rests{nodes_.of(c)};
+      std::vector<node_free> rests{nodes_.of(c)};
       while (sum < allowed(group, l) && place_one_more(group, rests)) ++sum;
       return sum;
     }
@@ -163,11 +164,12 @@ class proof_check {
   [[nodiscard]] bool is_listed(const infeasibility_proof& why,
                                const infeasibility_proof::refusal& r) {
     if (groups_.empty() || r.most != 0 || r.counts.size() % groups_.size() != 0) return false;
-    std::set<vector> listed;
+    vectors listed;
     for (std::size_t i = 0; i < r.counts.size(); i += groups_.size()) {
       const auto first = r.counts.begin() + static_cast<std::ptrdiff_t>(i);
-      listed.emplace(first, first + static_cast<std::ptrdiff_t>(groups_.size()));
+      listed.emplace_back(first, first + static_cast<std::ptrdiff_t>(groups_.size()));
     }
+    detail::sort_unique(listed);
     for (const vector& v : listed)
       if (is_at_least(v, counts_)) return false;
     return listed.size() * groups_.size() == r.counts.size() &&
@@ -221,11 +223,12 @@ class proof_check {
     return heavy == 1 ? sum - sum % (std::uint64_t{weights[group]} * together(group, l)) : sum;
   }
   // Everything that can be free with one more task of group k; false if it cannot be placed.
-  bool place_one_more(std::size_t k, std::set<node_free>& rests) const {
-    std::set<node_free> less;
+  bool place_one_more(std::size_t k, std::vector<node_free>& rests) const {
+    std::vector<node_free> less;
     for (const node_free& rest : rests)
-      nodes_.place(tasks_[k], rest, [&](const node_free& r) { less.insert(r); });
-    rests = std::move(less);
+      nodes_.place(tasks_[k], rest, [&](const node_free& r) { less.push_back(r); });
+    detail::sort_unique(less);
+    rests.swap(less);
     return !rests.empty();
   }
   // The greatest weight of tasks of groups k, k+1, ... on a node.
@@ -235,7 +238,7 @@ class proof_check {
     const std::pair<std::size_t, node_free> asked{k, free};
     if (const auto known = best_.find(asked); known != best_.end()) return known->second;
     std::uint64_t best = best_on_node(k + 1, free);
-    std::set<node_free> rests{free};
+    std::vector<node_free> rests{free};
     for (std::uint32_t n = 1; n <= allowed(k, node_level_) && place_one_more(k, rests); ++n) {
       if (n % together(k, node_level_) != 0) continue;
       for (const node_free& rest : rests)
@@ -244,7 +247,7 @@ class proof_check {
     return best_[asked] = best;
   }
   // The greatest counts of tasks that a cell can hold.
-  [[nodiscard]] std::set<vector> greatest(level_t l, std::uint32_t c) {
+  [[nodiscard]] vectors greatest(level_t l, std::uint32_t c) {
     if (l == node_level_) {
       const auto [known, is_new] = on_node_.try_emplace(nodes_.of(c));
       if (is_new) {
@@ -253,12 +256,12 @@ class proof_check {
       }
       return known->second;
     }
-    std::set<vector> sums{vector(groups_.size())};
-    std::set<vector> useless;
+    vectors sums{vector(groups_.size())};
+    vectors useless;
     for (const std::uint32_t i : children_of(l, c)) {
-      const std::set<vector> child = greatest(l - 1, i);
+      const vectors child = greatest(l - 1, i);
       if (child == useless) continue;
-      std::set<vector> next;
+      vectors next;
       for (const vector& a : sums) {
         for (const vector& b : child) {
           vector sum(groups_.size());
@@ -272,17 +275,17 @@ class proof_check {
       if (next == sums) useless = child;  // nor does any other child that is equal
       sums = std::move(next);
     }
-    std::set<vector> whole;
+    vectors whole;
     for (vector v : sums) {
       for (std::size_t k = 0; k < v.size(); ++k) v[k] -= v[k] % together(k, l);
       insert(whole, v);
     }
     return whole;
   }
-  void fill_node(std::set<vector>& found, vector& counts, std::size_t k, const node_free& free) {
+  void fill_node(vectors& found, vector& counts, std::size_t k, const node_free& free) {
     if (k == groups_.size()) return insert(found, counts);
     fill_node(found, counts, k + 1, free);
-    std::set<node_free> rests{free};
+    std::vector<node_free> rests{free};
     for (std::uint32_t n = 1; n <= allowed(k, node_level_) && place_one_more(k, rests); ++n) {
       if (n % together(k, node_level_) != 0) continue;
       counts[k] = n;
@@ -295,11 +298,11 @@ class proof_check {
       if (a[k] < b[k]) return false;
     return true;
   }
-  static void insert(std::set<vector>& greatest, const vector& v) {
+  static void insert(vectors& greatest, const vector& v) {
     for (const vector& other : greatest)
       if (is_at_least(other, v)) return;
     std::erase_if(greatest, [&](const vector& other) { return is_at_least(v, other); });
-    greatest.insert(v);
+    detail::insert_sorted(greatest, v);
   }
   // The positions of the children of a cell in their level.
   [[nodiscard]] vector children_of(level_t l, std::uint32_t c) const {
@@ -324,7 +327,7 @@ class proof_check {
   detail::checked_constraints constraints_;
   vector weights_;
   std::map<std::pair<std::size_t, node_free>, std::uint64_t> best_;  // by nodes, for these weights
-  std::map<node_free, std::set<vector>> on_node_;
+  std::map<node_free, vectors> on_node_;
 };
 
 // The arguments of the constructor choose Nodes.

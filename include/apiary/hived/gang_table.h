@@ -11,8 +11,8 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -30,14 +30,12 @@ class gang_table {
     std::int32_t priority = 0;  // its priority
     std::uint32_t leaves = 0;   // how many leaves it has
     job_id job{};               // its job
-    gang_slot slot{};           // its slot
     friend constexpr auto operator<=>(const ranked&, const ranked&) noexcept = default;
   };
   // The key of a gang. Cost: O(leaves of the gang).
-  [[nodiscard]] static ranked rank_of(const gang_record& gang, gang_slot slot) noexcept {
+  [[nodiscard]] static ranked rank_of(const gang_record& gang) noexcept {
     const auto leaves = static_cast<std::uint32_t>(gang.count_live(0, gang.leaves.size()));
-    return {gang.state == gang_state::allocated, gang.request.priority, leaves, gang.request.job,
-            slot};
+    return {gang.state == gang_state::allocated, gang.request.priority, leaves, gang.request.job};
   }
   // An empty table for this number of virtual clusters.
   explicit gang_table(std::uint32_t clusters) : of_cluster_(clusters) {}
@@ -88,8 +86,8 @@ class gang_table {
     leave(slot);
     join(slot);
   }
-  // The gangs of a virtual cluster, cheapest victim first.
-  [[nodiscard]] const std::set<ranked>& of_cluster(vc_chain_id c) const noexcept {
+  // The gangs of a virtual cluster and their slots, cheapest victim first.
+  [[nodiscard]] const std::map<ranked, gang_slot>& of_cluster(vc_chain_id c) const noexcept {
     return of_cluster_[c.value];
   }
   // The number of gangs.
@@ -107,8 +105,8 @@ class gang_table {
 
  private:
   void join(gang_slot slot) {
-    rank_[slot.value] = rank_of(gangs_[slot.value], slot);
-    of_cluster_[gangs_[slot.value].cluster.value].insert(rank_[slot.value]);
+    rank_[slot.value] = rank_of(gangs_[slot.value]);
+    of_cluster_[gangs_[slot.value].cluster.value].emplace(rank_[slot.value], slot);
   }
   void leave(gang_slot slot) {
     of_cluster_[gangs_[slot.value].cluster.value].erase(rank_[slot.value]);
@@ -117,7 +115,7 @@ class gang_table {
   std::vector<gang_record> gangs_;  // by slot
   std::vector<gang_slot> vacant_;
   std::unordered_map<std::uint32_t, gang_slot> slots_;  // by job
-  std::vector<std::set<ranked>> of_cluster_;
+  std::vector<std::map<ranked, gang_slot>> of_cluster_;
   std::vector<ranked> rank_;  // by slot, the key in of_cluster_
 };
 

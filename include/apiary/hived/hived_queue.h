@@ -5,6 +5,7 @@
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/cells.h>
@@ -115,8 +116,7 @@ class hived_queue {
       const gang_slot user = chain.holders(leaf).user;
       if (user.valid()) stopped.push_back(scheduler_.gangs()[user].request.job);
     }
-    std::sort(stopped.begin(), stopped.end());
-    stopped.erase(std::unique(stopped.begin(), stopped.end()), stopped.end());
+    detail::sort_unique(stopped);
     for (const job_id job : stopped) {
       record& r = jobs_.at(job.value);
       APIARY_RETURN_IF_ERROR(stop(r));

@@ -129,8 +129,8 @@ class fragmentation {
         cpus.push_back(t.kind.cpu_milli);
         if (t.kind.gpus == 1) fractions.push_back(t.kind.gpu_milli);
       }
-      sort_unique(cpus);
-      sort_unique(fractions);
+      detail::sort_unique(cpus);
+      detail::sort_unique(fractions);
     }
     // Where M begins in a row of the table, the length of a row, the entries of the table.
     [[nodiscard]] std::size_t several() const noexcept { return fractions.size() + 1; }
@@ -182,10 +182,6 @@ class fragmentation {
       if (alike) return other;
     }
     return model;
-  }
-  static void sort_unique(std::vector<std::uint32_t>& values) {
-    detail::merge_sort(values);
-    values.erase(std::unique(values.begin(), values.end()), values.end());
   }
   // How many of the ascending values are <= x. No branch depends on x.
   [[nodiscard]] static std::size_t rank(std::span<const std::uint32_t> values,

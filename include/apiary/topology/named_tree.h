@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/topology/ragged_tree.h>
@@ -235,15 +236,9 @@ class named_tree {
     const std::size_t dash = name.rfind('-');
     if (dash == std::string_view::npos) return std::nullopt;
     const std::string_view digits = name.substr(dash + 1);
-    if (digits.empty() || digits.size() > 10 || (digits[0] == '0' && digits.size() > 1))
-      return std::nullopt;
-    std::uint64_t index = 0;
-    for (const char digit : digits) {
-      if (digit < '0' || digit > '9') return std::nullopt;
-      index = index * 10 + static_cast<std::uint64_t>(digit - '0');
-    }
-    if (index > ~std::uint32_t{0}) return std::nullopt;
-    return running_name{name.substr(0, dash), static_cast<std::uint32_t>(index)};
+    const std::optional<std::uint64_t> index = detail::read_digits(digits);
+    if (!index || (digits[0] == '0' && digits.size() > 1)) return std::nullopt;
+    return running_name{name.substr(0, dash), static_cast<std::uint32_t>(*index)};
   }
 
   Tree tree_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
@@ -28,13 +29,8 @@ namespace detail {
 
 // The value of up to 15 decimal digits; nullopt for anything else.
 [[nodiscard]] inline std::optional<std::int64_t> digits(std::string_view text) noexcept {
-  if (text.empty() || text.size() > 15) return std::nullopt;
-  std::int64_t value = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    value = 10 * value + (c - '0');
-  }
-  return value;
+  const std::optional<std::uint64_t> value = read_digits(text, 999'999'999'999'999);
+  return text.size() > 15 ? std::nullopt : std::optional<std::int64_t>(value);
 }
 
 // Converts seconds with decimals to milliseconds; further decimals are cut off, or rounded with

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
@@ -209,8 +210,7 @@ namespace detail {
   }
   if (tasks.empty()) return csv.lines().error_in_all("no task after the header line");
   std::vector<std::string> distinct = specs;
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  detail::sort_unique(distinct);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     tasks[i].spec = static_cast<std::uint32_t>(
         std::lower_bound(distinct.begin(), distinct.end(), specs[i]) - distinct.begin());

@@ -75,7 +75,7 @@ TEST_CASE("gandiva_jobs: a follower runs and stops with its leader, on its GPUs"
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::pack);
   CHECK(s.at(2).where == s.at(1).where);
-  CHECK(s.jobs.followers() == std::set<job_id>{job_id(2)});
+  CHECK(s.jobs.followers() == std::vector<job_id>{job_id(2)});
   CHECK(s.owned_by(1) == 2);
   CHECK(s.owned_by(2) == 0);
   CHECK(s.jobs.servers().load(first_server) == 4);
@@ -123,7 +123,7 @@ TEST_CASE("gandiva_jobs: a job migrates, to one server or over several") {
   CHECK(s.owned_by(1) == 3);
   s.decide(2, [&] { s.jobs.migrate(s.at(1), {{first_server, 1}, {second_server, 2}}); });
   CHECK(!s.at(1).home.valid());
-  CHECK(s.jobs.multi_server() == std::set<job_id>{job_id(1)});
+  CHECK(s.jobs.multi_server() == std::vector<job_id>{job_id(1)});
   CHECK(s.jobs.servers().pinned(first_server) == 1);
   CHECK(s.jobs.servers().pinned(second_server) == 2);
   s.jobs.leave(s.at(1), 3);

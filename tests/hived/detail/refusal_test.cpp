@@ -91,8 +91,8 @@ TEST_CASE("what repaired hardware would hold is what counting every leaf says") 
       for (std::uint32_t c = 0; c < h.cells().num_clusters(); ++c) {
         const vc_chain_id at(c);
         std::vector<std::optional<gang_slot>> restarts = {std::nullopt};
-        for (const gang_table::ranked& g : h.gangs().of_cluster(at))
-          if (!g.runs) restarts.emplace_back(g.slot);
+        for (const auto& [g, slot] : h.gangs().of_cluster(at))
+          if (!g.runs) restarts.emplace_back(slot);
         for (const std::optional<gang_slot> restarted : restarts) {
           gang_request r;
           r.priority = static_cast<std::int32_t>(random.uniform(5));

@@ -143,8 +143,7 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
       free.push_back(static_cast<std::uint32_t>(std::popcount(cluster.free(n))));
       lower.push_back(cluster.range_of_node(n).leaves);
     }
-    for (const gang_table::ranked& ranked : h.gangs().of_cluster(id)) {
-      const gang_slot s = ranked.slot;
+    for (const auto& [rank, s] : h.gangs().of_cluster(id)) {
       if (h.gangs()[s].request.priority < r.priority) continue;
       for (const chain_leaf l : h.gangs()[s].leaves)
         --lower[cluster.node_of(cells.chain(0).owner(l.leaf).cell)];

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
@@ -13,9 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -116,19 +115,20 @@ struct checked_shared_gpus {
       std::copy_backward(r.left.begin(), r.left.end() - 1, r.left.end());
       r.left.front() = 0;
     }
-    std::set<std::array<milli_gpu, max_gpus_per_node>> ways{r.left};
+    std::vector<std::array<milli_gpu, max_gpus_per_node>> ways{r.left};
     for (const milli_gpu fraction : t.fractions) {
-      std::set<std::array<milli_gpu, max_gpus_per_node>> next;
+      std::vector<std::array<milli_gpu, max_gpus_per_node>> next;
       for (const auto& way : ways) {
         for (std::size_t i = 0; i < way.size(); ++i) {
           if (way[i] < fraction) continue;
           auto left = way;
           left[i] = static_cast<milli_gpu>(left[i] - fraction);
           std::sort(left.begin(), left.end());
-          next.insert(left);
+          next.push_back(left);
         }
       }
-      ways = std::move(next);
+      sort_unique(next);
+      ways.swap(next);
     }
     for (const auto& way : ways) {
       r.left = way;

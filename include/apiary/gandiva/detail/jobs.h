@@ -5,6 +5,7 @@
 #include <apiary/alloc/server_pool.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gandiva/detail/elastic.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/gandiva/detail/time_slice.h>
@@ -16,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -81,8 +81,8 @@ class gandiva_jobs {
   [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
   // The followers, and the jobs on several servers. Both in ascending order.
-  [[nodiscard]] const std::set<job_id>& followers() const noexcept { return followers_; }
-  [[nodiscard]] const std::set<job_id>& multi_server() const noexcept { return multi_server_; }
+  [[nodiscard]] const std::vector<job_id>& followers() const noexcept { return followers_; }
+  [[nodiscard]] const std::vector<job_id>& multi_server() const noexcept { return multi_server_; }
   // Requires: there is no job of this id.
   gandiva_job& add(const job_request& r, time_ms now) {
     gandiva_job& job = jobs_[r.job.value];
@@ -101,8 +101,7 @@ class gandiva_jobs {
   [[nodiscard]] std::vector<node_id> take_touched() {
     std::vector<node_id> touched = std::move(touched_);
     touched_.clear();
-    std::sort(touched.begin(), touched.end());
-    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    sort_unique(touched);
     return touched;
   }
   // Begins a decision that appends to `actions`, which must not shrink before end().
@@ -138,7 +137,7 @@ class gandiva_jobs {
   void start_multi_server(gandiva_job& r, const gpus_by_server& on) {
     job_placement where = pick(on);
     for (const placement& p : where) pin(r, p, true);
-    multi_server_.insert(r.request.job);
+    insert_sorted(multi_server_, r.request.job);
     start(r, std::move(where));
   }
   // Suspends the job, and its follower if it has one. Requires: it runs and has a home.
@@ -161,7 +160,7 @@ class gandiva_jobs {
     } else if (r.runs()) {
       servers_.pool().give(r.where);
     }
-    if (multi_server_.erase(r.request.job) == 1) {
+    if (erase_sorted(multi_server_, r.request.job)) {
       for (const placement& p : r.where) pin(r, p, false);
     }
     edit(r, [&] {
@@ -219,7 +218,7 @@ class gandiva_jobs {
     } else {
       servers_.pool().give(r.where);
     }
-    if (multi_server_.erase(r.request.job) == 1) {
+    if (erase_sorted(multi_server_, r.request.job)) {
       for (const placement& p : r.where) pin(r, p, false);
     }
     job_placement where = pick(to);
@@ -228,7 +227,7 @@ class gandiva_jobs {
     edit(r, [&] { r.home = alone ? where[0].node : node_id(); });
     if (!alone) {
       for (const placement& p : where) pin(r, p, true);
-      multi_server_.insert(r.request.job);
+      insert_sorted(multi_server_, r.request.job);
     }
     r.where = where;
     r.moved = now_;
@@ -249,7 +248,7 @@ class gandiva_jobs {
     follower.leader = leader.request.job;
     leader.follower = follower.request.job;
     follower.packed_rate = leader.packed_rate = 0;
-    followers_.insert(follower.request.job);
+    insert_sorted(followers_, follower.request.job);
   }
   // The packing has proved to pay.
   void keep(gandiva_job& follower) {
@@ -262,7 +261,7 @@ class gandiva_jobs {
   }
   // Undoes the packing of two jobs without an action.
   void unlink(gandiva_job& leader, gandiva_job& follower) {
-    followers_.erase(follower.request.job);
+    erase_sorted(followers_, follower.request.job);
     leader.follower = {};
     edit(follower, [&] {
       follower.leader = {};
@@ -335,8 +334,8 @@ class gandiva_jobs {
 
   gandiva_servers servers_;
   std::unordered_map<std::uint32_t, gandiva_job> jobs_;
-  std::set<job_id> followers_;
-  std::set<job_id> multi_server_;
+  std::vector<job_id> followers_;     // ascending
+  std::vector<job_id> multi_server_;  // ascending
   std::vector<node_id> touched_;
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
   std::uint64_t decision_ = 0;

@@ -6,6 +6,7 @@
 #include <apiary/container/timer_queue.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gandiva/detail/elastic.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/metric/fragmentation.h>
@@ -218,8 +219,7 @@ class gandiva_migration {
       : threshold_(threshold), min_run_time_(min_run_time), gains_(gains) {}
 
   void consolidate(gandiva_jobs& jobs, time_ms now) const {
-    for (const job_id job :
-         std::vector<job_id>(jobs.multi_server().begin(), jobs.multi_server().end())) {
+    for (const job_id job : std::vector<job_id>(jobs.multi_server())) {
       gandiva_job& r = jobs.at(job);
       if (!may_move(jobs, r, now)) continue;
       std::vector<node_id> some;
@@ -278,8 +278,7 @@ class gandiva_migration {
   // Some of the servers, numbered in ascending order.
   struct view {
     view(const gandiva_jobs& jobs, std::vector<node_id> some) : servers(std::move(some)) {
-      std::sort(servers.begin(), servers.end());
-      servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+      sort_unique(servers);
       for (const node_id n : servers)
         capacities.push_back({jobs.pool().gpus(n), jobs.servers().unsubscribed(n)});
     }

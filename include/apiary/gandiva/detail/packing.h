@@ -30,7 +30,7 @@ class gandiva_packing {
       : gpu_memory_(gpu_memory), trials_(servers) {}
   // Keeps or undoes packings at a quantum, but not of jobs that separate() gives their own GPUs.
   void judge(gandiva_jobs& jobs) {
-    for (const job_id job : std::vector<job_id>(jobs.followers().begin(), jobs.followers().end())) {
+    for (const job_id job : std::vector<job_id>(jobs.followers())) {
       gandiva_job& follower = jobs.at(job);
       gandiva_job& leader = jobs.at(follower.leader);
       if (!follower.runs() || has_unsubscribed(jobs, follower)) continue;
@@ -55,7 +55,7 @@ class gandiva_packing {
                        [&](job_id j) { return !jobs.at(j).kept; }))
         return;
     }
-    for (const job_id job : std::vector<job_id>(jobs.followers().begin(), jobs.followers().end())) {
+    for (const job_id job : std::vector<job_id>(jobs.followers())) {
       gandiva_job& follower = jobs.at(job);
       if (!follower.runs() || jobs.acted(follower)) continue;
       const std::uint32_t gpus = follower.request.gpus;

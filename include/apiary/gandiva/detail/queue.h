@@ -4,14 +4,15 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/model/job.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <set>
 #include <utility>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -24,7 +25,7 @@ class gandiva_queue {
   // Adds a job that waits from now on.
   void enter(gandiva_job& r, time_ms now) {
     queue& q = queues_[r.request.gpus];
-    q.jobs.emplace(r.key, r.request.job.value);
+    q.jobs.emplace(std::pair(r.key, r.request.job.value), r.request.job);
     r.entered = q.clock.at(now);
   }
   // Removes a waiting job, and adds the time that it waited to r.waited.
@@ -40,17 +41,18 @@ class gandiva_queue {
   // others of its queue are not tried.
   template <class Place>
   void place_all(Place&& place) {
-    std::set<std::uint32_t> failed;
+    std::vector<std::uint32_t> failed;  // ascending
     while (true) {
-      std::optional<std::pair<time_ms, std::uint32_t>> first;
+      const job_list::value_type* first = nullptr;
       std::uint32_t wanted = 0;
       for (const auto& [gpus, q] : queues_) {
-        if (failed.contains(gpus) || (first && *first < *q.jobs.begin())) continue;
-        first = *q.jobs.begin();
+        if (std::binary_search(failed.begin(), failed.end(), gpus)) continue;
+        if (first != nullptr && first->first < q.jobs.begin()->first) continue;
+        first = &*q.jobs.begin();
         wanted = gpus;
       }
-      if (!first) return;
-      if (!place(job_id(first->second))) failed.insert(wanted);
+      if (first == nullptr) return;
+      if (!place(first->second)) insert_sorted(failed, wanted);
     }
   }
   // Sets the cause of each queue, from the number of idle GPUs.
@@ -61,8 +63,9 @@ class gandiva_queue {
   }
 
  private:
+  using job_list = std::map<std::pair<time_ms, std::uint32_t>, job_id>;  // by arrival, id
   struct queue {
-    std::set<std::pair<time_ms, std::uint32_t>> jobs{};  // arrivals, ids
+    job_list jobs{};
     delay_clock clock{};
   };
   std::map<std::uint32_t, queue> queues_;  // by GPUs

@@ -107,17 +107,17 @@ class gandiva_relocation {
   }
   // The server where the job would get time slices; not valid: none.
   [[nodiscard]] static node_id better(const gandiva_jobs& jobs, const gandiva_job& r) {
-    for (const auto& [load, n] : jobs.servers().with_affinity(r.request.gpus)) {
-      if (gets_slices(jobs, node_id(n), r)) return node_id(n);
+    for (const auto& [key, n] : jobs.servers().with_affinity(r.request.gpus)) {
+      if (gets_slices(jobs, n, r)) return n;
     }
     node_id best;
     std::uint32_t least = (std::numeric_limits<std::uint32_t>::max)();
     for (std::uint32_t gpus = 1; gpus <= max_gpus_per_node; ++gpus) {
-      for (const auto& [load, n] : jobs.servers().with_affinity(gpus)) {
-        if (load >= least) break;
-        if (!gets_slices(jobs, node_id(n), r)) continue;
-        least = load;
-        best = node_id(n);
+      for (const auto& [key, n] : jobs.servers().with_affinity(gpus)) {
+        if (key.first >= least) break;
+        if (!gets_slices(jobs, n, r)) continue;
+        least = key.first;
+        best = n;
         break;
       }
     }

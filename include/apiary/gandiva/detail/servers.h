@@ -6,6 +6,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 
@@ -13,7 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -38,7 +39,7 @@ struct gandiva_claim {
 //       over-subscribed; queries O(max_gpus_per_node * log64 servers). About 150 bytes a server.
 class gandiva_servers {
  public:
-  using by_load = std::set<std::pair<std::uint32_t, std::uint32_t>>;  // load, server
+  using by_load = std::map<std::pair<std::uint32_t, std::uint32_t>, node_id>;  // by load, id
   // Requires: as server_pool.
   gandiva_servers(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
       : pool_(gpus, servers_per_rack), servers_(gpus.size()), over_(pool_.num_servers()) {
@@ -73,7 +74,7 @@ class gandiva_servers {
   // slices. Here and below: ties go to the lowest id; not valid: there is none; requires gpus > 0.
   [[nodiscard]] node_id least_loaded(std::uint32_t gpus) const noexcept {
     if (gpus > max_gpus_per_node || by_affinity_[gpus].empty()) return {};
-    return node_id(by_affinity_[gpus].begin()->second);
+    return by_affinity_[gpus].begin()->second;
   }
   // All of these, ascending. Requires: gpus <= max_gpus_per_node.
   [[nodiscard]] const by_load& with_affinity(std::uint32_t gpus) const noexcept {
@@ -114,12 +115,12 @@ class gandiva_servers {
   }
   // The most over-subscribed server with a suspended job of at most `most` GPUs.
   [[nodiscard]] node_id fullest(std::uint32_t most) const noexcept {
-    const excess_key* best = nullptr;
+    const by_excess::value_type* best = nullptr;
     for (std::uint32_t k = 1; k <= (std::min)(most, max_gpus_per_node); ++k) {
-      if (movable_[k].empty() || (best != nullptr && *best < *movable_[k].begin())) continue;
-      best = &*movable_[k].begin();
+      if (movable_[k].empty()) continue;
+      if (best == nullptr || movable_[k].begin()->first < best->first) best = &*movable_[k].begin();
     }
-    return best == nullptr ? node_id() : node_id(best->second);
+    return best == nullptr ? node_id() : best->second;
   }
   // Records that a job's claim was `before` and is `after`.
   void change(job_id job, const gandiva_claim& before, const gandiva_claim& after) {
@@ -136,7 +137,7 @@ class gandiva_servers {
       s.pinned -= before.pinned ? before.load : 0;
       if (before.suspended) --s.suspended[before.gpus];
       if (!stays) {
-        s.jobs.erase(std::lower_bound(s.jobs.begin(), s.jobs.end(), job));
+        erase_sorted(s.jobs, job);
         if (s.jobs.empty()) s.affinity = 0;
         index(before.server, true);
       }
@@ -149,7 +150,7 @@ class gandiva_servers {
     if (after.suspended) ++s.suspended[after.gpus];
     if (!stays) {
       if (s.jobs.empty()) s.affinity = after.gpus;
-      s.jobs.insert(std::lower_bound(s.jobs.begin(), s.jobs.end(), job), job);
+      insert_sorted(s.jobs, job);
     }
     index(after.server, true);
   }
@@ -160,7 +161,7 @@ class gandiva_servers {
   }
 
  private:
-  using excess_key = std::pair<std::int64_t, std::uint32_t>;  // -(load - GPUs), server
+  using by_excess = std::map<std::pair<std::int64_t, std::uint32_t>, node_id>;  // GPUs - load, id
   struct server {
     std::vector<job_id> jobs{};
     std::uint32_t load = 0;
@@ -173,7 +174,7 @@ class gandiva_servers {
     server& s = servers_[n.value];
     s.suspended[gpus] += more ? 1U : ~0U;
     if (s.suspended[gpus] == (more ? 1U : 0U) && pool_.healthy(n) && over_subscribed(n)) {
-      put(movable_[gpus], {std::int64_t{pool_.gpus(n)} - s.load, n.value}, more);
+      put(movable_[gpus], std::int64_t{pool_.gpus(n)} - s.load, n, more);
     }
   }
   // Adds the server to the indices, or removes it.
@@ -183,22 +184,22 @@ class gandiva_servers {
     const std::uint32_t gpus = pool_.gpus(n);
     if (s.affinity == 0) empty_[gpus].assign(n.value, in);
     if (s.affinity > 0 && s.affinity <= gpus && s.pinned + s.affinity <= gpus) {
-      put(by_affinity_[s.affinity], {s.load, n.value}, in);
+      put(by_affinity_[s.affinity], s.load, n, in);
     }
     if (s.load < gpus) unsubscribed_[gpus - s.load].assign(n.value, in);
     if (s.load <= gpus) return;
     over_.assign(n.value, in);
-    const excess_key key{std::int64_t{gpus} - s.load, n.value};
     for (std::uint32_t k = 1; k <= gpus; ++k) {
-      if (s.suspended[k] > 0) put(movable_[k], key, in);
+      if (s.suspended[k] > 0) put(movable_[k], std::int64_t{gpus} - s.load, n, in);
     }
   }
-  template <class Set>
-  static void put(Set& set, const typename Set::key_type& key, bool in) {
+  template <class Key>
+  static void put(std::map<std::pair<Key, std::uint32_t>, node_id>& index, Key key, node_id n,
+                  bool in) {
     if (in) {
-      set.insert(key);
+      index.emplace(std::pair(key, n.value), n);
     } else {
-      set.erase(key);
+      index.erase({key, n.value});
     }
   }
 
@@ -207,9 +208,9 @@ class gandiva_servers {
   server_pool pool_;
   std::vector<server> servers_;
   by_gpus<by_load> by_affinity_;
-  by_gpus<summary_bitset> empty_;          // by GPUs
-  by_gpus<summary_bitset> unsubscribed_;   // by unsubscribed GPUs
-  by_gpus<std::set<excess_key>> movable_;  // by the GPUs of a suspended job
+  by_gpus<summary_bitset> empty_;         // by GPUs
+  by_gpus<summary_bitset> unsubscribed_;  // by unsubscribed GPUs
+  by_gpus<by_excess> movable_;            // by the GPUs of a suspended job
   summary_bitset over_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -15,7 +16,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -62,11 +62,11 @@ class cluster_state {
     const auto at = by_name_.find(name);
     return at == by_name_.end() ? std::nullopt : std::optional(at->second);
   }
-  // The nodes that are bad or have a bad GPU.
-  [[nodiscard]] const std::set<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
+  // The nodes that are bad or have a bad GPU, ascending.
+  [[nodiscard]] const std::vector<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
   // The lowest id that no node has.
   [[nodiscard]] std::uint32_t next_id() const noexcept {
-    return free_ids_.empty() ? num_ids() : *free_ids_.begin();
+    return free_ids_.empty() ? num_ids() : free_ids_.front();
   }
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
@@ -101,7 +101,7 @@ class cluster_state {
     if (id == nodes_.size()) {
       nodes_.emplace_back();
     } else {
-      free_ids_.erase(id);
+      erase_sorted(free_ids_, id);
     }
     used_node& n = nodes_[id];
     n.shape = shape;
@@ -137,7 +137,7 @@ class cluster_state {
     by_name_.erase(n.shape.name);
     hash_ -= n.hash(id);
     n = {};
-    free_ids_.insert(id);
+    insert_sorted(free_ids_, id);
   }
   // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
   void resize_node(std::uint32_t id, std::uint32_t gpus, resources host) {
@@ -166,13 +166,10 @@ class cluster_state {
     on_undo(
         [id, was = n.bad, gpus = n.bad_gpus](cluster_state& s) { s.set_health(id, was, gpus); });
     hash_ -= n.hash(id);
+    erase_sorted(bad_, id);
     n.bad = bad;
     n.bad_gpus = bad_gpus;
-    if (bad || bad_gpus != 0) {
-      bad_.insert(id);
-    } else {
-      bad_.erase(id);
-    }
+    if (bad || bad_gpus != 0) insert_sorted(bad_, id);
     hash_ += n.hash(id);
     changed(id);
   }
@@ -216,12 +213,12 @@ class cluster_state {
   }
 
   cluster_layout layout_;
-  std::vector<used_node> nodes_;  // by id
-  std::set<std::uint32_t> free_ids_;
+  std::vector<used_node> nodes_;         // by id
+  std::vector<std::uint32_t> free_ids_;  // ascending
   std::unordered_map<std::string, std::uint32_t> by_name_;
-  std::uint32_t max_free_ = 1;  // the most GPUs that a node has had
-  std::set<std::uint32_t> bad_;
-  std::vector<node_view> views_;  // [0]: of the filter that accepts nodes without taints
+  std::uint32_t max_free_ = 1;      // the most GPUs that a node has had
+  std::vector<std::uint32_t> bad_;  // ascending
+  std::vector<node_view> views_;    // [0]: of the filter that accepts nodes without taints
   std::uint64_t view_clock_ = 0;
   std::uint64_t hash_ = 0;
   std::uint64_t epoch_ = 0;

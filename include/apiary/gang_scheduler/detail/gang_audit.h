@@ -63,8 +63,9 @@ class gang_audit {
       again.gangs.clear();
       nodes_.push_back(std::move(again));
       ids_.push_back(id);
-      expect(state_.bad_nodes().contains(id) == (n.bad || n.bad_gpus != 0), "node ", id,
-             " is wrongly listed as bad or healthy");
+      const std::vector<std::uint32_t>& bad = state_.bad_nodes();
+      expect(std::binary_search(bad.begin(), bad.end(), id) == (n.bad || n.bad_gpus != 0), "node ",
+             id, " is wrongly listed as bad or healthy");
     }
     hash_ = hash;
     std::uint32_t at_positions = 0;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/digits.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/slurm_reader.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -39,7 +41,9 @@ namespace detail {
                                           "tmpdisk",  "weight",         "procs",          "reason"};
   std::uint64_t number = 0;
   const auto count = [&](std::string_view text, std::uint64_t most) {
-    return slurm_reader::number(text, number) && number <= most
+    const std::optional<std::uint64_t> read = read_digits(text, most);
+    number = read.value_or(0);
+    return read
                ? absl::OkStatus()
                : from.fault(absl::StrCat("\"", key, "=", value, "\" is not a number up to ", most));
   };

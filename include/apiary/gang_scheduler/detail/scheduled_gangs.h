@@ -5,6 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_state.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -139,9 +140,7 @@ class scheduled_gangs : public cluster_state {
     if (e.who.preempting)
       for (const job_key& v : e.who.victims) set_ends_for(v, e.who.what.job);
     if (e.who.ends_for) {
-      std::vector<job_key>& victims = gangs_[slot_of(*e.who.ends_for)].who.victims;
-      victims.insert(std::lower_bound(victims.begin(), victims.end(), e.who.what.job),
-                     e.who.what.job);
+      insert_sorted(gangs_[slot_of(*e.who.ends_for)].who.victims, e.who.what.job);
       hash_ += hash_of_link(e.who.what.job, *e.who.ends_for);
     }
     if (trials_ > 0)
@@ -159,8 +158,7 @@ class scheduled_gangs : public cluster_state {
     if (e.who.preempting)
       for (const job_key& v : e.who.victims) set_ends_for(v, std::nullopt);
     if (e.who.ends_for) {
-      std::vector<job_key>& victims = gangs_[slot_of(*e.who.ends_for)].who.victims;
-      victims.erase(std::lower_bound(victims.begin(), victims.end(), e.who.what.job));
+      erase_sorted(gangs_[slot_of(*e.who.ends_for)].who.victims, e.who.what.job);
       hash_ -= hash_of_link(e.who.what.job, *e.who.ends_for);
     }
     for (const on_node& o : e.nodes) {

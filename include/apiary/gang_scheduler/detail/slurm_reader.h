@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/digits.h>
 #include <apiary/core/status.h>
 
 #include <absl/status/status.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -90,13 +92,13 @@ class slurm_reader {
         const std::string_view first = range.substr(0, dash);
         const std::string_view last =
             dash == std::string_view::npos ? first : range.substr(dash + 1);
-        std::uint64_t from = 0;
-        std::uint64_t to = 0;
-        if (!number(first, from) || !number(last, to) || to < from)
+        const std::optional<std::uint64_t> from = read_digits(first);
+        const std::optional<std::uint64_t> to = read_digits(last);
+        if (!from || !to || *to < *from || (std::max)(first.size(), last.size()) > 10)
           return wrong("has a range that is not a number or two in ascending order");
-        if (to - from >= max_names - all.size()) return wrong("has more than 1000000 names");
-        for (; from <= to; ++from) {
-          std::string digits = std::to_string(from);
+        if (*to - *from >= max_names - all.size()) return wrong("has more than 1000000 names");
+        for (std::uint64_t i = *from; i <= *to; ++i) {
+          std::string digits = std::to_string(i);
           if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
           all.push_back(std::string(prefix) + digits);
         }
@@ -106,16 +108,6 @@ class slurm_reader {
     }
     if (all.empty()) return wrong("is empty");
     return all;
-  }
-  // Reads a number below 2^32.
-  [[nodiscard]] static bool number(std::string_view digits, std::uint64_t& to) {
-    to = 0;
-    if (digits.empty() || digits.size() > 10) return false;
-    for (const char c : digits) {
-      if (c < '0' || c > '9') return false;
-      to = to * 10 + static_cast<std::uint64_t>(c - '0');
-    }
-    return to <= ~std::uint32_t{0};
   }
   // "a,b" as words.
   [[nodiscard]] static std::vector<std::string> words(std::string_view list) {

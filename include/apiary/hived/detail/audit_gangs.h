@@ -31,10 +31,10 @@ inline void audit_table(audit_notes& notes) {
   }
   std::vector<std::uint32_t> listed(notes.known.size(), 0);
   for (std::uint32_t c = 0; c < notes.cells.num_clusters(); ++c) {
-    for (const gang_table::ranked& g : notes.gangs.of_cluster(vc_chain_id(c))) {
-      const gang_slot s = g.slot;
+    for (const auto& [rank, slot] : notes.gangs.of_cluster(vc_chain_id(c))) {
+      const gang_slot s = slot;
       const bool right = notes.exists(s) && notes.gangs[s].cluster == vc_chain_id(c) &&
-                         g == gang_table::rank_of(notes.gangs[s], s) && listed[s.value]++ == 0;
+                         rank == gang_table::rank_of(notes.gangs[s]) && listed[s.value]++ == 0;
       notes.expect(right, "table",
                    [&] { return notes.gang(s) + " is listed in cluster " + audit_text(c); });
     }

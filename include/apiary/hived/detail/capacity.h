@@ -144,13 +144,13 @@ inline void count_free(const hived_cells& cells, const gang_table& gangs,
     if (!holder.valid() || gangs[holder].request.priority < request.priority)
       ++free[cluster.node_of(chain.owner(leaf).cell)];
   });
-  for (const gang_table::ranked& g : gangs.of_cluster(c)) {
+  for (const auto& [g, slot] : gangs.of_cluster(c)) {
     if (g.runs && g.priority >= request.priority) break;
-    if (g.slot != restarted && g.priority >= request.priority) continue;
-    for (const chain_leaf l : gangs[g.slot].leaves) {
+    if (slot != restarted && g.priority >= request.priority) continue;
+    for (const chain_leaf l : gangs[slot].leaves) {
       if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
       const gang_slot holder = holder_of(l.leaf);
-      if (holder == g.slot || (g.slot == restarted && !holder.valid()))
+      if (holder == slot || (slot == restarted && !holder.valid()))
         ++free[cluster.node_of(chain.owner(l.leaf).cell)];
     }
   }

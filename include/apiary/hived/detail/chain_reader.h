@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/container/bitset.h>
+#include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
@@ -10,7 +11,6 @@
 #include <apiary/hived/detail/name_index.h>
 #include <apiary/topology/uniform_tree.h>
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -195,12 +194,12 @@ class hived_chain_reader {
     chain_layout& in = chain(where.chain);
     std::uint32_t device = where.index % in.tree.leaves_per_cell(in.node_level);
     if (!address.empty()) {
-      const char* const last = address.data() + address.size();
-      const auto [end, error] = std::from_chars(address.data(), last, device);
-      if (error != std::errc() || end != last) {
+      const std::optional<std::uint64_t> index = read_digits(address);
+      if (!index) {
         faults_.add(path_of(at) + ".cellAddress", in_quotes(address) + " is not a device index");
         return;
       }
+      device = static_cast<std::uint32_t>(*index);
     }
     std::vector<std::uint32_t>& devices = in.device_of_leaf;
     for (std::size_t i = first_leaf_of_node_; i < devices.size(); ++i) {

@@ -56,11 +56,11 @@ class hived_guarantees {
       std::vector<level_t> levels{};
     };
     std::vector<lower_gang> lower;
-    for (const gang_table::ranked& g : gangs_.of_cluster(cluster)) {
-      const gang_record& gang = gangs_[g.slot];
+    for (const auto& [g, lower_slot] : gangs_.of_cluster(cluster)) {
+      const gang_record& gang = gangs_[lower_slot];
       if (!g.runs || g.leaves == 0 || g.priority >= gangs_[slot].request.priority) continue;
       if ((!levels.empty() || !gang.levels_known) && !being_preempted(gang))
-        lower.push_back({g.slot, levels_of(gang)});
+        lower.push_back({lower_slot, levels_of(gang)});
     }
     bool done = false;
     std::size_t downgraded = 0;
@@ -89,8 +89,7 @@ class hived_guarantees {
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
-    merge_sort(jobs);
-    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+    sort_unique(jobs);
     for (const job_id job : jobs) {
       const std::optional<gang_slot> slot = gangs_.find(job);
       if (slot && gangs_[*slot].downgraded) slots.push_back(*slot);

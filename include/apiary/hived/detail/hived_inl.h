@@ -321,8 +321,7 @@ APIARY_INLINE void hived::describe(std::span<const chain_leaf> leaves,
     const gang_slot user = cells().chain(c).holders(leaf).user;
     if (user.valid()) plan.victims.push_back(gangs()[user].request.job);
   }
-  detail::merge_sort(plan.victims);
-  plan.victims.erase(std::unique(plan.victims.begin(), plan.victims.end()), plan.victims.end());
+  detail::sort_unique(plan.victims);
   plan.result = plan.victims.empty() ? plan_result::bind : plan_result::preempt;
   plan.decided_ = plan.result;
 }

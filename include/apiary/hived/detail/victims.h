@@ -99,9 +99,9 @@ class hived_victims {
                                                                       vc_chain_id c,
                                                                       std::int32_t priority) {
     std::vector<gang_slot> all;
-    for (const gang_table::ranked& g : gangs.of_cluster(c)) {
+    for (const auto& [g, slot] : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
-      if (g.priority < priority) all.push_back(g.slot);
+      if (g.priority < priority) all.push_back(slot);
     }
     const auto order = [&](gang_slot s) {
       return must_end(gangs[s]) ? 1 + (gangs[s].claimed(cells) ? 0 : 1) : 0;
@@ -143,24 +143,27 @@ class hived_victims {
 
  private:
   static constexpr std::uint32_t none = hived_topology_fit::unused_node;
+  struct ranked_gang {
+    gang_table::ranked rank{};
+    gang_slot slot{};
+  };
   // Lists the gangs of lower priority and their costs, by job.
   void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
                        vc_chain_id c) {
     ranked_.clear();
-    for (const gang_table::ranked& g : gangs.of_cluster(c)) {
+    for (const auto& [g, slot] : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
-      if (g.priority < priority) ranked_.push_back(g);
+      if (g.priority < priority) ranked_.push_back({g, slot});
     }
-    merge_sort(ranked_, [](const gang_table::ranked& a, const gang_table::ranked& b) {
-      return a.job < b.job;
-    });
+    merge_sort(ranked_,
+               [](const ranked_gang& a, const ranked_gang& b) { return a.rank.job < b.rank.job; });
     slots_.clear();
     candidates_.clear();
     gpus_of_candidates_.clear();
     free_.clear();
-    for (const gang_table::ranked& g : ranked_) {
-      slots_.push_back(g.slot);
-      candidates_.push_back({cost(gangs[g.slot], g, gangs[g.slot].claimed(cells)), 0, 0});
+    for (const auto& [g, slot] : ranked_) {
+      slots_.push_back(slot);
+      candidates_.push_back({cost(gangs[slot], g, gangs[slot].claimed(cells)), 0, 0});
     }
   }
   // The cost of a gang as a victim; `ends`: it ends anyway.
@@ -177,9 +180,9 @@ class hived_victims {
                                           vc_chain_id c, const leaf_view& view,
                                           const node_index& nodes) {
     std::size_t tries = 32;
-    for (const gang_table::ranked& g : gangs.of_cluster(c)) {
+    for (const auto& [g, slot] : gangs.of_cluster(c)) {
       if (cost_ || !g.runs || g.priority >= request.priority || tries-- == 0) break;
-      list_gpus_of_gang(gangs, g.slot, request.priority, view);
+      list_gpus_of_gang(gangs, slot, request.priority, view);
       others_.assign(nodes.counts().begin(), nodes.counts().end());
       for (const auto& [node, gpus] : gpus_of_gang_) {
         const std::uint32_t before = view.count(node);
@@ -187,7 +190,7 @@ class hived_victims {
         ++others_[before + gpus];
       }
       list_classes(others_);
-      if (fit_(classes_, request.groups).verdict == fit_verdict::fits) return g.slot;
+      if (fit_(classes_, request.groups).verdict == fit_verdict::fits) return slot;
     }
     return std::nullopt;
   }
@@ -262,7 +265,7 @@ class hived_victims {
   std::optional<gpu_shortage> shortage_;  // of the last search of search_
   lazy_value<topology_victim_search<ragged_tree>> topology_search_;
   gang_fit fit_;
-  std::vector<gang_table::ranked> ranked_;
+  std::vector<ranked_gang> ranked_;
   std::vector<gang_slot> slots_;
   std::vector<eviction_candidate> candidates_;  // for each slot
   std::vector<gpus_on_node> gpus_of_candidates_;

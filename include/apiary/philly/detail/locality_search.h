@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 #include <apiary/philly/options.h>
@@ -141,8 +142,7 @@ class locality_search {
     for (std::uint32_t d = 0; d < pool_.gpus(n); ++d) {
       if (pool_.owner(n, d).valid()) there.push_back(pool_.owner(n, d));
     }
-    std::sort(there.begin(), there.end());
-    there.erase(std::unique(there.begin(), there.end()), there.end());
+    sort_unique(there);
     return there;
   }
 

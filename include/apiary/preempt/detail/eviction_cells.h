@@ -119,8 +119,7 @@ class eviction_cells {
           ids_.push_back(links_[a].candidate);
     }
     if (bounds_.size() > 1) {
-      merge_sort(ids_);
-      ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
+      sort_unique(ids_);
     } else {
       ids_.clear();
       for (std::uint32_t j = 0; j < candidates_.size(); ++j) ids_.push_back(j);

@@ -137,9 +137,6 @@ class group_capacity {
       return of_gpus_[static_cast<std::size_t>(left.gpus)];
     return levels_->bound(0, left.holds(task_, levels_->levels[0].most));
   }
-  [[nodiscard]] bool running_at(std::uint32_t a) const noexcept {
-    return states_[candidate_of_[a]] == running;
-  }
 
   const eviction_levels* levels_ = nullptr;
   node_amounts task_;

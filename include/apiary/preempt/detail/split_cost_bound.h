@@ -174,10 +174,6 @@ class split_cost_bound {
     for (const std::uint32_t u : touched_) refresh_rate(u);
     return moved;
   }
-  static void sort_unique(std::vector<std::uint32_t>& numbers) {
-    merge_sort(numbers);
-    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  }
 
   [[nodiscard]] bool in_root(std::uint32_t a) const noexcept {
     const std::uint32_t u = unit_of_[allocations_[a].node];

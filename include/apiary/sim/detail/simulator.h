@@ -5,6 +5,7 @@
 #include <apiary/container/timer_queue.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/metric/utilization.h>
 #include <apiary/model/job.h>
@@ -221,10 +222,6 @@ class simulator {
     const std::uint32_t speed = calls_.speed(jobs_[job.value], where, neighbours_);
     APIARY_VERIFY(speed > 0);
     return speed;
-  }
-  static void sort_unique(std::vector<job_id>& ids) {
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   }
 
   void carry_out(const job_action& action, time_ms now) {

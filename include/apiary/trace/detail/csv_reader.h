@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/digits.h>
 #include <apiary/core/status.h>
 #include <apiary/trace/line_reader.h>
 
@@ -10,14 +11,13 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -73,13 +73,12 @@ class csv_reader {
   [[nodiscard]] absl::StatusOr<std::uint32_t> number(
       std::size_t c, std::uint32_t max = (std::numeric_limits<std::uint32_t>::max)()) const {
     const std::string_view text = (*this)[c];
-    std::uint32_t value = 0;
-    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (fault != std::errc() || end != text.data() + text.size() || value > max) {
+    const std::optional<std::uint64_t> value = read_digits(text, max);
+    if (!value) {
       return error(std::string(columns_[c].name) + " is " + line_reader::quoted(text) +
                    ", not a whole number from 0 to " + std::to_string(max));
     }
-    return value;
+    return static_cast<std::uint32_t>(*value);
   }
   // The same field as a name: not empty, without spaces.
   [[nodiscard]] absl::StatusOr<std::string> name(std::size_t c) const {
