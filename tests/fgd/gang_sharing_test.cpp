@@ -467,6 +467,17 @@ TEST_CASE("rules are refused in words exactly where they are not valid") {
   gang.groups = {{.tasks = 4, .gpus = 1}, {.tasks = 6, .gpus = 1, .leader = 0}};
   CHECK(said(gang) ==
         "task group 1: 6 tasks are not a multiple of the 4 tasks of its leader, task group 0");
+  gang.groups[1] = {.tasks = 8, .gpus = 1, .leader = 0, .leader_level = 1};
+  CHECK(said(gang) == "task group 1: leader level 1 is not a level above the nodes");
+  gang.groups[1].leader_level = 3;
+  CHECK(said(gang) == "task group 1: leader level 3 is not a level above the nodes");
+  gang.groups[1].leader_level = 2;
+  CHECK(said(gang).empty());
+  CHECK(detail::check_gang(gang, uniform_tree{2, 4, 8}, 1, 8).message() ==
+        "task group 1 has a leader level; FGD places workers only on the node of their leader");
+  gang.groups[1].leader = no_task_group;
+  CHECK(said(gang) == "task group 1 has a leader level and no leader");
+  gang.groups[1].leader_level = any_level;
   gang.groups[1].leader = 5;
   CHECK(said(gang) == "task group 1: its leader, task group 5, is not in the gang");
   gang.groups[1].leader = 1;

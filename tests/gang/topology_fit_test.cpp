@@ -494,6 +494,54 @@ TEST_CASE("whole cells are left whole, or few nodes are used") {
   CHECK(dense.portions.size() == 1);
 }
 
+TEST_CASE("random replicas, each in one cell, against going from node to node") {
+  counters seen;
+  fit_t fit(10'000'000);
+  std::uint64_t split = 0;  // would fit if replicas could be split
+  const int rounds = scaled(12'000);
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const std::uint32_t most = 1 + random.uniform(5);
+    const test_cluster world = random_test_cluster(random, most);
+    topology_constraints gang;
+    const std::uint32_t replicas = 1 + random.uniform(4);
+    gang.groups.push_back({replicas, random.uniform(3)});
+    if (gang.groups[0].gpus == 0 || random.uniform(2) == 0)
+      gang.groups[0].host = {1 + random.uniform(2), random.uniform(2)};
+    for (std::uint32_t m = 0; m < 1 + random.uniform(2); ++m) {
+      constrained_task_group& led = gang.groups.emplace_back(
+          constrained_task_group{replicas * (1 + random.uniform(3)), 1 + random.uniform(most)});
+      led.leader = 0;
+      led.leader_level = random.uniform(8) == 0 ? any_level : rack + random.uniform(2);
+      if (random.uniform(5) == 0) led.slices = {{rack + random.uniform(2), 2}};
+      if (random.uniform(5) == 0) led.spread = {{node + random.uniform(3), 1 + random.uniform(4)}};
+    }
+    if (random.uniform(4) == 0)
+      gang.groups.push_back({1 + random.uniform(3), 1 + random.uniform(most)});
+    if (random.uniform(3) == 0) gang.required = node + random.uniform(3);
+    if (random.uniform(3) == 0) gang.preferred = node + random.uniform(3);
+    if (!gang.valid(node, 4)) continue;
+    const capacity_index<ragged_tree> capacities = capacity_of(world, most);
+    node_after_node naive(world, gang);
+    const level_t first = first_level(gang, capacities.top(), [&](level_t l) { return naive(l); });
+    check(fit, capacities, world, gang, first, round % 16 == 0, seen);
+    if (first <= capacities.top()) continue;
+    for (std::size_t m = 1; m < gang.groups.size(); ++m)
+      if (!gang.groups[m].on_node_of_leader()) gang.groups[m].leader = no_task_group;
+    for (std::size_t m = 1; m < gang.groups.size(); ++m)
+      if (gang.groups[m].leader == no_task_group) gang.groups[m].leader_level = any_level;
+    split += fit(capacities, gang, world.hosts).verdict == fit_verdict::fits ? 1U : 0U;
+  }
+  MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
+          seen.mutations, " mutations, ", split, " would fit if replicas could be split");
+  if (scale() >= 1) {
+    CHECK(seen.fits > seen.asked / 10);
+    CHECK(seen.fits < seen.asked - seen.asked / 10);
+    CHECK(split > 50);
+  }
+}
+
 TEST_CASE("a leader and its workers, slices and spread in the answer") {
   const test_cluster world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);

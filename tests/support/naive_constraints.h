@@ -98,9 +98,12 @@ inline bool meets_constraints(const test_cluster& world, const apiary::topology_
     if (!sliceable(world, nodes[m], slices, 0)) return false;
     if (group.leader == apiary::no_task_group || group.tasks == 0) continue;
     const std::vector<std::uint32_t>& leaders = nodes[group.leader];
+    const apiary::level_t level = group.on_node_of_leader() ? 1 : group.leader_level;
     for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
       const auto here = [&](const std::vector<std::uint32_t>& all) {
-        return static_cast<std::size_t>(std::count(all.begin(), all.end(), n));
+        return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](auto other) {
+          return world.cell(other, level) == world.cell(n, level);
+        }));
       };
       if (here(nodes[m]) != here(leaders) * (group.tasks / leaders.size())) return false;
     }
@@ -210,7 +213,8 @@ class node_after_node {
         const std::uint32_t here = open_[l][m];
         for (const auto& s : group.slices) kept = kept && (s.level != l || here % s.tasks == 0);
         for (const auto& s : group.spread) kept = kept && (s.level != l || here <= s.tasks);
-        if (l == 1 && group.leader != apiary::no_task_group && group.tasks > 0) {
+        const apiary::level_t shared = group.on_node_of_leader() ? 1 : group.leader_level;
+        if (l == shared && group.leader != apiary::no_task_group && group.tasks > 0) {
           const std::uint32_t leaders = gang_.groups[group.leader].tasks;
           kept = kept && here == open_[l][group.leader] * (group.tasks / leaders);
         }

@@ -31,7 +31,7 @@ APIARY_NAMESPACE_BEGIN
 // Invalid:  not one node for each cell of the node level aborts (APIARY_VERIFY).
 // Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell: exponential
 //           in the task groups, linear in the tasks that a node may hold, also those without GPUs.
-// Example:  examples/why_waiting.cpp, examples/shared_gang.cpp
+// Example:  examples/shared_gang.cpp
 template <CellTree Tree, class Nodes = detail::checked_whole_gpus>
 class proof_check {
  public:
@@ -59,7 +59,7 @@ class proof_check {
     APIARY_VERIFY(nodes.size() == tree.cells(node_level).size());
     for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
       const constrained_task_group& asked = gang.groups[m];
-      if (asked.leader != no_task_group || asked.tasks == 0) continue;
+      if (asked.on_node_of_leader() || asked.tasks == 0) continue;
       const auto same = [&](std::uint32_t other) {
         return !has_constraints(m) && !has_constraints(other) && task_of(m) == task_of(other);
       };
@@ -187,7 +187,7 @@ class proof_check {
   [[nodiscard]] detail::checked_task task_of(std::uint32_t leader) const {
     detail::checked_task t;
     for (const constrained_task_group& m : gang_.groups) {
-      if (&m != &gang_.groups[leader] && m.leader != leader) continue;
+      if (&m != &gang_.groups[leader] && !(m.on_node_of_leader() && m.leader == leader)) continue;
       t.add(m, m.tasks / gang_.groups[leader].tasks);
     }
     return t;
@@ -195,7 +195,7 @@ class proof_check {
   [[nodiscard]] bool has_constraints(std::uint32_t leader) const {
     for (const constrained_task_group& m : gang_.groups) {
       if (m.tasks == 0 || (&m != &gang_.groups[leader] && m.leader != leader)) continue;
-      if (!m.slices.empty() || !m.spread.empty()) return true;
+      if (!m.slices.empty() || !m.spread.empty() || m.leader_level != any_level) return true;
     }
     return false;
   }
@@ -278,6 +278,8 @@ class proof_check {
     vectors whole;
     for (vector v : sums) {
       for (std::size_t k = 0; k < v.size(); ++k) v[k] -= v[k] % together(k, l);
+      while (constraints_.lower_to_replicas(v, l)) {
+      }
       insert(whole, v);
     }
     return whole;

@@ -41,7 +41,7 @@ APIARY_NAMESPACE_BEGIN
 // Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
 //           each node, aborts (APIARY_VERIFY); CPU and memory likewise.
 // Cost:     O(nodes * log), and the budget, of which a step takes at most 0.1 microseconds.
-// Example:  examples/what_would_it_take.cpp
+// Example:  explain/README.md; through gang_scheduler examples/what_would_it_take.cpp
 template <CellTree Tree>
 class unblock_search {
  public:
@@ -157,6 +157,7 @@ class unblock_search {
         least_(capacities_->tree(), capacities_->node_level(), gang_, classes_, cost);
     steps_ += (std::min)(found.steps / detail::sums_of_a_step, budget_ - steps_);
     if (found.verdict != fit_verdict::fits) return found.verdict;
+    if (!groups_.links().empty()) return fit_verdict::budget_ended;  // it may have split replicas
     cost.nodes_to_free(groups_, gang_, found.portions, classes_, enough_);
     enough_in_ = found.cell;
     best_.is_least = found.is_least;

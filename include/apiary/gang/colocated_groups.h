@@ -16,11 +16,12 @@
 APIARY_NAMESPACE_BEGIN
 
 // The task groups of a gang, merged into co-located groups. A co-located group is a task group
-// without a leader together with the groups that it leads: each of its tasks stands for a task of
+// without a leader on its nodes together with the groups that it leads on them: each of its tasks stands for a task of
 // the leader and all tasks that share its node. Task groups with the same needs and no constraints
 // are one co-located group. Slices and spread are limits for each group and level: every cell has a
 // multiple of `step` tasks, at most `most`. (Tasks are numbered from cell to cell, so slices stay
-// in their cells if and only if every cell has a multiple.)
+// in their cells if and only if every cell has a multiple.) Replicas are links: every cell of the
+// link's level has for each task of the leader a fixed number of tasks of the other group.
 //
 // Requires: gang.valid().
 // Cost:     O(groups * levels), with fractions of GPUs O(groups * (levels + fractions * log)).
@@ -53,17 +54,22 @@ class colocated_groups {
     lowest_constraint_ = any_level;
     group_of_.assign(gang.groups.size(), no_task_group);
     list_led(gang);
+    list_replicas(gang);
     equal_groups_.assign(8, 0);
     while (equal_groups_.size() < 2 * gang.groups.size())
       equal_groups_.resize(2 * equal_groups_.size());
     for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
       const constrained_task_group& leader = gang.groups[m];
-      if (leader.leader != no_task_group || leader.tasks == 0) continue;
-      group u{m, leader.tasks, 0, 0, 0, any_level};
+      if (leader.on_node_of_leader() || leader.tasks == 0) continue;
+      group u{m, leader.tasks, 0, 0, 0, linked_[m]};
       limits_.resize(limits_.size() + heights_, limit{1, u.tasks});
       add(u, leader);
       for (std::uint32_t i = first_led_[m]; i != no_task_group; i = next_led_[i])
         add(u, gang.groups[i]);
+      if (leader.leader != no_task_group) {
+        limit& is = limits_[limits_.size() - heights_ + leader.leader_level - node_level_];
+        is.step = common_multiple(is.step, leader.tasks / gang.groups[leader.leader].tasks);
+      }
       tighten_limits();
       group_of_[m] = static_cast<std::uint32_t>(join(u));
       if (group_of_[m] < groups_.size()) continue;
@@ -71,6 +77,11 @@ class colocated_groups {
       lowest_constraint_ = (std::min)(lowest_constraint_, u.constrained);
       groups_.push_back(u);
     }
+    for (const constrained_task_group& m : gang.groups)
+      if (m.leader != no_task_group && m.leader_level != any_level && m.tasks > 0)
+        links_.push_back({group_of_[m.leader],
+                          group_of_[static_cast<std::size_t>(&m - gang.groups.data())],
+                          m.tasks / gang.groups[m.leader].tasks, m.leader_level});
   }
 
   // The number of co-located groups.
@@ -85,6 +96,32 @@ class colocated_groups {
   [[nodiscard]] bool hosted() const noexcept { return hosted_; }
   // The lowest level with a constraint; any_level if there is none.
   [[nodiscard]] level_t lowest_constraint() const noexcept { return lowest_constraint_; }
+
+  // Each cell of the level, and each cell above it, has `each` tasks of a group for each task of
+  // the leader.
+  struct link {
+    std::uint32_t leader = 0;  // co-located group of the leader
+    std::uint32_t group = 0;   // co-located group of the tasks that it leads
+    std::uint32_t each = 0;    // tasks for one of the leader
+    level_t level = 0;         // of the cell that a replica shares
+  };
+  // The links of all replicas.
+  [[nodiscard]] const std::vector<link>& links() const noexcept { return links_; }
+  // Lowers the counts of tasks in a cell of level l to the most that the links allow.
+  void keep_replicas(level_t l, std::vector<std::uint32_t>& counts) const {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const link& k : links_) {
+        if (k.level > l) continue;
+        const std::uint32_t replicas =
+            bound(k.leader, l, (std::min)(counts[k.leader], counts[k.group] / k.each));
+        const std::uint32_t tasks = bound(k.group, l, std::uint64_t{replicas} * k.each);
+        changed = changed || counts[k.leader] != replicas || counts[k.group] != tasks;
+        counts[k.leader] = replicas;
+        counts[k.group] = tasks;
+      }
+    }
+  }
 
   // How many tasks of a group a cell may hold: a multiple of `step`, at most `most`.
   struct limit {
@@ -147,9 +184,20 @@ class colocated_groups {
     next_led_.assign(gang.groups.size(), no_task_group);
     for (auto m = static_cast<std::uint32_t>(gang.groups.size()); m-- > 0;) {
       const std::uint32_t leader = gang.groups[m].leader;
-      if (leader == no_task_group) continue;
+      if (!gang.groups[m].on_node_of_leader()) continue;
       next_led_[m] = first_led_[leader];
       first_led_[leader] = m;
+    }
+  }
+  // The lowest level at which each group is in a replica.
+  void list_replicas(const topology_constraints& gang) {
+    links_.clear();
+    linked_.assign(gang.groups.size(), any_level);
+    for (std::size_t m = 0; m < gang.groups.size(); ++m) {
+      const constrained_task_group& led = gang.groups[m];
+      if (led.leader == no_task_group || led.leader_level == any_level || led.tasks == 0) continue;
+      linked_[m] = led.leader_level;
+      linked_[led.leader] = (std::min)(linked_[led.leader], led.leader_level);
     }
   }
   [[nodiscard]] static std::uint64_t hash_of(const group& u) noexcept {
@@ -199,9 +247,11 @@ class colocated_groups {
   level_t node_level_ = 0;
   std::size_t heights_ = 0;
   std::vector<group> groups_;
-  std::vector<std::uint32_t> group_of_;      // of each task group
-  std::vector<std::uint32_t> first_led_;     // the first group that a group leads
-  std::vector<std::uint32_t> next_led_;      // the next group with the same leader
+  std::vector<std::uint32_t> group_of_;   // of each task group
+  std::vector<std::uint32_t> first_led_;  // the first group that a group leads
+  std::vector<std::uint32_t> next_led_;   // the next group with the same leader
+  std::vector<level_t> linked_;           // of each group; any_level: in no replica
+  std::vector<link> links_;
   std::vector<std::uint32_t> equal_groups_;  // hash table: 1 + index, of groups without constraints
   std::vector<limit> limits_;                // by group, then by level from the nodes up
   bool hosted_ = false;

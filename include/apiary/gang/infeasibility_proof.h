@@ -34,7 +34,7 @@ enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, sprea
 // * A list: `counts` holds the largest combinations of tasks that the cell can hold. None of them
 //   covers the gang.
 //
-// Example:  examples/why_waiting.cpp
+// Example:  examples/shared_gang.cpp
 struct infeasibility_proof {
   // Weights of tasks, and the weight of the whole gang.
   struct weighing {

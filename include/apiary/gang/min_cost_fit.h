@@ -34,7 +34,7 @@ APIARY_NAMESPACE_BEGIN
 // equals. Counts refuse most cells, cost_tables computes the others; if the budget is too small for
 // that, the placement is greedy, and need not be the cheapest.
 //
-// Requires: gang.valid() for the tree.
+// Requires: gang.valid() for the tree. A leader_level does not count: replicas may be split.
 // Cost:     class_vectors; cost_tables for each cell that no count refuses, if the product over the
 //           groups of (tasks + 1) is within the budget; O(nodes * groups) besides. All levels below
 //           the required one get half of the budget.

@@ -46,7 +46,7 @@ struct task_placement {
 // If a node may hold thousands of combinations of tasks, or the budget ends, and no task group has
 // slices, anti-affinity or a leader, the task groups are placed greedily, one after another.
 //
-// Requires: node i of the table is cell i of the node level; gang.valid() for the tree;
+// Requires: node i of the table is cell i of the node level; gang.valid() for the tree, without leader_level;
 //           task() of each task group is valid().
 // Cost:     O(nodes * groups * GPUs of a node); then shared_capacity, min_cost_fit on one budget; a
 //           step takes about a microsecond in shared_capacity. Memory: O(nodes * groups) and at most

@@ -38,7 +38,8 @@ struct level_count {
 //   slices  each slice of `tasks` consecutive tasks is in one cell of the level. A slice of a lower
 //           level divides a slice of a higher level: {{rack, 16}, {block, 64}}
 //   leader  each task of the leader shares its node with (tasks / tasks of the leader) tasks of
-//           this group
+//           this group. With leader_level it shares a cell of that level with them: they are a
+//           replica, and different replicas may be in different cells
 struct constrained_task_group {
   std::uint32_t tasks = 0;               // how many tasks
   std::uint32_t gpus = 0;                // GPUs of a task
@@ -46,9 +47,14 @@ struct constrained_task_group {
   std::vector<level_count> slices{};     // slices, each in one cell
   std::vector<level_count> spread{};     // the most tasks in a cell (anti-affinity)
   std::uint32_t leader = no_task_group;  // index of the group that leads this one
+  level_t leader_level = any_level;      // where a replica stays together; any_level: on a node
   milli_gpu gpu_milli = whole_gpu;       // thousandths that a task takes of each GPU
   model_set models = any_model;          // GPU models on which the tasks can run
 
+  // Whether the tasks share the nodes of the tasks that lead them.
+  [[nodiscard]] bool on_node_of_leader() const noexcept {
+    return leader != no_task_group && leader_level == any_level;
+  }
   // The request of one task.
   [[nodiscard]] task_request task() const noexcept {
     return {.cpu_milli = host.cpu_milli,
@@ -79,8 +85,8 @@ struct topology_constraints {
   //
   // A gang is valid if: every level is the node level or above it; the slices of a group have
   // different levels, the slice of a level divides the slice of each higher level, and each slice
-  // divides the tasks; a leader has no leader, and its tasks divide the tasks that it leads; all
-  // groups together have at most max_tasks tasks. Cost: O(groups * levels^2).
+  // divides the tasks; a leader has no leader, and its tasks divide the tasks that it leads; a
+  // leader_level is above the nodes; all groups together have at most max_tasks tasks. Cost: O(groups * levels^2).
   [[nodiscard]] std::string fault(level_t node_level, level_t num_levels) const;
   // Whether the gang is valid; see fault().
   [[nodiscard]] bool valid(level_t node_level, level_t num_levels) const {

@@ -47,7 +47,13 @@ template <CellTree Tree>
                                                    nodes, " nodes"));
   APIARY_RETURN_IF_ERROR(check_tasks(gang));
   const std::string fault = gang.fault(node_level, tree.num_levels());
-  return fault.empty() ? absl::OkStatus() : absl::InvalidArgumentError(fault);
+  if (!fault.empty()) return absl::InvalidArgumentError(fault);
+  for (std::size_t m = 0; m < gang.groups.size(); ++m)
+    if (gang.groups[m].leader_level != any_level)
+      return absl::InvalidArgumentError(
+          absl::StrCat("task group ", m,
+                       " has a leader level; FGD places workers only on the node of their leader"));
+  return absl::OkStatus();
 }
 
 // Whether no task group has slices, anti-affinity or a leader: only the cell of the gang counts.

@@ -40,6 +40,8 @@ namespace detail {
     const level_t k = level_below(groups, u, l, node_level);
     below = k > below ? k : below;
   }
+  for (const colocated_groups::link& k : groups.links())
+    if (k.level < l && k.level > below) below = k.level;
   return below;
 }
 

@@ -22,12 +22,14 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Orders in which to place the groups: most GPUs first, most CPU, most memory, groups with
-// constraints first, and the first order backwards. No order is listed twice.
+// constraints first, and the first order backwards. No order is listed twice; none if the gang has
+// replicas, which one group after another would split.
 [[nodiscard]] inline std::vector<std::vector<std::uint32_t>> orders_of_groups(
     const colocated_groups& groups) {
   std::vector<std::uint32_t> order(groups.size());
   for (std::uint32_t u = 0; u < order.size(); ++u) order[u] = u;
   std::vector<std::vector<std::uint32_t>> all;
+  if (!groups.links().empty()) return all;
   std::vector<keyed_number> keyed(groups.size());
   for (int by = 0; by < 5; ++by) {
     for (std::uint32_t i = 0; i < order.size(); ++i) {

@@ -26,7 +26,7 @@ namespace detail {
 APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_t group) {
   task_needs all;
   for (const constrained_task_group& m : gang.groups) {
-    if (&m != &gang.groups[group] && m.leader != group) continue;
+    if (&m != &gang.groups[group] && !(m.on_node_of_leader() && m.leader == group)) continue;
     const std::uint64_t each = m.tasks / gang.groups[group].tasks;
     all.gpus += m.gpus * each;
     all.milli += m.gpus * each * (m.shared() > 0 ? m.shared() : whole_gpu);

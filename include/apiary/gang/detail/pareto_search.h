@@ -27,7 +27,7 @@ namespace detail {
 
 // Computes the front of a cell: the largest vectors (tasks of each group) that it can hold under
 // all constraints at its level and below. A cell can hold a vector if and only if some vector of
-// the front is at least as large and every count is a multiple of its step. So the front of a cell
+// the front is at least as large, every count is a multiple of its step and replicas are whole. So the front of a cell
 // consists of the sums of the fronts of its children, limited by the constraints of its level. The
 // children are the cells of the next lower level that has constraints, or nodes.
 //
@@ -149,6 +149,7 @@ class pareto_search {
     std::vector<std::uint32_t> bounded(width());
     for (std::size_t i = 0; i < sum.size(); ++i) {
       for (std::size_t u = 0; u < width(); ++u) bounded[u] = groups_->bound(u, l, sum[i][u]);
+      groups_->keep_replicas(l, bounded);
       if (!pay(cell.front.size() + 1)) return 0;
       cell.front.add(bounded);
     }

@@ -43,12 +43,13 @@ inline void portions_of_task_groups(const topology_constraints& gang,
   scratch.swap(portions);
   portions.clear();
   bool led = false;
-  for (const constrained_task_group& m : gang.groups) led = led || m.leader != no_task_group;
+  for (const constrained_task_group& m : gang.groups) led = led || m.on_node_of_leader();
   const auto put = [&](std::uint32_t node, std::uint32_t leader, std::uint32_t n) {
     portions.push_back({node, leader, n});
     for (std::uint32_t m = 0; led && m < gang.groups.size(); ++m) {
-      if (gang.groups[m].leader != leader || gang.groups[m].tasks == 0) continue;
-      portions.push_back({node, m, n * (gang.groups[m].tasks / gang.groups[leader].tasks)});
+      const constrained_task_group& other = gang.groups[m];
+      if (other.leader != leader || !other.on_node_of_leader() || other.tasks == 0) continue;
+      portions.push_back({node, m, n * (other.tasks / gang.groups[leader].tasks)});
     }
   };
   std::uint32_t group = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/gang/detail/proof_phrases.h>
 #include <apiary/gang/detail/proof_words.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -28,13 +29,11 @@ APIARY_INLINE std::string listing(const std::vector<std::string>& words) {
 }
 
 // Puts a proof into a sentence.
-class proof_text {
+class proof_text : proof_phrases {
  public:
   proof_text(const infeasibility_proof& why, const topology_constraints& gang,
              const cell_names& names)
-      : why_(why), gang_(gang), names_(names), main_(why.main_reason()) {
-    for (const std::uint32_t group : why.groups) needs_.push_back(needs_of(gang, group));
-  }
+      : proof_phrases(why, gang, names), main_(why.main_reason()) {}
 
   [[nodiscard]] std::string operator()(std::span<const blocking_resource> blocking) const {
     return reason() + others() + without(gang_, blocking);
@@ -79,8 +78,10 @@ class proof_text {
     std::string text = "the gang needs ";
     if (slice.tasks > 1) {
       const std::uint64_t slices = needed / slice.tasks;
-      text += std::to_string(slices) + (slices == 1 ? " slice of " : " slices of ") +
-              things(k, slice.tasks, by_node) + in_one_cell() + ", each slice" +
+      const std::string name =
+          group.leader_level < why_.level && slice == replica_of(group) ? "replica" : "slice";
+      text += std::to_string(slices) + " " + name + (slices == 1 ? " of " : "s of ") +
+              things(k, slice.tasks, by_node) + in_one_cell() + ", each " + name +
               in_one(slice.level);
       for (std::size_t i = group.slices.size(); i-- > 0;) {
         const level_count& s = group.slices[i];
@@ -134,9 +135,10 @@ class proof_text {
   }
   // The combinations of tasks that the best cell can hold; of many, those that lack fewest GPUs.
   [[nodiscard]] std::string of_list() const {
+    if (const std::string replicas = of_replicas(); !replicas.empty()) return replicas;
     std::vector<std::string> needed;
     const std::size_t width = needs_.size();
-    for (std::size_t k = 0; k < width; ++k) needed.push_back(tasks_of(k, why_.tasks[k]));
+    for (std::size_t k = 0; k < width; ++k) needed.push_back(slices_of(k, why_.tasks[k]));
     std::vector<std::pair<std::uint64_t, std::string>> held;
     for (const infeasibility_proof::refusal& r : why_.cells) {
       if (r.cell != main_.best) continue;
@@ -146,13 +148,14 @@ class proof_text {
         for (std::size_t k = 0; k < width; ++k) {
           const std::uint32_t n = (std::min)(r.counts[i + k], why_.tasks[k]);
           missing += (why_.tasks[k] - n) * (1'000 * needs_[k].gpus + 1);
-          if (n > 0) words.push_back(tasks_of(k, n));
+          if (n > 0) words.push_back(slices_of(k, n));
         }
         held.emplace_back(missing, words.empty() ? "none of them" : listing(words));
       }
     }
-    std::string text = "the gang needs capacity for " + listing(needed) + in_one_cell() + "; " +
-                       best() + (why_.cells.size() == 1 ? " can hold " : " comes closest: ");
+    std::string text = (each_slice().empty() ? "the gang needs capacity for " : "the gang needs ") +
+                       listing(needed) + in_one_cell() + each_slice() + "; " + best() +
+                       (why_.cells.size() == 1 ? " can hold " : " comes closest: ");
     constexpr std::size_t shown = 2;
     for (std::size_t i = 0; i < held.size() && i < shown; ++i) {
       const auto least =
@@ -166,6 +169,31 @@ class proof_text {
     return text;
   }
 
+  // ", each slice in one rack", if all groups have slices in cells of one level.
+  [[nodiscard]] std::string each_slice() const {
+    level_t level = largest_slice(0).level;
+    for (std::size_t k = 0; k < needs_.size(); ++k) {
+      const level_count slice = largest_slice(k);
+      if (slice.tasks < 2 || slice.level != level) return "";
+    }
+    return ", each slice" + in_one(level);
+  }
+  // Counts replicas, if the gang has nothing else; otherwise empty.
+  [[nodiscard]] std::string of_replicas() const {
+    const auto [leader, level] = only_replicas(gang_, why_.groups);
+    if (leader == needs_.size()) return "";
+    std::vector<std::string> of_one;
+    for (std::size_t k = 0; k < needs_.size(); ++k)
+      of_one.push_back(tasks_of(k, why_.tasks[k] / why_.tasks[leader]));
+    std::uint64_t most = 0;
+    for (const infeasibility_proof::refusal& r : why_.cells)
+      for (std::size_t i = leader; r.cell == main_.best && i < r.counts.size(); i += needs_.size())
+        most = (std::max<std::uint64_t>)(most, r.counts[i]);
+    return "the gang needs " + std::to_string(why_.tasks[leader]) +
+           (why_.tasks[leader] == 1 ? " replica of " : " replicas of ") + listing(of_one) +
+           in_one_cell() + ", each replica" + in_one(level) + have(most);
+  }
+
   // "; rack r7 has the most: 14", "; the cluster has 14".
   [[nodiscard]] std::string have(std::uint64_t most) const {
     if (why_.cells.size() == 1)
@@ -177,8 +205,9 @@ class proof_text {
   [[nodiscard]] std::string gaps(std::size_t k, bool any, bool by_node) const {
     std::string text;
     for (const infeasibility_proof::slice_gap& gap : why_.gaps) {
-      std::uint64_t size = 0;
-      for (const level_count& s : gang_.groups[why_.groups[k]].slices)
+      const constrained_task_group& group = gang_.groups[why_.groups[k]];
+      std::uint64_t size = group.leader_level == gap.level ? replica_of(group).tasks : 0;
+      for (const level_count& s : group.slices)
         if (s.level == gap.level) size = s.tasks;
       if (size == 0) continue;
       text += "; " + names_.cell(gap.level, gap.cell) + " comes closest" +
@@ -201,103 +230,6 @@ class proof_text {
            names_.count(why_.cells.size(), why_.level) + "; the others lack something else)";
   }
   [[nodiscard]] std::string best() const { return names_.cell(why_.level, main_.best); }
-  [[nodiscard]] std::string in_one(level_t l) const {
-    return (l == why_.node_level ? " on one " : " in one ") + names_.level(l);
-  }
-  // " in one rack"; nothing for the whole cluster.
-  [[nodiscard]] std::string in_one_cell() const {
-    return gang_.required == any_level ? "" : in_one(why_.level);
-  }
-  [[nodiscard]] std::string on_one_node(std::size_t k) const {
-    return " on one " + names_.level(why_.node_level) +
-           (is_leader(k) ? " with the tasks that share the " + names_.level(why_.node_level) : "");
-  }
-  [[nodiscard]] bool is_leader(std::size_t k) const {
-    for (const constrained_task_group& m : gang_.groups)
-      if (m.leader == why_.groups[k] && m.tasks > 0) return true;
-    return false;
-  }
-  // Whether a node holds at most one of these tasks, however free it is.
-  [[nodiscard]] bool is_one_on_a_node(std::size_t k) const {
-    const task_needs& t = needs_[k];
-    for (const level_count& s : gang_.groups[why_.groups[k]].slices)
-      if (s.level == why_.node_level && s.tasks > 1) return false;
-    for (const level_count& s : gang_.groups[why_.groups[k]].spread)
-      if (s.level == why_.node_level && s.tasks == 1) return true;
-    return t.milli == t.gpus * whole_gpu && why_.node_gpus > 0 && 2 * t.gpus > why_.node_gpus;
-  }
-  // The slices of the highest level; no tasks if there are none, or if tasks that share the node
-  // have slices, too.
-  [[nodiscard]] level_count largest_slice(std::size_t k) const {
-    level_count largest;
-    for (const constrained_task_group& m : gang_.groups)
-      if (m.leader == why_.groups[k] && !m.slices.empty()) return {};
-    for (const level_count& s : gang_.groups[why_.groups[k]].slices)
-      if (s.tasks > 1 && s.level >= largest.level && s.level <= why_.level) largest = s;
-    return largest;
-  }
-  // "16 free nodes of 8 GPUs", "16 nodes with 5 free GPUs each" or "16 tasks of 2 GPUs".
-  [[nodiscard]] std::string things(std::size_t k, std::uint64_t n, bool by_node) const {
-    if (!by_node) return tasks_of(k, n);
-    const task_needs& t = needs_[k];
-    if (t.gpus == why_.node_gpus && t.cpu_milli == 0 && t.memory_mib == 0)
-      return std::to_string(n) + " free " +
-             (n == 1 ? names_.level(why_.node_level) : names_.levels(why_.node_level)) + " of " +
-             amount(t.milli, "", "GPU");
-    return names_.count(n, why_.node_level) + " with " + resources_of(k, "free ") +
-           (n == 1 ? "" : " each");
-  }
-  // "1 GPU with 2.5 CPUs and 4 GiB of memory"; "1 free GPU, 2.5 free CPUs and ...".
-  [[nodiscard]] std::string resources_of(std::size_t k, const char* free) const {
-    const task_needs& t = needs_[k];
-    std::vector<std::string> words;
-    if (t.milli > 0) words.push_back(amount(t.milli, free, "GPU"));
-    if (t.gpus > 1 && t.milli != t.gpus * whole_gpu)
-      words.back() += " in fractions of " + std::to_string(t.gpus);
-    if (t.cpu_milli > 0) words.push_back(amount(t.cpu_milli, free, "CPU"));
-    const bool gib = t.memory_mib % 1024 == 0;
-    if (t.memory_mib > 0)
-      words.push_back(std::to_string(gib ? t.memory_mib / 1024 : t.memory_mib) +
-                      (gib ? " GiB of " : " MiB of ") + free + "memory");
-    if (*free != 0 || words.size() < 2) return listing(words);
-    return words[0] + " with " + listing({words.begin() + 1, words.end()});
-  }
-  // "3 tasks of 4 GPUs"; a leader with the tasks that share its node is a set of tasks.
-  [[nodiscard]] std::string tasks_of(std::size_t k, std::uint64_t n) const {
-    const std::string one = is_leader(k) ? "set" : "task";
-    const std::string needs = resources_of(k, "");
-    return std::to_string(n) + ' ' + one + (n == 1 ? "" : "s") +
-           (is_leader(k) ? " of tasks that share a " + names_.level(why_.node_level) : "") +
-           (needs.empty()  ? ""
-            : is_leader(k) ? " (" + needs + ")"
-                           : " of " + needs) +
-           which(k);
-  }
-  [[nodiscard]] std::string task(std::size_t k) const { return "a " + tasks_of(k, 1).substr(2); }
-  // Names a task group whose tasks need the same as those of another one.
-  [[nodiscard]] std::string which(std::size_t k) const {
-    for (std::size_t i = 0; i < needs_.size(); ++i)
-      if (i != k && resources_of(i, "") == resources_of(k, "") && is_leader(i) == is_leader(k))
-        return " (task group " + std::to_string(why_.groups[k]) + ")";
-    return "";
-  }
-  // " for its 2 tasks of 6 GPUs and 2 tasks of 4 GPUs", if there are few sizes.
-  [[nodiscard]] std::string tasks_of_gang() const {
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> sizes;  // GPUs of a task, and how many
-    for (std::size_t k = 0; k < needs_.size(); ++k) {
-      if (needs_[k].milli == 0) continue;
-      std::size_t i = 0;
-      while (i < sizes.size() && sizes[i].first != needs_[k].milli) ++i;
-      if (i == sizes.size()) sizes.emplace_back(needs_[k].milli, 0);
-      sizes[i].second += why_.tasks[k];
-    }
-    if (sizes.size() > 4) return "";
-    std::vector<std::string> words;
-    for (const auto& [milli, n] : sizes)
-      words.push_back(std::to_string(n) + (n == 1 ? " task of " : " tasks of ") +
-                      amount(milli, "", "GPU"));
-    return " for its " + listing(words);
-  }
   template <class Weight>
   [[nodiscard]] bool weighs(const Weight& weight, const weights& is) const {
     for (std::size_t k = 0; k < is.size(); ++k)
@@ -305,11 +237,7 @@ class proof_text {
     return true;
   }
 
-  const infeasibility_proof& why_;
-  const topology_constraints& gang_;
-  const cell_names& names_;
   infeasibility_proof::reason main_;
-  std::vector<task_needs> needs_;  // of a task of each group
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -51,6 +53,25 @@ namespace detail {
     }
     return false;
   });
+}
+// The index of the leader among these groups and the level of its replicas, if the gang has nothing
+// but replicas of one kind; otherwise the number of groups.
+[[nodiscard]] inline std::pair<std::size_t, level_t> only_replicas(
+    const topology_constraints& gang, std::span<const std::uint32_t> groups) {
+  std::pair<std::size_t, level_t> found{groups.size(), any_level};
+  for (std::size_t k = 0; k < groups.size(); ++k) {
+    const constrained_task_group& group = gang.groups[groups[k]];
+    const bool leads = group.leader == no_task_group;
+    const bool other = leads ? found.first != groups.size()
+                             : found.second != any_level && found.second != group.leader_level;
+    if (other) return {groups.size(), any_level};
+    if (leads) {
+      found.first = k;
+    } else {
+      found.second = group.leader_level;
+    }
+  }
+  return found.second == any_level ? std::pair{groups.size(), any_level} : found;
 }
 // "; without its anti-affinity it would fit"
 [[nodiscard]] inline std::string without(const topology_constraints& gang,

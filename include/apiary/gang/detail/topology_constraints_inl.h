@@ -62,7 +62,12 @@ APIARY_INLINE std::string topology_constraints::fault(level_t node_level,
     }
     for (const level_count& s : m.spread)
       if (!known(s.level)) return no_level("task group # has anti-affinity at", i, s.level);
+    if (m.leader == no_task_group && m.leader_level != any_level)
+      return with_numbers("task group # has a leader level and no leader", {i});
     if (m.leader == no_task_group) continue;
+    if (m.leader_level != any_level && (m.leader_level == node_level || !known(m.leader_level)))
+      return with_numbers("task group #: leader level # is not a level above the nodes",
+                          {i, m.leader_level});
     if (m.leader >= groups.size())
       return with_numbers("task group #: its leader, task group #, is not in the gang",
                           {i, m.leader});
