@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Each case is a question from the issue tracker of another scheduler, on a small cluster. The
-// answer is compared word by word: why the gang waits, then what would help.
+// answer is compared word by word: why the gang waits, then what would help. Questions that a host
+// asks as a whole are in gang_scheduler/complaints_test.cpp.
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/explain/blocking_resource.h>
@@ -12,8 +13,6 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/topology_victim_search.h>
-#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/cell_names.h>
 #include <apiary/topology/named_tree.h>
 #include <apiary/topology/ragged_tree.h>
@@ -96,77 +95,6 @@ struct named_cluster {
 };
 
 }  // namespace
-
-// KAI-Scheduler 2058: a job of 16 GPUs waits although 16 GPUs are free; the user wants the one
-// reason that counts, in plain words, and the next step.
-TEST_CASE("16 GPUs are free and a job of 16 GPUs waits") {
-  named_cluster c(8, {4});
-  for (std::uint32_t n = 0; n < 4; ++n) c.capacities.set(n, 4);
-  topology_constraints gang;
-  gang.groups = {{.tasks = 2, .gpus = 8}};
-  CHECK(c.ask(gang) ==
-        "the gang needs 2 free nodes of 8 GPUs; the cluster has none; "
-        "the gang would fit if nodes n0 and n1 were free (8 more GPUs)");
-}
-
-// Kueue 5243: four nodes of 8 GPUs run six important tasks each and two others. To evict all the
-// others frees 8 GPUs, but no node, and a task of 8 GPUs still waits.
-TEST_CASE("the GPUs that preemption frees are not on one node") {
-  named_cluster c(8, {4});
-  for (std::uint32_t n = 0; n < 4; ++n) c.capacities.set(n, 2);
-  topology_constraints gang;
-  gang.groups = {{.tasks = 1, .gpus = 8}};
-  CHECK(c.ask(gang) ==
-        "the gang needs 1 free node of 8 GPUs; the cluster has none; "
-        "the gang would fit if node n0 were free (6 more GPUs)");
-  c.fill(0, 4);
-  std::vector<gpus_on_node> allocations;
-  std::vector<eviction_candidate> candidates;
-  for (std::uint32_t j = 0; j < 8; ++j) {
-    allocations.push_back({j / 2, 1});
-    candidates.push_back({1, j, j + 1});
-  }
-  topology_victim_search<ragged_tree> victims;
-  CHECK(victims(c.capacities, gang, candidates, allocations).verdict == fit_verdict::does_not_fit);
-}
-
-// KAI-Scheduler 1591: a gang that must be in one clique waits; every clique is full of gangs that
-// it may preempt.
-TEST_CASE("a gang must be in one clique, and every clique is full") {
-  named_cluster c(4, {4, 4}, {}, "clique");
-  c.fill(0, 8);
-  topology_constraints gang;
-  gang.groups = {{.tasks = 4, .gpus = 4}};
-  gang.required = rack;
-  CHECK(c.ask(gang) ==
-        "the gang needs 4 free nodes of 4 GPUs in one clique; no clique has any; "
-        "the gang would fit if nodes n0, n1, n2 and n3 in clique r0 were free (16 more GPUs)");
-  // Gangs of two nodes, of which those of the second clique are cheaper.
-  std::vector<gpus_on_node> allocations;
-  std::vector<eviction_candidate> candidates;
-  for (std::uint32_t n = 0; n < 8; ++n) allocations.push_back({n, 4});
-  for (std::uint32_t j = 0; j < 4; ++j) candidates.push_back({j < 2 ? 9U : 5U, 2 * j, 2 * j + 2});
-  topology_victim_search<ragged_tree> search;
-  const victim_set found = search(c.capacities, gang, candidates, allocations);
-  REQUIRE(found.verdict == fit_verdict::fits);
-  CHECK(std::vector<std::uint32_t>(found.victims.begin(), found.victims.end()) ==
-        std::vector<std::uint32_t>{2, 3});
-}
-
-// Kueue 9046: 96 tasks in slices of 48 in a block, each in slices of 16 in a rack. The user wants
-// to know at which level slices are missing.
-TEST_CASE("slices in blocks and in racks") {
-  named_cluster c(8, {18, 18, 18, 18, 18, 18}, {3, 3});
-  topology_constraints gang;
-  gang.groups = {{.tasks = 96, .gpus = 8, .slices = {{rack, 16}, {block, 48}}}};
-  CHECK(c.ask(gang) == "the gang fits in the cluster");
-  c.fill(90, 94);  // four nodes of rack r5
-  CHECK(c.ask(gang) ==
-        "the gang needs 2 slices of 48 free nodes of 8 GPUs, each slice in one block and each 16 "
-        "nodes of it in one rack; the cluster has 1; block b1 comes closest to another: 32 of 48 "
-        "nodes; rack r5 comes closest to another: 14 of 16 nodes; without its slices it would fit; "
-        "the gang would fit if nodes n90 and n91 were free (16 more GPUs)");
-}
 
 // Kueue 11953: three roles of a training job, each with several tasks, must share a rack.
 TEST_CASE("several roles in one rack") {

@@ -175,6 +175,8 @@ gang_scheduler::request random_request(rng& random, pair_of_schedulers& both) {
     r.gang.groups[1].leader = 0;
     r.gang.groups[1].tasks = r.gang.groups[0].tasks * (1 + random.uniform(2));
     r.gang.groups[1].slices.clear();
+    if (levels > 1 && random.uniform(2) == 0)
+      r.gang.groups[1].leader_level = 1 + random.uniform(levels - 1);
   }
   switch (random.uniform(12)) {
     case 0:
@@ -270,6 +272,8 @@ TEST_CASE("random histories give the answers of a scheduler that recomputes ever
   std::map<std::string, std::uint64_t> seen;
   std::uint64_t optimal = 0;
   std::uint64_t preempting = 0;
+  std::uint64_t lowest = 0;      // victims that allow the lowest of the preferred levels
+  std::uint64_t not_lowest = 0;  // others of the same cost would allow a lower one
   std::uint64_t events = 0;
   const std::uint64_t histories = scaled(std::uint64_t{2'500});
   for (std::uint64_t h = 0; h < histories; ++h) {
@@ -306,11 +310,15 @@ TEST_CASE("random histories give the answers of a scheduler that recomputes ever
     }
     for (const auto& [what, n] : both.seen) seen[what] += n;
     optimal += both.optimal;
+    lowest += both.slow.lowest;
+    not_lowest += both.slow.not_lowest;
     preempting += both.seen["preempt"];
   }
   for (const auto& [what, n] : seen) MESSAGE(what << ": " << n);
   MESSAGE("events: " << events << ", victims proved cheapest: " << optimal << " of " << preempting);
+  MESSAGE("victims for a preferred level: " << lowest << ", not the lowest: " << not_lowest);
   CHECK(seen["wait undecided"] * 1000 <= events);
+  CHECK(not_lowest * 100 <= lowest);
   if (is_quick()) return;
   for (const char* const what : {"bind", "preempt", "wait never", "wait busy", "wait unhealthy",
                                  "again", "add_node", "remove_node", "resize_node"})

@@ -42,6 +42,9 @@ class naive_gang_scheduler {
     std::optional<apiary::job_key> ends_for{};
   };
   std::uint32_t levels = 0;  // above the nodes
+  // Plans whose victims allow the lowest level that any victims of the same cost allow, and others.
+  std::uint64_t lowest = 0;
+  std::uint64_t not_lowest = 0;
   std::map<std::uint32_t, node> nodes{};
   std::map<apiary::job_key, gang> gangs{};
   std::map<std::uint32_t, apiary::disruption_budget> budgets{};  // by tenant
@@ -88,6 +91,8 @@ class naive_gang_scheduler {
         if (p.cost == p.lower_bound) {
           if (got != best) return "it is called the cheapest, and is not";
           ++optimal;
+          if (r.gang.preferred < last)
+            ++(p.level == lowest_level(r, all, best) ? lowest : not_lowest);
         }
       }
     }
@@ -241,6 +246,7 @@ class naive_gang_scheduler {
     raise(gang.required);
     raise(gang.preferred);
     for (apiary::constrained_task_group& m : gang.groups) {
+      raise(m.leader_level);
       for (apiary::level_count& s : m.slices) raise(s.level);
       for (apiary::level_count& s : m.spread) raise(s.level);
     }
@@ -309,6 +315,28 @@ class naive_gang_scheduler {
           !first_level(r, victims))
         continue;
       best = {cost_here, true};
+    }
+    return best;
+  }
+  // The lowest level from the preferred one on that victims of this cost allow, all of them needed.
+  [[nodiscard]] apiary::level_t lowest_level(const request& r,
+                                             const std::vector<apiary::job_key>& all,
+                                             const std::vector<std::uint64_t>& cost_of_best) {
+    apiary::level_t best = apiary::any_level;
+    for (std::uint32_t set = 1; set < 1U << all.size(); ++set) {
+      std::set<apiary::job_key> victims;
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if ((set >> i & 1) != 0) victims.insert(all[i]);
+      if (cost_of(victims) != cost_of_best || !within_budgets(victims)) continue;
+      const std::optional<apiary::level_t> level = first_level(r, victims);
+      if (!level || *level >= best) continue;
+      bool needed = true;
+      for (const apiary::job_key& v : victims) {
+        std::set<apiary::job_key> fewer = victims;
+        fewer.erase(v);
+        needed = needed && !first_level(r, fewer);
+      }
+      if (needed) best = *level;
     }
     return best;
   }

@@ -55,7 +55,10 @@ class gang_scheduler : public gang_scheduler_types {
   gang_scheduler& operator=(gang_scheduler&& other) noexcept;
   ~gang_scheduler();
 
-  // Decides where the gang would run now, which gangs would have to end, or that it must wait.
+  // Decides where the gang would run now, which gangs would have to end, or that it must wait. The
+  // last slice of a group may be shorter than the others if the group has no anti-affinity and no
+  // leader, and leads none. Of victims of equal cost it takes those that allow the lowest level from
+  // `preferred` on; it preempts nothing only to reach that level (set `required` for that).
   // Nothing changes that can be observed. `now` counts only for the cost of victims. A preempting
   // gang proposes again: it gets `bind` when its victims have ended, and `wait` with reason
   // `unhealthy` if one of its nodes is bad; then call finish() and propose it as a new gang.
@@ -70,6 +73,13 @@ class gang_scheduler : public gang_scheduler_types {
   // propose() with the proof, the nodes to free and a sentence. Errors as propose().
   // Cost: milliseconds, as unblock_search; use it for people, not in each decision.
   [[nodiscard]] absl::StatusOr<explanation> explain(const request& gang, time_ms now = 0);
+  // Decides where those tasks of a running gang go whose node or GPUs are bad. The other tasks stay,
+  // and count for all constraints. `bind`: commit() moves the tasks `replaced` to `tasks`; nothing is
+  // preempted for them. kNotFound: no such gang. kFailedPrecondition: no task is on bad hardware, or
+  // the gang is preempting or a victim.
+  [[nodiscard]] absl::StatusOr<plan> propose_replacement(const job_key& job);
+  // propose_replacement() with the nodes to free and a sentence. Errors as there.
+  [[nodiscard]] absl::StatusOr<explanation> explain_replacement(const job_key& job);
   // Adds a gang that runs already, after a restart of the host, in any order. The placement is
   // accepted even against the constraints, the filter, the health and the CPU of its nodes.
   // Errors as propose(); kFailedPrecondition: a GPU is in use; kInvalidArgument: a placement that
@@ -126,6 +136,7 @@ class gang_scheduler : public gang_scheduler_types {
 
  private:
   explicit gang_scheduler(std::unique_ptr<detail::gang_scheduler_core> core) noexcept;
+  absl::Status commit_replacement(const plan& decided);
   std::unique_ptr<detail::gang_scheduler_core> core_;  // null after a move
 };
 

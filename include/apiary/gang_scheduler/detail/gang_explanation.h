@@ -64,6 +64,41 @@ class plan_text {
     }
   }
 
+  // The sentence for an explanation of propose_replacement().
+  [[nodiscard]] std::string of_replacement(const gang_scheduler_types::explanation& e,
+                                           const gang_scheduler_types::running_gang& gang) const {
+    const gang_scheduler_types::plan& plan = e.plan;
+    std::vector<std::uint32_t> from;
+    for (const std::uint32_t t : plan.replaced) from.push_back(gang.tasks[t].node.value);
+    const std::string job = absl::StrCat("job ", r_.job.text());
+    const std::string tasks =
+        absl::StrCat(count(plan.replaced.size(), "task"), " from ", nodes(from));
+    if (plan.result == plan_result::bind) {
+      std::vector<std::uint32_t> to;
+      for (const placement& p : plan.tasks) to.push_back(p.node.value);
+      return absl::StrCat(job, " can move ", tasks, " to ", nodes(to), " now");
+    }
+    if (plan.reason == wait_reason::undecided)
+      return absl::StrCat("it is not known whether ", job, " can move ", tasks,
+                          ", because the search reached its step budget");
+    std::string text = absl::StrCat(job, " cannot move ", tasks, " now");
+    const cluster_layout& layout = state_.layout();
+    const level_t l = r_.gang.required;
+    if (l > 0 && l < layout.num_levels() && plan.replaced.size() < gang.tasks.size()) {
+      std::size_t stays = 0;  // the first task that does
+      while (stays < plan.replaced.size() && plan.replaced[stays] == stays) ++stays;
+      absl::StrAppend(&text, ": its other tasks are in ", std::string(layout.level_name(l)), " ",
+                      state_.node(gang.tasks[stays].node.value).shape.cells[l - 1],
+                      ", and it must stay in one ", std::string(layout.level_name(l)));
+    }
+    if (plan.reason == wait_reason::unhealthy)
+      return absl::StrCat(text, "; it could if ", nodes(from), " were healthy again");
+    std::vector<std::uint32_t> to_free;
+    for (const node_id n : e.nodes_to_free) to_free.push_back(n.value);
+    return absl::StrCat(text, "; it could if ", nodes(to_free), " were free (",
+                        count(e.gpus_to_free, "more GPU"), ")");
+  }
+
  private:
   [[nodiscard]] static std::string count(std::uint64_t n, const char* what) {
     return absl::StrCat(n, " ", what, n == 1 ? "" : "s");
@@ -74,9 +109,9 @@ class plan_text {
     if (names.size() <= 8)
       return absl::StrCat(what, names.size() == 1 ? " " : "s ", listing(names));
     const std::vector<std::string> first(names.begin(), names.begin() + 7);
-    std::string text = absl::StrCat(what, "s ");
-    for (const std::string& name : first) absl::StrAppend(&text, name, ", ");
-    return absl::StrCat(text, "and ", names.size() - 7, " more");
+    std::string text = absl::StrCat(what, "s ", first[0]);
+    for (std::size_t i = 1; i < first.size(); ++i) absl::StrAppend(&text, ", ", first[i]);
+    return absl::StrCat(text, " and ", names.size() - 7, " more");
   }
   [[nodiscard]] std::string nodes(std::vector<std::uint32_t> ids) const {
     std::sort(ids.begin(), ids.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -125,7 +160,11 @@ class plan_text {
     if (!to_repair.empty())
       absl::StrAppend(&text, text.empty() ? "; it would fit if " : " and ", nodes(to_repair),
                       " were healthy and free");
-    if (!text.empty()) absl::StrAppend(&text, " (", count(e.gpus_to_free, "more GPU"), ")");
+    if (!text.empty())
+      absl::StrAppend(&text, " (",
+                      e.gpus_to_free > 0 ? count(e.gpus_to_free, "more GPU")
+                                         : "the GPUs are free, but CPU or memory is not",
+                      ")");
     return text;
   }
 

@@ -230,10 +230,29 @@ class gang_planner {
     const victim_set set =
         search_(view.free, r.gang, candidates_, allocations_, hosts, freed_, {groups, most, gpus});
     if (set.verdict != fit_verdict::fits) return false;
+    victims_.assign(set.victims.begin(), set.victims.end());
+    std::uint64_t cost_of_victims = set.cost;
+    const std::uint64_t lower_bound = set.lower_bound;
+    // Victims that cost no more and allow a lower level, if the gang prefers one.
+    const level_t last = (std::min)(r.gang.required, state.layout().num_levels());
+    topology_constraints lower = r.gang;
+    for (lower.required = r.gang.preferred; lower.required < last; ++lower.required) {
+      if (lower.required >= level_with_victims(view, r.gang, hosts)) break;
+      const victim_set other =
+          search_(view.free, lower, candidates_, allocations_, hosts, freed_, {groups, most, gpus});
+      if (other.verdict != fit_verdict::fits || other.cost > cost_of_victims) continue;
+      victims_.swap(before_);
+      victims_.assign(other.victims.begin(), other.victims.end());
+      if (all_needed(view, r.gang, hosts)) {
+        cost_of_victims = other.cost;
+        break;
+      }
+      victims_.swap(before_);
+    }
     extra_.assign(state.layout().num_positions(), 0);
     journal log;
     transaction tx(log);
-    for (const std::uint32_t v : set.victims) {
+    for (const std::uint32_t v : victims_) {
       journaled::evict_gang(tx, view.free, candidates_[v], allocations_, hosts, freed_);
       for (const scheduled_gangs::on_node& o : state.at(slots_[v]).nodes) {
         const used_node& n = state.node(o.node);
@@ -244,12 +263,30 @@ class gang_planner {
     const found then = fit(view.free, r.gang, hosts);
     if (then.verdict != fit_verdict::fits) return false;
     assign(state, r.gang, then.portions, to.tasks);
-    to.result = set.victims.empty() ? plan_result::bind : plan_result::preempt;
+    to.result = victims_.empty() ? plan_result::bind : plan_result::preempt;
     to.level = then.level;
-    to.cost = set.cost;
-    to.lower_bound = overcommitted_ ? 0 : set.lower_bound;
-    for (const std::uint32_t v : set.victims)
-      to.victims.push_back(state.at(slots_[v]).who.what.job);
+    to.cost = cost_of_victims;
+    to.lower_bound = overcommitted_ ? 0 : lower_bound;
+    for (const std::uint32_t v : victims_) to.victims.push_back(state.at(slots_[v]).who.what.job);
+    return true;
+  }
+  // The lowest level from the preferred one on where the gang fits if the victims end, except victim
+  // `without`; any_level: nowhere.
+  [[nodiscard]] level_t level_with_victims(node_view& view, const topology_constraints& gang,
+                                           std::span<resources> hosts,
+                                           std::size_t without = ~std::size_t{0}) {
+    journal log;
+    transaction tx(log);
+    for (std::size_t i = 0; i < victims_.size(); ++i)
+      if (i != without)
+        journaled::evict_gang(tx, view.free, candidates_[victims_[i]], allocations_, hosts, freed_);
+    const found then = fit(view.free, gang, hosts);
+    return then.verdict == fit_verdict::fits ? then.level : any_level;
+  }
+  [[nodiscard]] bool all_needed(node_view& view, const topology_constraints& gang,
+                                std::span<resources> hosts) {
+    for (std::size_t i = 0; i < victims_.size(); ++i)
+      if (level_with_victims(view, gang, hosts, i) != any_level) return false;
     return true;
   }
   // Why a gang waits that does not fit (refused), or of which that is not known.
@@ -277,7 +314,9 @@ class gang_planner {
   std::vector<std::uint32_t> taken_;  // GPUs by position, 0 between calls
   std::vector<std::uint32_t> extra_;  // GPUs of victims by position, of the last preempt()
   std::vector<std::uint32_t> slots_;  // of the candidates
-  bool overcommitted_ = false;        // freed_ counts too little where several victims are together
+  std::vector<std::uint32_t> victims_;
+  std::vector<std::uint32_t> before_;  // victims that another choice may replace
+  bool overcommitted_ = false;  // freed_ counts too little where several victims are together
   std::vector<eviction_candidate> candidates_;
   std::vector<gpus_on_node> allocations_;
   std::vector<resources> freed_;

@@ -11,6 +11,7 @@
 #include <apiary/gang_scheduler/detail/gang_explanation.h>
 #include <apiary/gang_scheduler/detail/gang_planner.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/detail/short_slices.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/topology/ragged_tree.h>
@@ -69,7 +70,9 @@ class gang_scheduler_core {
     if (tasks == 0) return fault("the gang has no tasks");
     if (tasks > gang_scheduler::max_tasks)
       return fault("the gang has ", tasks, " tasks; the limit is ", gang_scheduler::max_tasks);
-    const std::string wrong = r.gang.fault(0, state.layout().num_levels());
+    const std::string wrong = has_short_slice(r.gang)
+                                  ? with_whole_slices(r.gang).fault(0, state.layout().num_levels())
+                                  : r.gang.fault(0, state.layout().num_levels());
     if (!wrong.empty()) return fault(wrong);
     for (const std::string& n : r.filter.nodes)
       if (!state.find_node(n))
@@ -122,7 +125,13 @@ class gang_scheduler_core {
     const std::uint32_t slot = state.slot_of(r.job);
     if (slot == scheduled_gangs::none) {
       to.request_ = r;
-      planner(state, r, now, to);
+      if (!has_short_slice(r.gang)) {
+        planner(state, r, now, to);
+      } else {
+        gang_scheduler::request whole = r;
+        whole.gang = with_whole_slices(r.gang);
+        planner(state, whole, now, to);
+      }
       return to;
     }
     const gang_scheduler::running_gang& gang = state.at(slot).who;
@@ -186,6 +195,7 @@ APIARY_INLINE absl::Status gang_scheduler::commit(const plan& decided) {
     return absl::AbortedError(absl::StrCat(name(), ": the state has changed since the proposal"));
   if (decided.result == plan_result::wait)
     return absl::FailedPreconditionError(absl::StrCat(name(), " has to wait"));
+  if (!decided.replaced.empty()) return commit_replacement(decided);
   const std::uint32_t slot = state.slot_of(decided.request_.job);
   if (slot != detail::scheduled_gangs::none) {
     if (!state.at(slot).who.preempting ||
@@ -238,7 +248,8 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
   APIARY_ASSIGN_OR_RETURN(e.plan, propose(gang, now));
   detail::scheduled_gangs& state = core_->state;
   detail::gang_planner& planner = core_->planner;
-  const request& r = e.plan.request_;
+  request r = e.plan.request_;
+  if (detail::has_short_slice(r.gang)) r.gang = detail::with_whole_slices(r.gang);
   if (e.plan.result == plan_result::wait && e.plan.reason != wait_reason::undecided &&
       state.slot_of(r.job) == detail::scheduled_gangs::none) {
     detail::node_view& view = state.view(r.filter);
@@ -291,3 +302,4 @@ APIARY_INLINE absl::Status gang_scheduler::recover(const request& gang,
 APIARY_NAMESPACE_END
 
 #include <apiary/gang_scheduler/detail/cluster_changes_inl.h>
+#include <apiary/gang_scheduler/detail/replacement_inl.h>

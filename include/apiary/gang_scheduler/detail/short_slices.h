@@ -1,0 +1,59 @@
+// apiary/gang_scheduler/detail/short_slices.h - a gang whose last slice is shorter, as task groups of whole slices.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Whether a group of the gang has slices that do not divide its tasks.
+[[nodiscard]] inline bool has_short_slice(const topology_constraints& gang) noexcept {
+  return std::any_of(gang.groups.begin(), gang.groups.end(), [](const constrained_task_group& m) {
+    return std::any_of(m.slices.begin(), m.slices.end(),
+                       [&](const level_count& s) { return s.tasks > 0 && m.tasks % s.tasks != 0; });
+  });
+}
+
+// The same gang with each such group as two: its whole slices, and the rest as one slice of its
+// highest level. The tasks keep their order. A group with anti-affinity, a leader or tasks that it
+// leads stays as it is, and so does one whose rest has a short slice of its own: fault() refuses it.
+[[nodiscard]] inline topology_constraints with_whole_slices(const topology_constraints& gang) {
+  topology_constraints split = gang;
+  split.groups.clear();
+  std::vector<std::uint32_t> new_index;
+  for (std::uint32_t i = 0; i < gang.groups.size(); ++i) {
+    const constrained_task_group& m = gang.groups[i];
+    new_index.push_back(static_cast<std::uint32_t>(split.groups.size()));
+    split.groups.push_back(m);
+    level_count largest;
+    for (const level_count& s : m.slices)
+      if (s.tasks > largest.tasks) largest = s;
+    const std::uint32_t rest = largest.tasks > 0 ? m.tasks % largest.tasks : 0;
+    const bool leads = std::any_of(gang.groups.begin(), gang.groups.end(),
+                                   [&](const constrained_task_group& o) { return o.leader == i; });
+    if (rest == 0 || !m.spread.empty() || m.leader != no_task_group || leads) continue;
+    constrained_task_group last = m;
+    last.tasks = rest;
+    for (level_count& s : last.slices)
+      if (s.level == largest.level) s.tasks = rest;
+    topology_constraints alone;
+    alone.groups = {last};
+    if (has_short_slice(alone)) continue;
+    split.groups.back().tasks -= rest;
+    split.groups.push_back(std::move(last));
+  }
+  for (constrained_task_group& m : split.groups)
+    if (m.leader < new_index.size()) m.leader = new_index[m.leader];
+  return split;
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END
