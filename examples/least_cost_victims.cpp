@@ -2,74 +2,65 @@
 // with a proof that no other set costs less. Then one gang is protected, and a tenant gets a
 // disruption budget.
 // SPDX-License-Identifier: MIT
-#include <apiary/gang/gang_fit.h>
-#include <apiary/preempt/victim_cost.h>
-#include <apiary/preempt/victim_search.h>
-#include <apiary/preempt/victim_set.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 using namespace apiary;
 
 namespace {
 
-struct running_gang {
-  const char* name;
-  victim_cost::loss loss;  // priority class, GPU-hours that it has used
-  std::vector<gpus_on_node> gpus;
-};
+constexpr tenant_id research(0);
+constexpr tenant_id products(1);
 
-// Small gangs are of tenant 0, large ones of tenant 1.
-void find_victims(const char* what, const std::vector<running_gang>& gangs,
-                  const std::vector<disruption_budget>& budgets = {}) {
-  std::vector<victim_cost::loss> losses;
-  for (const running_gang& g : gangs) losses.push_back(g.loss);
-  const victim_cost cost(losses);
-  std::vector<eviction_candidate> candidates;
-  std::vector<gpus_on_node> allocations;
-  std::vector<std::uint32_t> tenants;
-  for (const running_gang& g : gangs) {
-    const auto first = static_cast<std::uint32_t>(allocations.size());
-    allocations.insert(allocations.end(), g.gpus.begin(), g.gpus.end());
-    candidates.push_back({cost(g.loss), first, static_cast<std::uint32_t>(allocations.size())});
-    tenants.push_back(g.gpus.size() == 1 ? 0 : 1);
-  }
-  // Six nodes of eight GPUs, none of which is free; two tasks of eight GPUs each.
-  const std::vector<std::uint32_t> free(6, 0);
-  const std::vector<task_group> groups{{.tasks = 2, .gpus = 8}};
-  victim_search search;
-  const victim_set found =
-      search({}, free, candidates, allocations, groups, victim_search::never, {tenants, budgets});
-  if (found.verdict != fit_verdict::fits) {
-    std::printf("%s: no set of victims suffices\n", what);
-    return;
-  }
-  std::printf("%s:", what);
-  for (const std::uint32_t v : found.victims) std::printf(" %s", gangs[v].name);
-  std::printf(found.cost == found.lower_bound ? "; no set costs less\n" : "\n");
+// Starts a gang of one task on each of these nodes.
+void run(gang_scheduler& cluster, const std::string& job, tenant_id tenant, std::int32_t priority,
+         time_ms started, const std::vector<std::string>& nodes, std::uint32_t gpus) {
+  gang_scheduler::request r{.job = job, .tenant = tenant, .priority = priority};
+  const auto tasks = static_cast<std::uint32_t>(nodes.size());
+  r.gang.groups = {{.tasks = tasks, .gpus = gpus, .spread = {{0, 1}}}};
+  r.filter.nodes = nodes;
+  const auto plan = cluster.propose(r, started);
+  if (!plan.ok() || !cluster.commit(*plan).ok()) std::printf("%s does not run\n", job.c_str());
+}
+void ask(const char* what, gang_scheduler& cluster) {
+  gang_scheduler::request gang{.job = "train", .priority = 9};
+  gang.gang.groups = {{.tasks = 2, .gpus = 8}};
+  const auto answer = cluster.explain(gang, 1'000);
+  std::printf("%s:\n  %s\n", what, answer.ok() ? answer->text.c_str() : "wrong request");
 }
 
 }  // namespace
 
 int main() {
-  // Ten small gangs of one class fill nodes 0 and 1, two large ones nodes 2 to 5.
-  std::vector<running_gang> gangs;
-  const char* names[] = {"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"};
-  for (std::uint32_t i = 0; i < 10; ++i) {
-    const std::uint32_t gpus = i % 5 < 3 ? 2 : 1;
-    gangs.push_back({names[i], {1, 3}, {{i / 5, gpus}}});
-  }
-  gangs.push_back({"old", {1, 900}, {{2, 8}, {3, 8}}});
-  gangs.push_back({"new", {1, 40}, {{4, 8}, {5, 8}}});
-  find_victims("all of one class", gangs);
-  gangs[11].loss.priority = 2;
-  find_victims("new is of a higher class", gangs);
-  gangs[10].loss.priority = 2;
-  find_victims("old and new are of a higher class", gangs);
-  find_victims("at most nine victims of a tenant", gangs, {{.gangs = 9}});
-  gangs.erase(gangs.begin());
-  find_victims("s0 is protected", gangs);
+  // Six nodes of eight GPUs. Ten small gangs of research fill n1 and n2, and two large ones of
+  // products the others; "old" has run for longer than "new".
+  gang_scheduler cluster = gang_scheduler::create("", "NodeName=n[1-6] Gres=gpu:8").value();
+  for (int i = 0; i < 10; ++i)
+    run(cluster, "s" + std::to_string(i), research, 1, 900, {i < 5 ? "n1" : "n2"},
+        i % 5 < 3 ? 2 : 1);
+  run(cluster, "old", products, 1, 100, {"n3", "n4"}, 8);
+  run(cluster, "new", products, 1, 600, {"n5", "n6"}, 8);
+  ask("all of one class", cluster);
+
+  // A trial is rolled back at its end.
+  cluster.what_if([](gang_scheduler& trial) {
+    trial.finish("new").IgnoreError();
+    run(trial, "new", products, 2, 600, {"n5", "n6"}, 8);
+    ask("new is of a higher class", trial);
+    trial.finish("old").IgnoreError();
+    run(trial, "old", products, 2, 100, {"n3", "n4"}, 8);
+    ask("old and new are of a higher class", trial);
+    trial.finish("s0").IgnoreError();
+    run(trial, "s0", research, 9, 900, {"n1"}, 2);
+    ask("s0 may not be preempted", trial);
+  });
+  cluster.set_disruption_budget(products, {.gangs = 0});
+  ask("products may lose no gang", cluster);
+  cluster.set_disruption_budget(research, {.gangs = 9});
+  ask("nor research more than nine", cluster);
 }

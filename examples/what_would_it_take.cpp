@@ -1,80 +1,70 @@
 // Which nodes would have to be free, or repaired, so that a waiting gang fits? The answer is tried
-// on the state in a transaction, to see whether the next gang in the queue still fits, and rolled
-// back.
+// on the scheduler, to see whether the next gang in the queue still fits, and rolled back.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/capacity_index.h>
-#include <apiary/alloc/journal.h>
 #include <apiary/core/ids.h>
-#include <apiary/explain/blocking_resource.h>
-#include <apiary/explain/unblock_search.h>
-#include <apiary/explain/what_if.h>
-#include <apiary/gang/infeasibility_proof.h>
-#include <apiary/gang/topology_constraints.h>
-#include <apiary/gang/topology_fit.h>
-#include <apiary/topology/cell_names.h>
-#include <apiary/topology/named_tree.h>
-#include <apiary/topology/uniform_tree.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <vector>
 
 using namespace apiary;
 
 namespace {
 
-enum : level_t { gpu, node, rack };
-
-void print_free(const char* when, const capacity_index<uniform_tree>& capacities) {
+void print_free(const char* when, const gang_scheduler& cluster) {
   std::printf("%-14s", when);
-  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
-    std::printf("%s%u", n % 4 == 0 ? " | " : " ", capacities.free(n));
+  const auto nodes = cluster.free_capacity(0);
+  for (std::size_t n = 0; n < nodes->size(); ++n)
+    std::printf("%s%u", n % 4 == 0 ? " | " : " ", static_cast<unsigned>((*nodes)[n].free_gpus));
   std::printf("\n");
+}
+bool start(gang_scheduler& cluster, const gang_scheduler::request& gang) {
+  const auto plan = cluster.propose(gang);
+  return plan.ok() && plan->result == plan_result::bind && cluster.commit(*plan).ok();
 }
 
 }  // namespace
 
 int main() {
-  // Three racks of four nodes of eight GPUs; node-9 is bad.
-  const auto cluster = named_tree<uniform_tree>::create(
-      {"h100", {{"rack", {3}, {"east", "west", "south"}}, {"node", {4}}, {"gpu", {8}}}});
-  if (!cluster.ok()) return 1;
-  const cell_names names(*cluster);
-  capacity_index<uniform_tree> capacities(cluster->tree(), node, 8);
-  constexpr std::uint32_t free[] = {8, 0, 0, 6, 8, 4, 2, 0, 8, 0, 8, 0};
-  for (std::uint32_t n = 0; n < 12; ++n) capacities.set(n, free[n]);
-  const std::vector<std::uint32_t> capacity(12, 8);
-  print_free("free", capacities);
-
-  topology_constraints gang;
-  gang.groups = {{.tasks = 3, .gpus = 8}};
-  gang.required = rack;
-  topology_constraints next;
-  next.groups = {{.tasks = 4, .gpus = 4}};
-  next.required = rack;
-
-  topology_fit<uniform_tree> fit;
-  if (fit(capacities, gang).verdict != fit_verdict::does_not_fit)
-    return 1;  // also if the step budget ended
-  std::printf("%s;\n", fit.explain(capacities, gang).text(gang, names).c_str());
-
-  unblock_search<uniform_tree> search;
-  const auto remedy = search(capacities, gang, capacity);
-  if (remedy.verdict != fit_verdict::fits) return 1;
-  std::printf("%s\n", remedy.text(names).c_str());
-
-  journal log;
-  {
-    transaction tx(log);
-    for (const std::uint32_t n : remedy.nodes) tx.set(capacities, n, capacity[n]);
-    const auto found = fit(capacities, gang);
-    if (found.verdict != fit_verdict::fits) return 1;
-    journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions);
-    print_free("with the gang", capacities);
-    const bool fits = fit(capacities, next).verdict == fit_verdict::fits;
-    std::printf("the next gang then %s\n", fits ? "fits" : "waits");
+  // Three racks of four nodes of eight GPUs. Small jobs run, and n10 is bad.
+  gang_scheduler cluster = gang_scheduler::create(
+                               "SwitchName=east Nodes=n[1-4]\n"
+                               "SwitchName=west Nodes=n[5-8]\n"
+                               "SwitchName=south Nodes=n[9-12]",
+                               "NodeName=n[1-12] Gres=gpu:8")
+                               .value();
+  constexpr std::uint32_t free[] = {8, 0, 0, 6, 8, 4, 2, 0, 8, 8, 8, 0};
+  for (std::uint32_t n = 0; n < 12; ++n) {
+    if (free[n] == 8) continue;
+    const placement where{node_id(n), (std::uint32_t{1} << (8 - free[n])) - 1};
+    const gang_scheduler::request running{.job = n,
+                                          .gang = {.groups = {{.tasks = 1, .gpus = 8 - free[n]}}}};
+    if (!cluster.recover(running, {&where, 1}).ok()) return 1;
   }
-  print_free("rolled back", capacities);
-  const bool fits = fit(capacities, next).verdict == fit_verdict::fits;
-  std::printf("the next gang without it %s\n", fits ? "fits" : "waits");
+  if (!cluster.mark_bad(cluster.find_node("n10").value()).ok()) return 1;
+  print_free("free", cluster);
+
+  gang_scheduler::request gang{.job = "train"};
+  gang.gang.groups = {{.tasks = 3, .gpus = 8}};
+  gang.gang.required = cluster.find_level("rack").value();
+  gang_scheduler::request next{.job = "next"};
+  next.gang.groups = {{.tasks = 4, .gpus = 4}};
+  next.gang.required = gang.gang.required;
+
+  const auto answer = cluster.explain(gang);
+  if (!answer.ok()) return 1;
+  std::printf("%s\n", answer->text.c_str());
+
+  cluster.what_if([&](gang_scheduler& trial) {
+    for (const node_id n : answer->nodes_to_free) {
+      for (const job_key& job : trial.jobs_on(n)) trial.finish(job).IgnoreError();
+      trial.mark_healthy(n).IgnoreError();
+    }
+    if (!start(trial, gang)) std::printf("job train does not fit\n");
+    print_free("with the gang", trial);
+    std::printf("the next gang then %s\n", start(trial, next) ? "fits" : "waits");
+  });
+  print_free("rolled back", cluster);
+  std::printf("the next gang without it %s\n", start(cluster, next) ? "fits" : "waits");
 }

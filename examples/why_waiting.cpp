@@ -1,81 +1,81 @@
-// Does a gang fit in one rack, in slices or spread over nodes, and why must it wait? The program
-// prints its nodes, or a sentence for users with the blocking resource, and verifies the proof
-// behind it with an independent check.
+// Does a gang fit in one rack, in slices, with its leader or spread over nodes, and why must it
+// wait? The program prints the nodes of its tasks, or a sentence for users, and the constraint or
+// resource that blocks the gang.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/explain/blocking_resource.h>
-#include <apiary/explain/proof_check.h>
-#include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang/topology_fit.h>
-#include <apiary/topology/uniform_tree.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 
 #include <cstdint>
 #include <cstdio>
-#include <vector>
+#include <string>
 
 using namespace apiary;
 
 namespace {
 
-enum : level_t { gpu, node, rack };
-
-void ask(const capacity_index<uniform_tree>& capacities, const char* name,
-         const topology_constraints& gang) {
-  topology_fit<uniform_tree> fit;
-  const auto found = fit(capacities, gang);
-  const fit_verdict verdict = found.verdict;
-  if (verdict == fit_verdict::fits) {
-    std::printf("%s: fits, level %u, cell %u\n", name, found.level, found.cell);
-    for (const auto& p : found.portions)
-      std::printf("  node %u: %u of task group %u\n", p.node, p.tasks, p.group);
+void ask(gang_scheduler& cluster, const char* name, const topology_constraints& gang) {
+  const auto answer = cluster.explain({.job = name, .gang = gang});
+  if (!answer.ok()) {
+    std::printf("%s\n", std::string(answer.status().message()).c_str());
     return;
   }
-  if (verdict == fit_verdict::budget_ended) {  // undecided: there is nothing to explain
-    std::printf("%s: undecided\n", name);
-    return;
+  std::printf("%s\n", answer->text.c_str());
+  if (answer->plan.result == plan_result::bind) {
+    std::printf("  tasks on");
+    for (const placement& task : answer->plan.tasks)
+      std::printf(" %s", cluster.node(task.node)->name.c_str());
+    std::printf("\n");
   }
-  const infeasibility_proof why = fit.explain(capacities, gang);
-  const auto other_verdict = [&](const topology_constraints& other) {
-    return fit(capacities, other).verdict;
-  };
-  const std::vector<blocking_resource> blocking = blocking_resources(gang, other_verdict);
-  std::printf("%s: %s\n", name, why.text(gang, {"GPU", "node", "rack"}, blocking).c_str());
-  proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
-  std::printf("  the proof is %s", check(why) ? "right" : "wrong");
-  infeasibility_proof forged = why;
-  ++forged.cells[0].most;  // claims that the first cell holds one task more
-  std::printf("; a forged one is %s\n", check(forged) ? "right" : "wrong");
+  for (const blocking_resource what : answer->blocking)
+    std::printf("  blocked by: %s\n", what == blocking_resource::gpus     ? "GPUs"
+                                      : what == blocking_resource::slices ? "slices"
+                                      : what == blocking_resource::spread ? "anti-affinity"
+                                                                          : "CPU or memory");
 }
 
 }  // namespace
 
 int main() {
   // Two racks of four nodes of eight GPUs. There are 37 free GPUs.
-  capacity_index<uniform_tree> capacities(uniform_tree{2, 4, 8}, node, 8);
-  constexpr std::uint32_t free[] = {5, 7, 5, 4, 6, 6, 4, 0};
-  for (std::uint32_t n = 0; n < 8; ++n) capacities.set(n, free[n]);
+  gang_scheduler cluster = gang_scheduler::create(
+                               "SwitchName=east Nodes=n[1-4]\n"
+                               "SwitchName=west Nodes=n[5-8]",
+                               "NodeName=n[1-8] Gres=gpu:8 CPUs=64")
+                               .value();
+  const level_t node = cluster.find_level("node").value();
+  const level_t rack = cluster.find_level("rack").value();
+  constexpr std::uint32_t used[] = {3, 1, 3, 4, 2, 2, 4, 8};
+  for (std::uint32_t n = 0; n < 8; ++n) {
+    const placement where{node_id(n), (std::uint32_t{1} << used[n]) - 1};
+    const gang_scheduler::request running{.job = n,
+                                          .gang = {.groups = {{.tasks = 1, .gpus = used[n]}}}};
+    if (!cluster.recover(running, {&where, 1}).ok()) return 1;
+  }
 
   topology_constraints large;
   large.groups = {{.tasks = 4, .gpus = 5}};
   large.required = rack;
-  ask(capacities, "four tasks of five GPUs in a rack", large);
-
+  ask(cluster, "in-a-rack", large);
   large.required = any_level;
-  ask(capacities, "the same anywhere", large);
+  ask(cluster, "anywhere", large);
 
   topology_constraints mixed;
   mixed.groups = {{.tasks = 3, .gpus = 5}, {.tasks = 3, .gpus = 2}};
   mixed.required = rack;
-  ask(capacities, "three tasks of five GPUs and three of two in a rack", mixed);
+  ask(cluster, "mixed", mixed);
 
-  topology_constraints spread;
+  topology_constraints spread;  // one task on each node
   spread.groups = {{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}};
   spread.required = rack;
-  ask(capacities, "five small tasks in a rack, one on each node", spread);
+  ask(cluster, "spread", spread);
 
-  topology_constraints sliced;  // tasks 0 and 1 in one rack, 2 and 3 in one rack, ...
-  sliced.groups = {{.tasks = 6, .gpus = 4, .slices = {{rack, 2}}}};
-  ask(capacities, "six tasks of four GPUs in slices of two, each slice in a rack", sliced);
+  topology_constraints sliced;  // tasks 0 to 2 in one rack, 3 to 5 in one rack, 6 in any
+  sliced.groups = {{.tasks = 7, .gpus = 4, .slices = {{rack, 3}}}};
+  ask(cluster, "sliced", sliced);
+
+  topology_constraints replicas;  // each leader with three workers in one rack
+  replicas.groups = {{.tasks = 2, .gpus = 0, .host = {.cpu_milli = 8'000}},
+                     {.tasks = 6, .gpus = 5, .leader = 0, .leader_level = rack}};
+  ask(cluster, "replicas", replicas);
 }

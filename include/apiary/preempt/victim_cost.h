@@ -24,7 +24,7 @@ APIARY_NAMESPACE_BEGIN
 // Requires: all candidates of the search are among the gangs of the constructor.
 // Cost:     constructor O(gangs * log), at most 64 times O(gangs) if GPU-times are large; then
 //           O(log classes) a gang.
-// Example:  examples/least_cost_victims.cpp
+// Example:  through gang_scheduler examples/least_cost_victims.cpp
 class victim_cost {
  public:
   // What the cluster loses when a running gang is evicted.

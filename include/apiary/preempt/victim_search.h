@@ -37,7 +37,7 @@ APIARY_NAMESPACE_BEGIN
 //           gang_fit if sizes do not divide one another; then the budget. No branch and bound over all
 //           candidates if there are more of them than sets in the budget. Disruption budgets that exclude what
 //           the greedy orders try add O(candidates * log) and as many sets.
-// Example:  examples/least_cost_victims.cpp
+// Example:  preempt/README.md; through gang_scheduler examples/least_cost_victims.cpp
 class victim_search : detail::victim_search_steps<detail::eviction_state> {
  public:
   // The steps of the budget for each set of victims. A step takes at most about 0.1 microseconds.

@@ -21,7 +21,7 @@ APIARY_NAMESPACE_BEGIN
 // 3". Cells are given by their positions in the level. The level above the last one is the cluster.
 //
 // Requires: a named tree or a function outlives the object.
-// Example:  examples/why_waiting.cpp
+// Example:  examples/shared_gang.cpp
 class cell_names {
  public:
   // Levels from the lowest up, for example {"gpu", "node", "rack"}; cells have numbers.
