@@ -2,9 +2,9 @@
 // move costs to find, beside trying every move.
 // SPDX-License-Identifier: MIT
 #include "benchmarks/openb_experiment.h"
-#include "tests/support/naive_moves.h"
+#include "tests/support/naive_migrations.h"
 #include <apiary/fgd/fgd.h>
-#include <apiary/gandiva/detail/fragmentation_moves.h>
+#include <apiary/gandiva/detail/fragmentation_migrations.h>
 #include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
@@ -34,13 +34,13 @@ const experiment& openb() {
 void at_load(benchmark::State& state) {
   const experiment& e = openb();
   const fragmentation metric(e.mix);
-  const time_sharing_options::move_limits limits{static_cast<std::uint32_t>(state.range(0)),
-                                                 static_cast<std::uint32_t>(state.range(1))};
+  const time_sharing_options::migration_limits limits{static_cast<std::uint32_t>(state.range(0)),
+                                                      static_cast<std::uint32_t>(state.range(1))};
   for (auto _ : state) {
     gandiva_tasks g =
         gandiva_tasks::create(
             {fgd::create(e.machines.nodes, fragmentation_gradient(metric)).value(), metric},
-            {.quantum = max_time, .moves = limits})
+            {.quantum = max_time, .migrations = limits})
             .value();
     std::vector<gandiva_tasks::action> actions;
     std::uint64_t moves = 0;
@@ -96,7 +96,7 @@ struct loaded_cluster {
       tasks.push_back({task, plan.where});
     }
   }
-  void move(const detail::fragmentation_move& m) {
+  void move(const detail::fragmentation_migration& m) {
     detail::placed_task& t = tasks[m.task];
     nodes.remove(t.task, t.where);
     t.where = m.to;
@@ -109,7 +109,7 @@ void best_move(benchmark::State& state) {
   loaded_cluster cluster(static_cast<std::uint32_t>(state.range(0)));
   const loaded_cluster loaded = cluster;
   const fragmentation metric(openb().mix);
-  detail::fragmentation_moves moves(metric);
+  detail::fragmentation_migrations moves(metric);
   std::uint64_t found = 0;
   for (auto _ : state) {
     const auto m = moves.best(cluster.nodes, cluster.tasks, 0);
@@ -121,7 +121,7 @@ void best_move(benchmark::State& state) {
     }
     if (!m) {
       cluster = loaded;
-      moves = detail::fragmentation_moves(metric);
+      moves = detail::fragmentation_migrations(metric);
       continue;
     }
     ++found;

@@ -91,7 +91,7 @@ void run(hived& h, const hived_load& load, measured& m, Observe&& observe,
     }
     m.bound.add(bound);
     live[e.gang] = true;
-    for (const task_place& t : plan->tasks) {
+    for (const hived_placement& t : plan->tasks) {
       m.checksum = fold(m.checksum, (std::uint64_t{t.node.value} << 32) ^ t.leaves);
     }
   }
@@ -478,7 +478,7 @@ void racks(benchmark::State& state) {
     if (m.gpus != 8 || m.tasks < 8) return;
     spread& s = all[(r.priority < 0 ? "guest_" : "owner_") + std::to_string(m.tasks) + "x8"];
     std::vector<std::uint32_t> used;
-    for (const task_place& t : plan.tasks) used.push_back(t.node.value / 4);
+    for (const hived_placement& t : plan.tasks) used.push_back(t.node.value / 4);
     std::sort(used.begin(), used.end());
     used.erase(std::unique(used.begin(), used.end()), used.end());
     ++s.gangs;
@@ -882,7 +882,7 @@ void levels(benchmark::State& state) {
         }
         if (r.groups[0].gpus != 8 || r.groups[0].tasks < 2) return;
         std::vector<std::uint32_t> used;
-        for (const task_place& t : plan.tasks) used.push_back(t.node.value / 4);
+        for (const hived_placement& t : plan.tasks) used.push_back(t.node.value / 4);
         std::sort(used.begin(), used.end());
         used.erase(std::unique(used.begin(), used.end()), used.end());
         auto& [gangs, racks] = spans[std::max(r.groups[0].tasks, 4U)];

@@ -41,9 +41,11 @@ void describe(const named_tree<Tree>& named) {
 int main() {
   const auto even =
       named_tree<uniform_tree>::create({"v100", {{"rack", {2}}, {"node", {2}}, {"gpu", {8}}}});
-  const auto old = named_tree<ragged_tree>::create(
-      {"k80",
-       {{"rack", {2}}, {"node", {3, 1}, {"ada", "bob", "cy", "dot"}}, {"gpu", {8, 4, 4, 2}}}});
+  const auto old =
+      named_tree<ragged_tree>::create({"k80",
+                                       {{"rack", {2}},
+                                        {"node", {3, 1}, {"east", "west", "north", "south"}},
+                                        {"gpu", {8, 4, 4, 2}}}});
   if (!even.ok() || !old.ok()) return 1;
   describe(*even);
   describe(*old);

@@ -37,7 +37,7 @@ class host {
   void failed(node_id node) {
     bad_.insert(node);
     report(scheduler_.mark_bad(node));
-    const auto there = [&](const task_place& task) { return task.node == node; };
+    const auto there = [&](const hived_placement& task) { return task.node == node; };
     for (const auto& [job, gang] : std::map(running_))
       if (std::ranges::any_of(gang.tasks, there)) evict(job, "its node failed");
     schedule();
@@ -63,7 +63,7 @@ class host {
  private:
   struct running_gang {
     gang_request request;
-    std::vector<task_place> tasks;
+    std::vector<hived_placement> tasks;
     std::vector<level_t> levels;  // of its tenant's whole cells; empty: opportunistic
   };
 
@@ -116,7 +116,7 @@ class host {
     // Gangs in plan->cancelled need no call here: they are in waiting_ and propose again.
     if (!report(scheduler_.commit(*plan))) return false;
     std::printf("gang %u starts on", gang.job.value);
-    for (const task_place& task : plan->tasks)
+    for (const hived_placement& task : plan->tasks)
       std::printf(" %s", scheduler_.layout().node_name(task.node).c_str());
     std::printf("\n");
     const gang_record& record = *scheduler_.find(gang.job);

@@ -38,7 +38,7 @@ void show(time_ms now, std::vector<gandiva_gangs::action>& actions) {
   for (const auto& a : actions) {
     std::printf("%3d s  %-7s job %u", static_cast<int>(now), verbs[static_cast<int>(a.what)],
                 a.job.value);
-    for (const task_place& t : a.where)
+    for (const hived_placement& t : a.where)
       std::printf("  node %u GPUs %#x", t.node.value, static_cast<unsigned>(t.leaves));
     std::printf("\n");
   }

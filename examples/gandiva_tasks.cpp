@@ -50,7 +50,7 @@ int main() {
   if (!below.ok()) return 1;
   // No task is suspended for another one. A migration must gain a tenth of the GPUs that it moves.
   auto g = gandiva_tasks::create({*below, metric},
-                                 {.quantum = max_time, .moves = {.moves = 4, .cost = 100}});
+                                 {.quantum = max_time, .migrations = {.jobs = 4, .cost = 100}});
   if (!g.ok()) return 1;
   std::vector<gandiva_tasks::action> todo;
   for (std::uint32_t job = 0; job < 8; ++job)

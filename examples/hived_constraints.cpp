@@ -43,7 +43,7 @@ void submit(hived& scheduler, const char* what, std::vector<task_group> groups,
                           .constraints = std::move(constraints)};
   const gang_plan plan = scheduler.propose(gang).value();
   std::printf("%s:", what);
-  for (const task_place& task : plan.tasks)
+  for (const hived_placement& task : plan.tasks)
     std::printf(" %s", scheduler.layout().node_name(task.node).c_str());
   if (const infeasibility_proof* why = plan.wait.why(); why != nullptr)
     std::printf(" waits: %s", why->text(constraints_of(gang), {"GPU", "node", "rack"}).c_str());

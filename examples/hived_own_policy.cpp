@@ -61,20 +61,21 @@ int main() {
   config.virtual_clusters = {{.name = "research", .cells = {{"NODE", 2}}}};
   hived scheduler = hived::create(config).value();
   const tenant_id research = scheduler.layout().find_tenant("research").value();
-  user ann{.weight = 2}, bob{.weight = 1}, cat{.weight = 1};
+  user vision{.weight = 2}, speech{.weight = 1}, search{.weight = 1};
   std::vector<job> waiting;
   auto add = [&, jobs = 0U](user& owner, task_group tasks) mutable {
     waiting.push_back({.owner = &owner,
                        .gpus = tasks.tasks * tasks.gpus,
                        .gang = {.job = job_id(jobs++), .tenant = research, .groups = {tasks}}});
   };
-  for (int i = 0; i < 16; ++i) add(i % 2 == 0 ? ann : bob, {.tasks = 1, .gpus = 2});
-  add(cat, {.tasks = 2, .gpus = 6});  // both nodes
+  for (int i = 0; i < 16; ++i) add(i % 2 == 0 ? vision : speech, {.tasks = 1, .gpus = 2});
+  add(search, {.tasks = 2, .gpus = 6});  // both nodes
   for (int round = 1; round <= 6; ++round) {
-    for (int i = 0; i < 6; ++i) add(i % 2 == 0 ? ann : bob, {.tasks = 1, .gpus = 2});
+    for (int i = 0; i < 6; ++i) add(i % 2 == 0 ? vision : speech, {.tasks = 1, .gpus = 2});
     std::vector<job> running;
     if (!start(scheduler, waiting, running)) return 1;
-    std::printf("round %d: ann %2u, bob %2u, cat %2u\n", round, ann.gpus, bob.gpus, cat.gpus);
+    std::printf("round %d: vision %2u, speech %2u, search %2u\n", round, vision.gpus, speech.gpus,
+                search.gpus);
     for (const job& j : running) {
       j.owner->gpus -= j.gpus;
       if (!scheduler.finish(j.gang.job).ok()) return 1;

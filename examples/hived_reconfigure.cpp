@@ -63,7 +63,7 @@ int main() {
 
   // A host stores the request, the tasks and the whole-cell levels of each gang. After a restart it
   // calls recover, first for the gangs that have such levels.
-  std::vector<std::tuple<gang_request, std::vector<task_place>, std::vector<level_t>>> stored;
+  std::vector<std::tuple<gang_request, std::vector<hived_placement>, std::vector<level_t>>> stored;
   for (const gang_slot slot : scheduler.gangs().by_job()) {
     const gang_record& gang = scheduler.gangs()[slot];
     const std::vector<level_t> levels = hived_queries::whole_cell_levels(scheduler, gang);

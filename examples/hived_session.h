@@ -192,13 +192,13 @@ class hived_session {
   absl::Status recover(const session_event& e, json_object& out) {
     const job_id job = names_.id_for(e.group);
     APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of_running(*scheduler_, e, job));
-    APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::task_place> tasks,
-                            places_of(scheduler_->layout(), e.pods));
+    APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::hived_placement> tasks,
+                            placements_of(scheduler_->layout(), e.pods));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::level_t> whole_cells,
                             levels_of(scheduler_->layout(), e.pods));
     APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), {{job, e.group}}));
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
-                                   [](apiary::task_place task) { return task.leaves != 0; });
+                                   [](apiary::hived_placement task) { return task.leaves != 0; });
     std::vector<job_id> lost;  // gangs that lost cells of their tenant
     if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.groups)) {
       lost = guaranteed_below(r);
@@ -275,7 +275,7 @@ class hived_session {
     if (gang == nullptr) return schedule(e, out);
     if (members != gang->request.groups)
       return absl::InvalidArgumentError("members: differ from those of gang " + json_text(e.group));
-    const std::vector<apiary::task_place> tasks = scheduler_->tasks(*gang);
+    const std::vector<apiary::hived_placement> tasks = scheduler_->tasks(*gang);
     if (tasks[*e.pod].leaves == 0) {
       const auto [first, last] = gang->leaves_of(*e.pod);
       return absl::NotFoundError(

@@ -89,10 +89,10 @@ inline void write_whole_cell(json_object& out, std::span<const apiary::level_t> 
 // A task that has ended has no node and no devices. whole_cells: a level for each device of each
 // task, or empty.
 inline void write_places(json_object& out, std::string_view key, const apiary::hived_layout& layout,
-                         const std::vector<apiary::task_place>& tasks,
+                         const std::vector<apiary::hived_placement>& tasks,
                          std::span<const apiary::level_t> whole_cells = {}) {
   out.key(key).open('[');
-  for (const apiary::task_place& task : tasks) {
+  for (const apiary::hived_placement& task : tasks) {
     const std::vector<std::uint32_t> devices = layout.devices(task);
     out.open('{').key("node").value(devices.empty() ? "" : layout.node_name(task.node));
     out.key("devices").open('[');
@@ -203,7 +203,7 @@ inline void write_plan(json_object& out, const apiary::hived& scheduler, const g
   if (plan.result == apiary::plan_result::bind) {
     const std::vector<apiary::level_t> levels =
         apiary::hived_queries::whole_cell_levels(scheduler, *scheduler.find(request.job));
-    std::vector<apiary::task_place> tasks = plan.tasks;
+    std::vector<apiary::hived_placement> tasks = plan.tasks;
     std::span<const apiary::level_t> whole_cells = levels;
     if (pod) {
       for (std::uint32_t t = 0; t < *pod && !whole_cells.empty(); ++t)

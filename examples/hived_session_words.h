@@ -80,11 +80,11 @@ inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
 }
 
 // Converts pods to tasks. Nodes and devices that the configuration lacks are left out.
-inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
+inline absl::StatusOr<std::vector<apiary::hived_placement>> placements_of(
     const apiary::hived_layout& layout, const std::vector<session_place>& pods) {
-  std::vector<apiary::task_place> tasks;
+  std::vector<apiary::hived_placement> tasks;
   for (std::size_t i = 0; i < pods.size(); ++i) {
-    apiary::task_place& task = tasks.emplace_back();
+    apiary::hived_placement& task = tasks.emplace_back();
     const auto node = layout.find_node(pods[i].node);
     if (!node) continue;
     task.node = *node;
@@ -101,7 +101,7 @@ inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
   }
   return tasks;
 }
-// The levels of the whole cells around the devices of places_of, for each task by position; empty if
+// The levels of the whole cells around the devices of placements_of, for each task by position; empty if
 // the host gives none.
 inline absl::StatusOr<std::vector<apiary::level_t>> levels_of(
     const apiary::hived_layout& layout, const std::vector<session_place>& pods) {

@@ -185,7 +185,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     return absl::OkStatus();
   };
   // The options that gandiva has by default: slices of a minute, and moves that pay.
-  const apiary::time_sharing_options slices{.moves = {.moves = 4, .cost = 100}};
+  const apiary::time_sharing_options slices{.migrations = {.jobs = 4, .cost = 100}};
   absl::Status status;
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(

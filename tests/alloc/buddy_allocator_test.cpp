@@ -31,9 +31,9 @@ void check_against_definition(const Tree& tree, rng& random, int steps) {
   buddy_allocator<Tree> fast(tree);
   apiary_test::naive_allocator<Tree> slow(tree);
   health<Tree> good(tree);
-  std::vector<std::uint32_t> guests(tree.num_cells());
-  for (std::uint32_t& n : guests) n = random.uniform(4);
-  const auto cost = [&](cell_id c) { return guests[c.value]; };
+  std::vector<std::uint32_t> costs(tree.num_cells());
+  for (std::uint32_t& n : costs) n = random.uniform(4);
+  const auto cost = [&](cell_id c) { return costs[c.value]; };
   const auto no_cost = [](cell_id) { return 0U; };
   for (int step = 0; step < steps; ++step) {
     const level_t level = random.uniform(tree.num_levels());

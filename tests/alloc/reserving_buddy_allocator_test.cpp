@@ -29,8 +29,8 @@ uniform_tree random_tree(rng& random, std::uint32_t most_leaves) {
   std::vector<std::uint32_t> fan_outs;
   std::uint32_t leaves = 1;
   for (std::uint32_t levels = 1 + random.uniform(5); levels > 0; --levels) {
-    const std::uint32_t room = most_leaves / leaves;
-    fan_outs.push_back(1 + random.uniform(room < 6 ? room : 6));
+    const std::uint32_t largest = most_leaves / leaves;
+    fan_outs.push_back(1 + random.uniform(largest < 6 ? largest : 6));
     leaves *= fan_outs.back();
   }
   return uniform_tree(fan_outs);
@@ -77,9 +77,9 @@ TEST_CASE("no request within a tenant's quota is refused, ten million times") {
       tenant_id tenant;
     };
     std::vector<grant> live;
-    std::vector<std::uint32_t> guests(tree.num_cells());
-    for (std::uint32_t& n : guests) n = random.uniform(8);
-    const auto cost = [&](cell_id c) { return guests[c.value]; };
+    std::vector<std::uint32_t> costs(tree.num_cells());
+    for (std::uint32_t& n : costs) n = random.uniform(8);
+    const auto cost = [&](cell_id c) { return costs[c.value]; };
     for (int step = 0; step < 20'000; ++step, ++operations) {
       if (random.uniform(2) == 0 && !live.empty()) {
         const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(live.size()));

@@ -164,7 +164,7 @@ TEST_CASE("batch_queue: every start is that of the naive queue, and delays no re
 namespace {
 
 // A queue whose promises are written down: once the first one (easy) or any one (conservative) has
-// been told when it will start, it must not be later.
+// been given a start, it must not be later.
 template <class Queue>
 struct reserved {
   Queue queue;

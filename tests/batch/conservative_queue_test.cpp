@@ -41,7 +41,7 @@ struct reserved_line {
   }
 };
 
-TEST_CASE("conservative_queue: each has the earliest start that delays nobody before it") {
+TEST_CASE("conservative_queue: each job has the earliest start that delays no job before it") {
   reserved_line line;
   line.submit(1, 4, 10, 0);
   line.submit(2, 2, 5, 0);
@@ -84,7 +84,7 @@ TEST_CASE("conservative_queue: when a job ends early, or is withdrawn, those beh
   line.finish(3, 5);  // it never ran
   line.finish(4, 5);
   CHECK(line.decide(5) == jobs_by_start{job_id(5)});
-  CHECK(line.queue.wake() == max_time);  // nobody waits
+  CHECK(line.queue.wake() == max_time);  // no job waits
 }
 
 TEST_CASE("conservative_queue: a job beyond its estimate is taken to run as long again") {

@@ -41,7 +41,7 @@ TEST_CASE("sharing_placer: what is no cluster") {
 }
 
 TEST_CASE("sharing_placer: a job goes where it fragments least, another score sends it elsewhere") {
-  // The four of server 0 are left to who wants four.
+  // The four GPUs of server 0 are left to a job that wants four.
   fgd_placer placer = servers_of({4, 6});
   CHECK(placer.propose(job_of(0, 1)).value() == job_placement{{node_id(1), 1}});
   auto other = gpu_sharing_placer<best_fit>::create({.gpus = {4, 6}}, best_fit()).value();
@@ -113,7 +113,8 @@ TEST_CASE("sharing_placer: what the servers can hold is what an empty cluster ta
   }
 }
 
-TEST_CASE("sharing_placer: random jobs: no GPU twice, a no only where servers alike have no room") {
+TEST_CASE(
+    "sharing_placer: random jobs: no GPU twice, a no only where equal servers lack capacity") {
   std::uint64_t refused = 0;
   std::uint64_t multi_server = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {

@@ -1,4 +1,4 @@
-// apiary/tests/batch/preemptive_queue_test.cpp - who runs in each tick, against sorting them all.
+// apiary/tests/batch/preemptive_queue_test.cpp - which jobs run in each tick, against sorting them all.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/batch/preemptive_queue.h>
@@ -173,7 +173,7 @@ TEST_CASE("preemptive_queue: a host that is late all the time chooses all the sa
     std::vector<bool> runs(3, false);
     for (std::uint32_t job = 0; job < 3; ++job) REQUIRE(queue.submit({.job = job_id(job)}, 1).ok());
     time_ms now = 1;
-    for (int turn = 0; turn < 300; ++turn) {
+    for (int round = 0; round < 300; ++round) {
       std::vector<job_action> actions;
       REQUIRE(queue.decide(now, actions).ok());
       for (const job_action& a : actions) runs[a.job.value] = a.what == job_action::verb::start;

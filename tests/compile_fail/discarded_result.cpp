@@ -1,4 +1,4 @@
-// apiary/tests/compile_fail/discarded_result.cpp - a query whose answer nobody reads is a mistake.
+// apiary/tests/compile_fail/discarded_result.cpp - a query whose answer is not read is a mistake.
 // SPDX-License-Identifier: MIT
 // EXPECT: nodiscard
 #include <apiary/container/bitset.h>

@@ -127,7 +127,8 @@ TEST_CASE("a gang that may use two chains is refused by both") {
         std::string::npos);
 }
 
-TEST_CASE("a gang under rules is placed by them, or told which rule is in the way") {
+TEST_CASE(
+    "a gang under constraints is placed by them, or the answer names the constraint in the way") {
   hived_session session;
   const std::string racks =
       R"("physicalCluster":{"cellTypes":{"NODE":{"childCellType":"GPU","childCellNumber":2,)"
@@ -502,7 +503,7 @@ TEST_CASE("a gang does not grow by what is not like it, and the answer names bot
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }
 
-TEST_CASE("who has its tenant's cells back is named where that happens") {
+TEST_CASE("a gang that has its tenant's cells back is named where that happens") {
   hived_session s = configured();
   const std::string pair = "[{'pods':1,'leafs':2}]";
   ask_op(s, gang("low", "blue", 0, pair, ",'lazy':true"));
@@ -910,7 +911,7 @@ TEST_CASE("what runs comes back in any order with all its tenant's cells") {
   if (apiary_test::scale() >= 0.1) CHECK(lost_without > 0);
 }
 
-TEST_CASE("who comes back and takes the cells of lower gangs says whose") {
+TEST_CASE("a gang that comes back and takes the cells of lower gangs names them") {
   hived_session s = configured();
   const auto back = [](const std::string& name, int priority, const std::string& pods,
                        const std::string& leaves) {
@@ -1133,7 +1134,7 @@ TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
         "'pinnedCells':[]");
   CHECK(hash_of(s.answer(R"({"op":"note"})")) == hash);
 
-  // The guest is to end for a gang; where nodes are bad, the pair that is promised must be, too.
+  // The opportunistic gang is to end for a gang; where nodes are bad, the reserved pair must be, too.
   CHECK(ask_op(s, gang("new", "red", 0, "[{'pods':1,'leafs':4}]", ",'suggested':['n0']"))
             .starts_with("'result':'preempt'"));
   CHECK(told("'gang_state','group':'new'") ==

@@ -32,13 +32,13 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 2 + random.uniform(6);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     topology_constraints gang = random_small_gang(random, std::min(most, 3U));
     gang.required = rack;
-    const auto capacities = capacities_of_cells(world, most);
+    const auto capacities = capacities_of_cells(cluster, most);
     topology_fit<ragged_tree> fit;
     const auto verdict = [&](const topology_constraints& g) {
-      return fit(capacities, g, world.hosts).verdict;
+      return fit(capacities, g, cluster.hosts).verdict;
     };
     if (verdict(gang) == fit_verdict::fits) continue;
     const std::vector<blocking_resource> blocking = blocking_resources(gang, verdict);

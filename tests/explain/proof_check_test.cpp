@@ -27,8 +27,8 @@ using namespace apiary_test;
 
 namespace {
 
-level_t proof_level(const test_cluster& world, const topology_constraints& gang) {
-  return gang.required == any_level ? world.tree.num_levels() : gang.required;
+level_t proof_level(const test_cluster& cluster, const topology_constraints& gang) {
+  return gang.required == any_level ? cluster.tree.num_levels() : gang.required;
 }
 
 // Whether every number is right, and no cell can hold enough.
@@ -53,14 +53,14 @@ bool is_right_refusal(const naive_cells& naive, const infeasibility_proof& why, 
          !naive.held(why.level, c).contains(tasks);
 }
 
-bool is_right_proof(const test_cluster& world, const topology_constraints& gang,
+bool is_right_proof(const test_cluster& cluster, const topology_constraints& gang,
                     const infeasibility_proof& why) {
-  const naive_cells naive(world, gang);
+  const naive_cells naive(cluster, gang);
   std::vector<std::uint32_t> kinds;
   for (const naive_kind& k : naive.kinds()) kinds.push_back(k.groups[0]);
-  if (why.level != proof_level(world, gang) || why.groups != kinds) return false;
+  if (why.level != proof_level(cluster, gang) || why.groups != kinds) return false;
   if (why.node_level != node || why.tasks != naive.tasks()) return false;
-  for (const std::uint32_t f : world.free)
+  for (const std::uint32_t f : cluster.free)
     if (why.node_gpus > 0 && f > why.node_gpus) return false;
   for (const infeasibility_proof::weighing& w : why.weighings) {
     if (w.weights.size() != kinds.size()) return false;
@@ -74,11 +74,11 @@ bool is_right_proof(const test_cluster& world, const topology_constraints& gang,
 
 // Some weighings, a refusal for each cell: by the last weighing that refuses it, or listed. All
 // numbers are right, and it is a proof if no cell holds the gang.
-infeasibility_proof some_proof(const test_cluster& world, const topology_constraints& gang,
+infeasibility_proof some_proof(const test_cluster& cluster, const topology_constraints& gang,
                                rng& random) {
-  const naive_cells naive(world, gang);
+  const naive_cells naive(cluster, gang);
   infeasibility_proof why;
-  why.level = proof_level(world, gang);
+  why.level = proof_level(cluster, gang);
   why.node_level = node;
   why.node_gpus = random.uniform(8);
   for (const naive_kind& k : naive.kinds()) why.groups.push_back(k.groups[0]);
@@ -147,12 +147,12 @@ TEST_CASE("proof_check: accepted is what is right in every number, and nothing e
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     topology_constraints gang = random_small_gang(random, most);
     if (random.uniform(4) > 0) gang.required = node + random.uniform(3);
-    proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
-    infeasibility_proof why = some_proof(world, gang, random);
-    const bool right = is_right_proof(world, gang, why);
+    proof_check<ragged_tree> check(cluster.tree, node, cluster.free, cluster.hosts, gang);
+    infeasibility_proof why = some_proof(cluster, gang, random);
+    const bool right = is_right_proof(cluster, gang, why);
     CHECK(check(why) == right);
     accepted += right ? 1U : 0U;
     if (right)
@@ -161,7 +161,7 @@ TEST_CASE("proof_check: accepted is what is right in every number, and nothing e
     for (int round = 0; round < 6; ++round) {
       infeasibility_proof other = why;
       change_proof(other, random);
-      const bool still = is_right_proof(world, gang, other);
+      const bool still = is_right_proof(cluster, gang, other);
       CHECK(check(other) == still);
       changed += right && !still ? 1U : 0U;
     }
@@ -174,13 +174,13 @@ TEST_CASE("proof_check: accepted is what is right in every number, and nothing e
 
 TEST_CASE("proof_check: numbers of 64 bits") {
   // As many tasks as a gang can have, with the greatest weight.
-  const test_cluster world{ragged_tree({{2}, {2, 2}, {8, 8, 8, 8}}), {8, 3, 5, 0}, {}};
+  const test_cluster cluster{ragged_tree({{2}, {2, 2}, {8, 8, 8, 8}}), {8, 3, 5, 0}, {}};
   constexpr std::uint64_t most = ~std::uint32_t{0};
   topology_constraints gang;
   gang.groups = {{.tasks = ~std::uint32_t{0} - 2, .gpus = 1, .spread = {{rack, 7}}},
                  {.tasks = 2, .gpus = 2}};
   gang.required = rack;
-  proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  proof_check<ragged_tree> check(cluster.tree, node, cluster.free, cluster.hosts, gang);
   infeasibility_proof why;
   why.level = rack;
   why.node_level = node;
@@ -197,10 +197,10 @@ TEST_CASE("proof_check: numbers of 64 bits") {
 }
 
 TEST_CASE("proof_check: what a cell holds may be listed in any order, but once") {
-  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {8}, {{4, 4}}};
+  const test_cluster cluster{ragged_tree({{1}, {1}, {8}}), {8}, {{4, 4}}};
   topology_constraints gang;
   gang.groups = {{3, 1, {1, 0}}, {2, 2, {2, 0}}};
-  proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  proof_check<ragged_tree> check(cluster.tree, node, cluster.free, cluster.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
   why.node_level = node;
@@ -221,12 +221,12 @@ TEST_CASE("proof_check: what a cell holds may be listed in any order, but once")
 }
 
 TEST_CASE("proof_check: a fraction of more than a GPU, or of nothing, is whole GPUs") {
-  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
+  const test_cluster cluster{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   topology_constraints gang;
   gang.groups = {{.tasks = 1, .gpus = 2},
                  {.tasks = 1, .gpus = 2, .gpu_milli = 1'500},
                  {.tasks = 1, .gpus = 2, .gpu_milli = 0}};
-  proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  proof_check<ragged_tree> check(cluster.tree, node, cluster.free, cluster.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
   why.node_level = node;
@@ -238,14 +238,14 @@ TEST_CASE("proof_check: a fraction of more than a GPU, or of nothing, is whole G
 }
 
 TEST_CASE("proof_check: needs that no node can meet count as the same") {
-  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
+  const test_cluster cluster{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   constexpr std::uint32_t many = std::uint32_t{1} << 30;
   topology_constraints gang;
   gang.groups = {{.tasks = 1, .gpus = 1},
                  {.tasks = many, .gpus = many, .host = {many, 0}, .leader = 0},
                  {.tasks = 1, .gpus = 1},
                  {.tasks = many / 2, .gpus = many, .host = {many / 2, 0}, .leader = 2}};
-  proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  proof_check<ragged_tree> check(cluster.tree, node, cluster.free, cluster.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
   why.node_level = node;
@@ -270,10 +270,10 @@ static_assert(!can_be_checked<const topology_constraints>);
 }  // namespace
 
 TEST_CASE("proof_check: nothing proves that a gang of nothing does not fit") {
-  const test_cluster world{ragged_tree({{1}, {1}, {8}}), {0}, {}};
+  const test_cluster cluster{ragged_tree({{1}, {1}, {8}}), {0}, {}};
   topology_constraints gang;
   gang.groups = {{0, 4}};
-  proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  proof_check<ragged_tree> check(cluster.tree, node, cluster.free, cluster.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
   why.node_level = node;

@@ -30,10 +30,10 @@ using namespace apiary_test;
 
 namespace {
 
-bool fits_with(const test_cluster& world, const std::vector<std::uint32_t>& free,
+bool fits_with(const test_cluster& cluster, const std::vector<std::uint32_t>& free,
                const topology_constraints& gang) {
-  const test_cluster other{world.tree, free, world.hosts};
-  return node_after_node(other, gang)(std::min(gang.required, world.tree.num_levels()));
+  const test_cluster other{cluster.tree, free, cluster.hosts};
+  return node_after_node(other, gang)(std::min(gang.required, cluster.tree.num_levels()));
 }
 
 // Up to three task groups: all constraints, CPU and memory, and tasks without GPUs.
@@ -65,18 +65,18 @@ struct unblock_counts {
 };
 
 // The fewest GPUs in use on a set of nodes with which the gang fits, over all sets.
-std::uint64_t least_to_free(const test_cluster& world, const std::vector<std::uint32_t>& capacity,
+std::uint64_t least_to_free(const test_cluster& cluster, const std::vector<std::uint32_t>& capacity,
                             const topology_constraints& gang) {
   std::uint64_t least = ~std::uint64_t{0};
-  for (std::uint32_t set = 0; set < 1U << world.num_nodes(); ++set) {
-    std::vector<std::uint32_t> other = world.free;
+  for (std::uint32_t set = 0; set < 1U << cluster.num_nodes(); ++set) {
+    std::vector<std::uint32_t> other = cluster.free;
     std::uint64_t gpus = 0;
-    for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
+    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
       if ((set >> n & 1) == 0) continue;
-      gpus += capacity[n] - world.free[n];
+      gpus += capacity[n] - cluster.free[n];
       other[n] = capacity[n];
     }
-    if (gpus < least && fits_with(world, other, gang)) least = gpus;
+    if (gpus < least && fits_with(cluster, other, gang)) least = gpus;
   }
   return least;
 }
@@ -85,47 +85,47 @@ std::uint64_t least_to_free(const test_cluster& world, const std::vector<std::ui
 template <CellTree Tree>
 void check_unblock(const Tree& tree, rng& random, const std::vector<std::uint64_t>& budgets,
                    std::vector<unblock_counts>& seen) {
-  test_cluster world{ragged_copy(tree), {}, {}};
+  test_cluster cluster{ragged_copy(tree), {}, {}};
   capacity_index<Tree> capacities(tree, node, 4);
   std::vector<std::uint32_t> capacity;
   const bool hosted = random.uniform(3) == 0;
   const bool equal = random.uniform(3) == 0;
   for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) {
     capacity.push_back(equal ? 4 : random.uniform(5));
-    world.free.push_back(random.uniform(capacity[n] + 1));
-    capacities.set(n, world.free[n]);
-    if (hosted) world.hosts.push_back({random.uniform(5), random.uniform(5)});
+    cluster.free.push_back(random.uniform(capacity[n] + 1));
+    capacities.set(n, cluster.free[n]);
+    if (hosted) cluster.hosts.push_back({random.uniform(5), random.uniform(5)});
   }
   const topology_constraints gang = random_waiting(random, hosted);
   const level_t level = std::min(gang.required, capacities.top());
   REQUIRE(gang.valid(node, capacities.top()));
-  const bool fits_now = fits_with(world, world.free, gang);
-  const bool fits_free = fits_with(world, capacity, gang);
-  const std::uint64_t least = fits_now || !fits_free ? 0 : least_to_free(world, capacity, gang);
+  const bool fits_now = fits_with(cluster, cluster.free, gang);
+  const bool fits_free = fits_with(cluster, capacity, gang);
+  const std::uint64_t least = fits_now || !fits_free ? 0 : least_to_free(cluster, capacity, gang);
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     CAPTURE(budgets[b]);
     unblock_search<Tree> search(budgets[b]);
-    const unblock_set found = search(capacities, gang, capacity, world.hosts);
+    const unblock_set found = search(capacities, gang, capacity, cluster.hosts);
     REQUIRE(found.steps <= budgets[b]);
     for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
-      REQUIRE(capacities.free(n) == world.free[n]);
+      REQUIRE(capacities.free(n) == cluster.free[n]);
     if (found.verdict == fit_verdict::budget_ended) continue;
     REQUIRE((found.verdict == fit_verdict::fits) == fits_free);
     if (!fits_free) continue;
     if (found.all_needed) REQUIRE(found.nodes.empty() == fits_now);
-    std::vector<std::uint32_t> after = world.free;
+    std::vector<std::uint32_t> after = cluster.free;
     std::uint64_t gpus = 0;
     for (const std::uint32_t n : found.nodes) {
       REQUIRE(after[n] < capacity[n]);
-      REQUIRE(world.cell(n, level) == found.cell);
-      gpus += capacity[n] - world.free[n];
+      REQUIRE(cluster.cell(n, level) == found.cell);
+      gpus += capacity[n] - cluster.free[n];
       after[n] = capacity[n];
     }
     REQUIRE(gpus == found.gpus);
-    REQUIRE(fits_with(world, after, gang));
+    REQUIRE(fits_with(cluster, after, gang));
     for (const std::uint32_t n : found.nodes) {
-      after[n] = world.free[n];
-      if (found.all_needed) REQUIRE(!fits_with(world, after, gang));
+      after[n] = cluster.free[n];
+      if (found.all_needed) REQUIRE(!fits_with(cluster, after, gang));
       after[n] = capacity[n];
     }
     REQUIRE(gpus >= least);

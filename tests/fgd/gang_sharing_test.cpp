@@ -83,16 +83,16 @@ TEST_CASE("every gang of three parts on every pair of nodes of two devices") {
   int fitting = 0;
   int not_greedily = 0;
   const int every = scale() >= 1 ? 1 : 7;
-  for (int world = 0; world < 256; world += every) {
+  for (int state = 0; state < 256; state += every) {
     node_table nodes;
     for (std::uint32_t n = 0; n < 2; ++n) {
       const node_id id = nodes.add({{3 + n, 3}, 2, 0});
       for (std::uint32_t d = 0; d < 2; ++d)
-        nodes[id].gpu_left[d] = lefts[world >> (4 * n + 2 * d) & 3];
+        nodes[id].gpu_left[d] = lefts[state >> (4 * n + 2 * d) & 3];
     }
     gang_fgd scheduler = fgd_over(nodes);
     for (std::uint32_t code = 0; code < 64; ++code) {
-      CAPTURE(world);
+      CAPTURE(state);
       CAPTURE(code);
       topology_constraints gang;
       for (std::uint32_t i = 0; i < 3; ++i) gang.groups.push_back(tasks[code >> 2 * i & 3]);

@@ -215,7 +215,7 @@ TEST_CASE("suggested nodes limit a proposal") {
   CHECK(scheduler.propose(task, suggested).value().where.node == node_id(1));
 }
 
-TEST_CASE("more kinds of request than are kept, in turns") {
+TEST_CASE("more kinds of request than are kept, one after the other") {
   node_table nodes;
   for (std::uint32_t i = 0; i < 20; ++i) nodes.add({{1000 * i, 8000}, 1, 0});
   auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();

@@ -47,7 +47,7 @@ void check_fault(const absl::Status& status) {
                 status.code() == absl::StatusCode::kOutOfRange);
 }
 
-// Gandiva, told what it wants to know of the jobs that run.
+// Gandiva, with what it wants to know of the jobs that run.
 struct measured_gandiva {
   gandiva inner;
   std::vector<job_id> jobs{};
@@ -150,10 +150,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     all += job.duration;
   }
   job_list::number_by_arrival(jobs);
-  const time_ms turn = longest / 16 + 1;  // few turns, however long the jobs
+  const time_ms period = longest / 16 + 1;  // few periods, however long the jobs
   std::vector<outage> outages;
   for (std::uint32_t i = 0; i < 12; ++i)
-    outages.push_back({node_id(i * 3 % 8), turn * i, turn * i + turn / 2 + 1});
+    outages.push_back({node_id(i * 3 % 8), period * i, period * i + period / 2 + 1});
 
   const absl::StatusOr<server_placer> placer = server_placer::create(servers);
   APIARY_VERIFY(placer.ok());
@@ -165,25 +165,25 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const preemptive_options::rules rule :
        {preemptive_options::rules::least_attained, preemptive_options::rules::shortest_remaining}) {
     run_both<preemptive_queue<server_placer>>(
-        preemptive_queue(*placer, {.rule = rule, .quantum = turn}), jobs, outages);
+        preemptive_queue(*placer, {.rule = rule, .quantum = period}), jobs, outages);
   }
   run_both(philly::create({.servers = servers,
                            .quotas = std::vector<std::uint32_t>(tenants, 32 / tenants),
-                           .acquire_time = turn,
-                           .backoff_time = turn}),
+                           .acquire_time = period,
+                           .backoff_time = period}),
            jobs, outages);
   run_both(hived_queue::create(cells_of(tenants)), jobs, outages);
   // Gandiva counts no longer; what breakdowns undo is done once more for each at most.
   if (longest + 13 * all >= time_ms{1} << 43) return 0;
-  run_both(gandiva::create({.servers = servers, .quantum = turn}), jobs, outages);
+  run_both(gandiva::create({.servers = servers, .quantum = period}), jobs, outages);
   absl::StatusOr<gandiva> all_on = gandiva::create({.servers = servers,
-                                                    .quantum = turn,
+                                                    .quantum = period,
                                                     .packs = true,
                                                     .gpu_memory = 100,
                                                     .migrates = true,
-                                                    .migration_cost = turn / 8,
+                                                    .migration_cost = period / 8,
                                                     .grows = true,
-                                                    .idle_period = turn / 2 + 1});
+                                                    .idle_period = period / 2 + 1});
   APIARY_VERIFY(all_on.ok());
   run_both<measured_gandiva>(measured_gandiva{*std::move(all_on)}, jobs, outages);
   return 0;

@@ -4,7 +4,7 @@
 // The input is a session. Lines that begin with "{" are played as they are, and so is any line
 // behind a configuration of their own. A line of other bytes is an event on a small cluster, made of
 // them: which op, gang, tenant, sizes, node. After every line the audit is clean, the answer is JSON
-// and names as many gangs as have lost their tenant's cells, and who has them back, and an error or a
+// and names as many gangs as have lost their tenant's cells, and which gangs have them back, and an error or a
 // query has changed nothing; at the end the lines, played again, give the same answers, and when
 // every gang is ended nothing is left of any.
 #include "../../examples/hived_session.h"

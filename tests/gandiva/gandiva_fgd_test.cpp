@@ -63,7 +63,8 @@ TEST_CASE("gandiva_with_placer: nothing may run there yet, and a quantum lasts")
 }
 
 TEST_CASE(
-    "gandiva_with_placer: neither a tenant nor a priority gives a right, or a turn before others") {
+    "gandiva_with_placer: neither a tenant nor a priority gives a quota, or a time slice before "
+    "others") {
   auto q = turns_over_servers::create(servers({.gpus = {4}}), {.quantum = 60}).value();
   REQUIRE(q.submit(job_of(0, 4, -1), 0).ok());
   REQUIRE(q.submit(job_of(1, 4, 9), 0).ok());

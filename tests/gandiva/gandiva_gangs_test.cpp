@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/gandiva_gangs_test.cpp - turns and moves on HiveD: guarantees hold, nobody starves.
+// apiary/tests/gandiva/gandiva_gangs_test.cpp - time slices and migrations on HiveD: guarantees hold, no gang starves.
 // SPDX-License-Identifier: MIT
 #include "support/hived_clusters.h"
 #include "support/naive_time_sharing.h"
@@ -38,7 +38,7 @@ hived two_nodes() {
   config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 1}}}, {.name = "b"}};
   return hived::create(config).value();
 }
-gang_request guest(std::uint32_t job, std::uint32_t leaves, std::uint32_t tasks = 1) {
+gang_request opportunistic_gang(std::uint32_t job, std::uint32_t leaves, std::uint32_t tasks = 1) {
   return {.job = job_id(job),
           .tenant = tenant_id(1),
           .priority = gang_request::opportunistic_priority,
@@ -53,7 +53,7 @@ struct two_node_host {
   gandiva_gangs scheduler;
   std::vector<gang_action> actions{};
 
-  explicit two_node_host(const time_sharing_options& options, const gang_moves& moves = {})
+  explicit two_node_host(const time_sharing_options& options, const gang_migration& moves = {})
       : scheduler(gandiva_gangs::create(hived_backend(two_nodes(), moves), options).value()) {}
   void submit(const gang_request& r, time_ms now, const gandiva_gangs::job_options& terms = {}) {
     actions.clear();
@@ -67,7 +67,7 @@ struct two_node_host {
   [[nodiscard]] bool runs(std::uint32_t job) const {
     return scheduler.find(job_id(job)) == gandiva_gangs::phase::runs;
   }
-  // What was done with whom.
+  // What was done with which gang.
   [[nodiscard]] std::vector<std::pair<verb, std::uint32_t>> done() const {
     std::vector<std::pair<verb, std::uint32_t>> list;
     for (const gang_action& a : actions) list.emplace_back(a.what, a.job.value);
@@ -81,14 +81,14 @@ TEST_CASE("gandiva on hived: what cannot be asked") {
   CHECK(gandiva_gangs::create(hived_backend(two_nodes()), {.quantum = 0}).status().code() ==
         invalid);
   hived used = two_nodes();
-  CHECK(used.commit(used.propose(guest(1, 1)).value()).ok());
+  CHECK(used.commit(used.propose(opportunistic_gang(1, 1)).value()).ok());
   CHECK(gandiva_gangs::create(hived_backend(used), {}).status().code() ==
         absl::StatusCode::kFailedPrecondition);
 
   gandiva_gangs g = gandiva_gangs::create(hived_backend(two_nodes()), {}).value();
   std::vector<gang_action> actions;
   const std::uint64_t before = g.backend().scheduler().hash();
-  gang_request r = guest(1, 1);
+  gang_request r = opportunistic_gang(1, 1);
   CHECK(g.submit(r, {.weight = 0}, 0, actions).code() == invalid);
   CHECK(g.submit(r, {.weight = 1001}, 0, actions).code() == invalid);
   CHECK(g.submit(r, {}, -1, actions).code() == invalid);
@@ -97,7 +97,7 @@ TEST_CASE("gandiva on hived: what cannot be asked") {
   r.tenant = tenant_id(2);
   CHECK(g.submit(r, {}, 0, actions).code() == absl::StatusCode::kNotFound);
   const summary_bitset nodes(2, true);
-  r = guest(1, 1);
+  r = opportunistic_gang(1, 1);
   r.suggested = &nodes;
   CHECK(g.submit(r, {}, 0, actions).code() == invalid);
   CHECK(g.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
@@ -108,8 +108,9 @@ TEST_CASE("gandiva on hived: what cannot be asked") {
   CHECK(g.backend().scheduler().hash() == before);
   CHECK(!g.find(job_id(1)));
 
-  CHECK(g.submit(guest(1, 1), {}, 5, actions).ok());
-  CHECK(g.submit(guest(1, 1), {}, 5, actions).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(g.submit(opportunistic_gang(1, 1), {}, 5, actions).ok());
+  CHECK(g.submit(opportunistic_gang(1, 1), {}, 5, actions).code() ==
+        absl::StatusCode::kAlreadyExists);
   CHECK(g.tick(4, actions).code() == invalid);
   CHECK(g.finish(job_id(1), 4).code() == invalid);
   CHECK(g.tick(gandiva_gangs::end_of_time, actions).code() == invalid);
@@ -119,23 +120,23 @@ TEST_CASE("gandiva on hived: what cannot be asked") {
 TEST_CASE("gandiva on hived: may_start is what submit would do") {
   gandiva_gangs g = gandiva_gangs::create(hived_backend(two_nodes()), {}).value();
   std::vector<gang_action> actions;
-  gang_request r = guest(0, 4, 2);
+  gang_request r = opportunistic_gang(0, 4, 2);
   const summary_bitset nodes(2, true);
   r.suggested = &nodes;
   CHECK(!g.may_start(r));  // hived alone would place it
   CHECK(!g.submit(r, {}, 0, actions).ok());
   r.suggested = nullptr;
   CHECK(g.may_start(r));
-  CHECK(!g.may_start(guest(0, 5)));
+  CHECK(!g.may_start(opportunistic_gang(0, 5)));
   CHECK(g.submit(r, {}, 0, actions).ok());
-  CHECK(!g.may_start(guest(1, 1)));
-  CHECK(g.may_start(owner(1, 4)));  // guests stop for it
+  CHECK(!g.may_start(opportunistic_gang(1, 1)));
+  CHECK(g.may_start(owner(1, 4)));  // opportunistic gangs stop for it
   CHECK(g.find(job_id(0)) == gandiva_gangs::phase::runs);
 }
 
-TEST_CASE("gandiva on hived: three guests of a whole node each take turns on two nodes") {
+TEST_CASE("gandiva on hived: three opportunistic gangs of a whole node each share two nodes") {
   two_node_host host({.quantum = 60});
-  for (std::uint32_t job = 0; job < 3; ++job) host.submit(guest(job, 4), 0);
+  for (std::uint32_t job = 0; job < 3; ++job) host.submit(opportunistic_gang(job, 4), 0);
   CHECK(host.actions.empty());  // job 2 waits
   host.tick(0);
   CHECK(host.scheduler.wake() == 60);
@@ -150,7 +151,7 @@ TEST_CASE("gandiva on hived: three guests of a whole node each take turns on two
   host.tick(240);
   CHECK(host.done() == done_list{{verb::suspend, 2}, {verb::resume, 0}});
   CHECK(host.scheduler.pass(job_id(0)) == slice_pass(120, 1));
-  CHECK(host.scheduler.wake() == 241);  // job 2 might have found room elsewhere
+  CHECK(host.scheduler.wake() == 241);  // job 2 might fit elsewhere now
   host.tick(241);
   CHECK(host.scheduler.wake() == 300);
   CHECK(host.scheduler.finish(job_id(0), 250).ok());
@@ -159,10 +160,10 @@ TEST_CASE("gandiva on hived: three guests of a whole node each take turns on two
   CHECK(host.scheduler.wake() == max_time);
 }
 
-TEST_CASE("gandiva on hived: a guest of weight two runs twice as long") {
+TEST_CASE("gandiva on hived: an opportunistic gang of weight two runs twice as long") {
   two_node_host host({.quantum = 60});
-  host.submit(guest(0, 4, 2), 0, {.weight = 2});
-  host.submit(guest(1, 4, 2), 0);
+  host.submit(opportunistic_gang(0, 4, 2), 0, {.weight = 2});
+  host.submit(opportunistic_gang(1, 4, 2), 0);
   std::uint32_t first = 0;
   for (time_ms now = 0; now < 36'000; now += 60) {
     host.tick(now);
@@ -173,15 +174,15 @@ TEST_CASE("gandiva on hived: a guest of weight two runs twice as long") {
 }
 
 TEST_CASE(
-    "gandiva on hived: an owner starts as it comes, and guests wait for it, not it for them") {
+    "gandiva on hived: a guaranteed gang starts as it comes, and opportunistic gangs wait for it") {
   two_node_host host({.quantum = 60});
-  host.submit(guest(0, 4, 2), 0);
+  host.submit(opportunistic_gang(0, 4, 2), 0);
   host.submit(owner(1, 4), 10);
   CHECK(host.done() == done_list{{verb::suspend, 0}, {verb::start, 1}});
   CHECK(host.scheduler.pass(job_id(0)) == slice_pass(10, 1));
   for (time_ms now = 60; now < 600; now += 60) {
     host.tick(now);
-    CHECK(host.actions.empty());  // it is never the guest's turn
+    CHECK(host.actions.empty());  // the opportunistic gang never has a time slice
   }
   CHECK(host.scheduler.finish(job_id(1), 600).ok());
   host.tick(600);
@@ -194,7 +195,7 @@ TEST_CASE("gandiva on hived: inside a tenant the higher priority stops the lower
   host.submit(owner(1, 4, 2), 1);
   CHECK(host.done() == done_list{{verb::suspend, 0}, {verb::start, 1}});
   host.submit(owner(2, 4, 3), 2);
-  host.submit(guest(3, 4), 3);
+  host.submit(opportunistic_gang(3, 4), 3);
   CHECK(host.scheduler.num_waiting() == 2);
   CHECK(host.scheduler.finish(job_id(2), 4).ok());
   host.tick(4);  // job 1 first, of its higher priority
@@ -203,13 +204,13 @@ TEST_CASE("gandiva on hived: inside a tenant the higher priority stops the lower
   CHECK(host.runs(3));
 }
 
-TEST_CASE("gandiva on hived: a guest moves, so that a node becomes whole") {
+TEST_CASE("gandiva on hived: an opportunistic gang migrates, so that a node becomes whole") {
   for (const bool movable : {true, false}) {
     for (const std::uint32_t cost : {0U, 1999U, 2000U}) {
-      two_node_host host({.quantum = 60, .moves = {1, cost}});
-      host.submit(guest(0, 2), 0, {.movable = movable});
-      host.submit(guest(1, 2), 0, {.movable = movable});
-      host.submit(guest(2, 2), 0, {.movable = movable});
+      two_node_host host({.quantum = 60, .migrations = {1, cost}});
+      host.submit(opportunistic_gang(0, 2), 0, {.movable = movable});
+      host.submit(opportunistic_gang(1, 2), 0, {.movable = movable});
+      host.submit(opportunistic_gang(2, 2), 0, {.movable = movable});
       host.tick(0);
       CHECK(host.scheduler.finish(job_id(0), 1).ok());
       const std::uint64_t before =
@@ -265,8 +266,8 @@ struct audited_ground {
     return runs;
   }
   placement_type placement_of(job_id job) const { return inner.placement_of(job); }
-  void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
-               std::vector<job_id>& moved) {
+  void improve(std::span<const job_id> movable,
+               const time_sharing_options::migration_limits& limits, std::vector<job_id>& moved) {
     const std::uint64_t before = inner.scheduler().hash();
     inner.improve(movable, limits, moved);
     audit_now();
@@ -323,7 +324,7 @@ struct scheduler_of final : any_scheduler {
   }
 };
 
-// What hosts send, at random; what it was answered is applied to a list of who runs where.
+// What hosts send, at random; the answers are applied to a list of the gangs that run.
 class random_host {
  public:
   struct counts {
@@ -343,7 +344,7 @@ class random_host {
   counts seen{};
   digest log{};
   std::map<job_id, gang_request> jobs{};
-  std::map<job_id, std::vector<task_place>> running{};
+  std::map<job_id, std::vector<hived_placement>> running{};
 
   [[nodiscard]] const hived& cluster() const { return scheduler->cluster(); }
 
@@ -360,7 +361,7 @@ class random_host {
     REQUIRE(scheduler->wake() > now);
     REQUIRE(scheduler->num_jobs() == jobs.size());
     REQUIRE(scheduler->num_waiting() == jobs.size() - running.size());
-    // Where an owner moved, another may find room now: at wake().
+    // Where a guaranteed gang migrated, another may fit now: at wake().
     for (const gang_action& a : actions)
       if (a.what == verb::migrate && jobs.at(a.job).priority >= 0) return;
     owners_are_not_late();
@@ -379,7 +380,7 @@ class random_host {
         r.pinned.reset();
       }
       // On bad hardware hived looks at some ways to downgrade lazy gangs only, those that it meets
-      // first: what guests hold may then decide.
+      // first: what opportunistic gangs hold may then decide.
       std::vector<gang_action> actions;
       const gandiva_gangs::job_options terms{1 + random.uniform(3), random.uniform(4) != 0};
       if (!scheduler->submit(r, terms, now, actions).ok()) return;
@@ -393,13 +394,13 @@ class random_host {
       running.erase(job);
     }
   }
-  // Nobody runs twice, nobody moves or stops who does not run.
+  // No gang runs twice; none migrates or stops that does not run.
   void apply(const std::vector<gang_action>& actions) {
     for (const gang_action& a : actions) {
       acted_.insert(a.job);
       log.add(static_cast<std::uint64_t>(now)).add(static_cast<std::uint64_t>(a.what));
       log.add(a.job.value);
-      for (const task_place& t : a.where) log.add(t.node.value).add(t.leaves);
+      for (const hived_placement& t : a.where) log.add(t.node.value).add(t.leaves);
       switch (a.what) {
         case verb::start:
           ++seen.starts;
@@ -450,17 +451,17 @@ class random_host {
 
 struct random_test_cluster {
   hived cluster;
-  gang_moves gangs{};
+  gang_migration gangs{};
   time_sharing_options options{};
 
   explicit random_test_cluster(rng& random)
       : cluster(hived::create(apiary_test::random_cluster(random)).value()) {
     gangs.measure =
-        random.uniform(2) == 0 ? gang_moves::metric::broken : gang_moves::metric::spread;
+        random.uniform(2) == 0 ? gang_migration::metric::broken : gang_migration::metric::spread;
     gangs.guaranteed = random.uniform(4) == 0;
     gangs.trials = 1 + random.uniform(4);
     options.quantum = random.uniform(8) == 0 ? max_time : 1 + random.uniform(60);
-    options.moves = {random.uniform(4), random.uniform(2) * random.uniform(1500)};
+    options.migrations = {random.uniform(4), random.uniform(2) * random.uniform(1500)};
   }
 };
 
@@ -472,10 +473,10 @@ TEST_CASE("gandiva on hived: a million ticks, audited after every action, no own
   for (std::uint64_t run = 0; run < runs; ++run) {
     CAPTURE(run);
     rng random(run);
-    const random_test_cluster world(random);
+    const random_test_cluster setup(random);
     using audited = time_sharing<audited_ground>;
     random_host host = random_host::of(
-        audited::create(audited_ground{hived_backend(world.cluster, world.gangs)}, world.options)
+        audited::create(audited_ground{hived_backend(setup.cluster, setup.gangs)}, setup.options)
             .value(),
         random(), run % 2 == 0 ? 0 : 8);
     for (std::uint64_t i = 0; i < steps; ++i) host.step();
@@ -496,16 +497,16 @@ struct calls {
   std::vector<std::pair<gang_request, gandiva_gangs::job_options>> come{};
   std::vector<job_id> end{};
 };
-struct told {
+struct answer {
   time_ms at = 0;
   verb what = verb::start;
   job_id job{};
-  friend bool operator==(const told&, const told&) = default;
+  friend bool operator==(const answer&, const answer&) = default;
 };
 // What a scheduler tells the owners, or all, as long as their calls are made.
-std::vector<told> told_to_owners(gandiva_gangs g, const std::vector<calls>& list,
-                                 bool with_guests) {
-  std::vector<told> log;
+std::vector<answer> answers_to_owners(gandiva_gangs g, const std::vector<calls>& list,
+                                      bool with_guests) {
+  std::vector<answer> log;
   std::set<job_id> owners;
   std::set<job_id> here;
   const auto write = [&](time_ms at, const std::vector<gang_action>& actions) {
@@ -528,16 +529,16 @@ std::vector<told> told_to_owners(gandiva_gangs g, const std::vector<calls>& list
   return log;
 }
 
-TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no guests") {
+TEST_CASE("gandiva on hived: guaranteed gangs start, stop and go on as if there were no others") {
   std::uint64_t compared = 0;
   std::uint64_t stopped = 0;
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{400}); ++run) {
     CAPTURE(run);
     rng random(3'000'000 + run);
-    const random_test_cluster world(random);
+    const random_test_cluster setup(random);
     const gandiva_gangs fresh =
-        gandiva_gangs::create(hived_backend(world.cluster, {.measure = world.gangs.measure}),
-                              world.options)
+        gandiva_gangs::create(hived_backend(setup.cluster, {.measure = setup.gangs.measure}),
+                              setup.options)
             .value();
     std::vector<calls> list;
     std::vector<job_id> jobs;
@@ -545,7 +546,7 @@ TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no gu
       calls& c = list.emplace_back(calls{now});
       for (std::uint32_t n = random.uniform(3); n > 0; --n) {
         const job_id job(static_cast<std::uint32_t>(jobs.size()));
-        gang_request r = apiary_test::random_gang(world.cluster.layout(), job, random);
+        gang_request r = apiary_test::random_gang(setup.cluster.layout(), job, random);
         r.lazy = false;
         if (random.uniform(2) == 0) {
           r.priority = gang_request::opportunistic_priority;
@@ -563,8 +564,8 @@ TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no gu
       });
       if (list.begin() + at > came) list[at].end.push_back(job);
     }
-    const std::vector<told> with = told_to_owners(fresh, list, true);
-    const std::vector<told> without = told_to_owners(fresh, list, false);
+    const std::vector<answer> with = answers_to_owners(fresh, list, true);
+    const std::vector<answer> without = answers_to_owners(fresh, list, false);
     REQUIRE(with.size() == without.size());
     for (std::size_t i = 0; i < with.size(); ++i) {
       CAPTURE(i);
@@ -582,9 +583,9 @@ TEST_CASE("gandiva on hived: the actions written down") {
   digest all;
   for (std::uint64_t run = 0; run < 10; ++run) {
     rng random(4'000'000 + run);
-    const random_test_cluster world(random);
+    const random_test_cluster setup(random);
     random_host host = random_host::of(
-        gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value(),
+        gandiva_gangs::create(hived_backend(setup.cluster, setup.gangs), setup.options).value(),
         random(), 8);
     for (int i = 0; i < 300; ++i) host.step();
     all.add(host.log.value());
@@ -635,12 +636,12 @@ TEST_CASE("gandiva on hived: the same actions as by its words, and twice the sam
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{150}); ++run) {
     CAPTURE(run);
     rng random(1'000'000 + run);
-    const random_test_cluster world(random);
+    const random_test_cluster setup(random);
     const gandiva_gangs fresh =
-        gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value();
+        gandiva_gangs::create(hived_backend(setup.cluster, setup.gangs), setup.options).value();
     const std::uint64_t seed = random();
     random_host both(std::make_unique<with_naive>(
-                         fresh, naive_gandiva_gangs(world.cluster, world.gangs, world.options)),
+                         fresh, naive_gandiva_gangs(setup.cluster, setup.gangs, setup.options)),
                      seed, 5);
     random_host again = random_host::of(fresh, seed, 5);
     for (int i = 0; i < 200; ++i) {
@@ -651,39 +652,41 @@ TEST_CASE("gandiva on hived: the same actions as by its words, and twice the sam
   }
 }
 
-TEST_CASE("gandiva on hived: every guest that has room beside the owners runs in time") {
+TEST_CASE(
+    "gandiva on hived: every opportunistic gang that fits beside the guaranteed ones runs in "
+    "time") {
   std::uint64_t waits = 0;
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{400}); ++run) {
     CAPTURE(run);
     rng random(2'000'000 + run);
-    const random_test_cluster world(random);
+    const random_test_cluster setup(random);
     constexpr time_ms quantum = 10;
     gandiva_gangs g =
-        gandiva_gangs::create(hived_backend(world.cluster, {.measure = world.gangs.measure}),
-                              {.quantum = quantum, .moves = world.options.moves})
+        gandiva_gangs::create(hived_backend(setup.cluster, {.measure = setup.gangs.measure}),
+                              {.quantum = quantum, .migrations = setup.options.migrations})
             .value();
-    std::map<job_id, gandiva_gangs::job_options> guests;
+    std::map<job_id, gandiva_gangs::job_options> opportunistic_gangs;
     std::map<job_id, gang_request> asked;
     std::vector<gang_action> actions;
     for (std::uint32_t job = 0; job < 12; ++job) {
-      gang_request r = apiary_test::random_gang(world.cluster.layout(), job_id(job), random);
+      gang_request r = apiary_test::random_gang(setup.cluster.layout(), job_id(job), random);
       if (job >= 3) r.priority = gang_request::opportunistic_priority;
       if (job >= 3) r.pinned.reset();
       const gandiva_gangs::job_options terms{1 + random.uniform(3), random.uniform(2) == 0};
       if (g.submit(r, terms, 0, actions).ok() && r.priority < 0) {
-        guests[r.job] = terms;
+        opportunistic_gangs[r.job] = terms;
         asked[r.job] = r;
       }
     }
     REQUIRE(g.tick(0, actions).ok());
     hived owners = g.backend().scheduler();
-    for (const auto& [job, terms] : guests)
+    for (const auto& [job, terms] : opportunistic_gangs)
       if (owners.find(job) != nullptr) REQUIRE(owners.finish(job).ok());
-    std::map<job_id, std::uint64_t> left;  // turns until it must run
+    std::map<job_id, std::uint64_t> left;  // time slices until it must run
     const auto set_clock = [&](job_id job) {
       const std::int64_t mine = g.pass(job);
       left[job] = 1;
-      for (const auto& [other, terms] : guests) {
+      for (const auto& [other, terms] : opportunistic_gangs) {
         if (other == job || g.pass(other) > mine) continue;
         left[job] +=
             static_cast<std::uint64_t>((mine - g.pass(other)) / slice_pass(quantum, terms.weight)) +
@@ -694,7 +697,7 @@ TEST_CASE("gandiva on hived: every guest that has room beside the owners runs in
     for (time_ms now = quantum; now < end; now += quantum) {
       actions.clear();
       REQUIRE(g.tick(now, actions).ok());
-      for (const auto& [job, terms] : guests) {
+      for (const auto& [job, terms] : opportunistic_gangs) {
         if (g.find(job) == gandiva_gangs::phase::runs) {
           left.erase(job);
           continue;

@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/gandiva_hived_test.cpp - jobs in two forms on HiveD: owners, and guests.
+// apiary/tests/gandiva/gandiva_hived_test.cpp - jobs on HiveD, guaranteed or opportunistic.
 // SPDX-License-Identifier: MIT
 #include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
@@ -90,7 +90,7 @@ TEST_CASE("hived_job_backend: a job is a gang of its priority") {
   CHECK(!backend.check(job_of(2, 6, 9)).ok());  // no chain has so many
 }
 
-TEST_CASE("gandiva_hived: lent GPUs are taken turns on until their owner comes") {
+TEST_CASE("gandiva_hived: time slices on idle GPUs of a tenant, until its own job comes") {
   auto q = gandiva_hived::create(backend_of(three_nodes()), {.quantum = 60}).value();
   REQUIRE(q.submit(job_of(2, 0, 8), 0).ok());  // of a tenant without cells
   CHECK(decided(q, 0).size() == 1);
@@ -108,7 +108,7 @@ TEST_CASE("gandiva_hived: lent GPUs are taken turns on until their owner comes")
   CHECK(decided(q, 20).size() == 1);
   CHECK(q.find(job_id(3)) == phase::guaranteed);
   CHECK(q.idle_gpus() == 0);
-  REQUIRE(q.submit(job_of(0, 4, 2), 30).ok());  // waits for its tenant's, or a turn
+  REQUIRE(q.submit(job_of(0, 4, 2), 30).ok());  // waits for its tenant's cells, or a time slice
   CHECK(decided(q, 30).empty());
   REQUIRE(q.finish(job_id(3), 45).ok());
   const auto next = decided(q, 45);

@@ -37,7 +37,7 @@ struct host {
   void report(std::uint32_t job, std::uint64_t rate, time_ms now) {
     REQUIRE(scheduler.report(job_id(job), {100, 1, rate}, now).ok());
   }
-  // Two jobs of a server of one GPU that take turns from `now` on, a multiple of 60, end up packed.
+  // Two jobs of a server of one GPU that share time slices from `now` on, a multiple of 60, end up packed.
   void pack(std::uint32_t first, std::uint32_t second, time_ms now, std::uint64_t together) {
     report(first, 100, now);
     tick(now + 60);
@@ -60,7 +60,7 @@ struct host {
 
 }  // namespace
 
-TEST_CASE("gandiva: 1 before 3: what was unpacked waits, and the turns are another's") {
+TEST_CASE("gandiva: 1 before 3: what was unpacked waits, and another job has the time slices") {
   host h({.servers = {.gpus = {1}}, .quantum = 60, .packs = true});
   h.come(0, 1, 0);
   h.come(1, 1, 0);
@@ -74,7 +74,7 @@ TEST_CASE("gandiva: 1 before 3: what was unpacked waits, and the turns are anoth
   CHECK(h.done() == done_list{{verb::suspend, 1 - waits}, {verb::start, waits}});
 }
 
-TEST_CASE("gandiva: 2 before 4: room is for who waits, then for who is packed") {
+TEST_CASE("gandiva: 2 before 4: GPUs are for a job that waits, then for one that is packed") {
   host h({.servers = {.gpus = {1, 1}}, .quantum = 60, .packs = true});
   for (std::uint32_t job = 0; job < 4; ++job) h.come(job, 1, 0);
   REQUIRE(h.at(2).server == node_id(0));
@@ -93,7 +93,7 @@ TEST_CASE("gandiva: 2 before 4: room is for who waits, then for who is packed") 
   CHECK(!h.at(2).beside.valid());
 }
 
-TEST_CASE("gandiva: 4 before 5: room is for who is packed, then for who is on two servers") {
+TEST_CASE("gandiva: 4 before 5: GPUs are for a job that is packed, then for one on two servers") {
   host h({.servers = {.gpus = {1, 2, 2}},
           .quantum = 60,
           .packs = true,

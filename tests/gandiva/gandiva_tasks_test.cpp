@@ -1,6 +1,6 @@
-// apiary/tests/gandiva/gandiva_tasks_test.cpp - tasks that share GPUs move and take turns.
+// apiary/tests/gandiva/gandiva_tasks_test.cpp - tasks that share GPUs migrate and run in time slices.
 // SPDX-License-Identifier: MIT
-#include "support/naive_moves.h"
+#include "support/naive_migrations.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/digest.h>
@@ -110,14 +110,14 @@ TEST_CASE("gandiva on fgd: six tasks of a GPU on four GPUs get four sixths each"
   std::vector<task_action> actions;
   for (std::uint32_t job = 0; job < 6; ++job)
     REQUIRE(g.submit(part(job, 1000), {}, 0, actions).ok());
-  std::map<std::uint32_t, std::uint32_t> turns;
+  std::map<std::uint32_t, std::uint32_t> ran;
   for (time_ms now = 0; now < 36'000; now += 60) {
     actions.clear();
     REQUIRE(g.tick(now, actions).ok());
     for (std::uint32_t job = 0; job < 6; ++job)
-      turns[job] += g.find(job_id(job)) == gandiva_tasks::phase::runs ? 1U : 0U;
+      ran[job] += g.find(job_id(job)) == gandiva_tasks::phase::runs ? 1U : 0U;
   }
-  for (const auto& [job, n] : turns) CHECK(n == 400);
+  for (const auto& [job, n] : ran) CHECK(n == 400);
 }
 
 TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, twice the same") {
@@ -129,10 +129,10 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
       rng random(seed);
       const task_mix mix = apiary_test::random_mix(random);
       const node_table empty = apiary_test::random_nodes(random, 2 + random.uniform(4));
-      const time_sharing_options::move_limits limits{random.uniform(4),
-                                                     random.uniform(2) * random.uniform(500)};
+      const time_sharing_options::migration_limits limits{random.uniform(4),
+                                                          random.uniform(2) * random.uniform(500)};
       const time_ms quantum = random.uniform(2) == 0 ? max_time : 1 + random.uniform(30);
-      gandiva_tasks g = make(mix, empty, {.quantum = quantum, .moves = limits});
+      gandiva_tasks g = make(mix, empty, {.quantum = quantum, .migrations = limits});
       std::map<job_id, std::pair<task_request, bool>> jobs;  // and whether they may move
       std::map<job_id, placement> running;
       node_table nodes = empty;  // as the actions make them
@@ -205,11 +205,11 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
         const auto moves = static_cast<std::uint32_t>(
             std::count_if(actions.begin(), actions.end(),
                           [](const task_action& a) { return a.what == task_verb::migrate; }));
-        REQUIRE(moves <= limits.moves);
+        REQUIRE(moves <= limits.jobs);
         REQUIRE(g.backend().scheduler().nodes() == nodes);
         REQUIRE(g.num_waiting() == jobs.size() - running.size());
         for (const auto& [job, where] : running) REQUIRE(g.backend().placement_of(job) == where);
-        if (twice == 0 && actions.empty() && limits.moves > 0) {  // nothing was left to gain
+        if (twice == 0 && actions.empty() && limits.jobs > 0) {  // nothing was left to gain
           std::vector<placed_task> tasks;
           for (const auto& [job, where] : running)
             if (jobs.at(job).second) tasks.push_back({jobs.at(job).first, where});
@@ -230,7 +230,7 @@ TEST_CASE("gandiva on fgd: the actions written down") {
     rng random(1'000'000 + seed);
     const task_mix mix = apiary_test::random_mix(random);
     const node_table nodes = apiary_test::random_nodes(random, 4);
-    gandiva_tasks g = make(mix, nodes, {.quantum = 20, .moves = {3, 100}});
+    gandiva_tasks g = make(mix, nodes, {.quantum = 20, .migrations = {3, 100}});
     std::vector<job_id> jobs;
     std::vector<task_action> actions;
     time_ms now = 0;

@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/gandiva_test.cpp - where jobs go, whose turn it is, who moves.
+// apiary/tests/gandiva/gandiva_test.cpp - where jobs go, which run, which migrate.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -71,7 +71,7 @@ TEST_CASE("gandiva: what is no cluster and no job") {
   CHECK(g.mark_healthy(node_id(1), 0).code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("gandiva: same affinity, empty, any with room, over-subscribed, in this order") {
+TEST_CASE("gandiva: same affinity, empty, any with enough GPUs, over-subscribed, in this order") {
   turning_host m({4, 4, 4});
   m.submit(0, 1, 1);
   CHECK(m.at(0) == runs(0));  // empty
@@ -82,7 +82,8 @@ TEST_CASE("gandiva: same affinity, empty, any with room, over-subscribed, in thi
   m.submit(3, 4, 4);
   CHECK(m.at(3) == runs(2));
   m.submit(4, 4, 5);
-  CHECK(m.at(4) == gandiva::standing{gandiva_phase::run, node_id()});  // over both that have room
+  CHECK(m.at(4) ==
+        gandiva::standing{gandiva_phase::run, node_id()});  // over both servers with idle GPUs
   CHECK(m.scheduler.load(node_id(0)) == 4);
   CHECK(m.scheduler.affinity(node_id(0)) == 1);
   m.submit(5, 2, 6);
@@ -135,7 +136,7 @@ TEST_CASE("gandiva: at a quantum higher priorities run, whatever they had") {
   turning_host m({1});
   m.submit(0, 1, 1);
   m.submit(1, 1, 2, 5);
-  CHECK(m.at(1) == waits(0));  // until the turn
+  CHECK(m.at(1) == waits(0));  // until its time slice
   for (time_ms now = 60; now < 600; now += 60) {
     m.decide(now);
     CHECK(m.at(1) == runs(0));

@@ -17,7 +17,7 @@
 
 using namespace apiary;
 
-// Mini-batches a second times ten, two of each model taking turns and packed on one GPU.
+// Mini-batches a second times ten, two of each model in time slices and packed on one GPU.
 TEST_CASE("pack: the eight published pairs, five kept and three undone") {
   const std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t, bool>> published{
       {"VAE", 818, 4193, true},      {"SuperResolution", 403, 1452, true},

@@ -74,7 +74,7 @@ TEST_CASE_TEMPLATE("placer_backend: on a departure jobs come together, and only 
     REQUIRE(g.placement_of(job_id(3))[0].node != first);
     // A move makes four idle GPUs of use to a job of four: two GPUs a GPU moved.
     std::vector<job_id> moved;
-    g.improve(std::vector{job_id(0), job_id(3)}, {.moves = 4, .cost = 2 * cost}, moved);
+    g.improve(std::vector{job_id(0), job_id(3)}, {.jobs = 4, .cost = 2 * cost}, moved);
     CHECK(moved == (cost == 999 ? std::vector{job_id(0)} : std::vector<job_id>()));
     CHECK((g.placement_of(job_id(0))[0].node == first) == moved.empty());
     CHECK(stopped.empty());
@@ -88,7 +88,7 @@ TEST_CASE("placer_backend: a job over two servers moves to one, whatever that fr
   REQUIRE(g.restart(job_of(0, 4), {{node_id(0), 3}, {node_id(1), 3}}));
   REQUIRE(!g.restart(job_of(1, 4), {{node_id(1), 2}, {node_id(2), 7}}));
   std::vector<job_id> moved;
-  g.improve(std::vector{job_id(0)}, {.moves = 1, .cost = 1000}, moved);
+  g.improve(std::vector{job_id(0)}, {.jobs = 1, .cost = 1000}, moved);
   CHECK(moved == std::vector{job_id(0)});
   CHECK(g.placement_of(job_id(0)) == job_placement{{node_id(0), 15}});
 }
@@ -101,12 +101,12 @@ TEST_CASE("placer_backend: a price above all that can be counted is never paid")
     REQUIRE(g.restart(job_of(0, 2), {{node_id(0), 3}}));
     REQUIRE(g.restart(job_of(1, 2), {{node_id(1), 3}}));
     std::vector<job_id> moved;
-    g.improve(std::vector{job_id(0)}, {.moves = 1, .cost = cost}, moved);
+    g.improve(std::vector{job_id(0)}, {.jobs = 1, .cost = cost}, moved);
     CHECK(moved.empty() == (cost != 1999));  // two GPUs for each GPU moved
   }
 }
 
-TEST_CASE("placer_backend: who ran on a server that broke may run on there") {
+TEST_CASE("placer_backend: a job on a server that broke may run on there") {
   const server_spec spec{.gpus = {2, 2}};
   const fragmentation metric(mix_of({{1, 1}}));
   placer_backend<server_placer> g(server_placer::create(spec).value(), spec, metric);
@@ -173,14 +173,14 @@ TEST_CASE_TEMPLATE(
       std::vector<job_id> movable;
       for (const auto& [job, of] : jobs)
         if (random.uniform(4) != 0) movable.push_back(job);
-      const time_sharing_options::move_limits limits{random.uniform(4),
-                                                     random.uniform(2) * random.uniform(2000)};
+      const time_sharing_options::migration_limits limits{random.uniform(4),
+                                                          random.uniform(2) * random.uniform(2000)};
       Placer placer = g.placer();
       std::vector<job_id> expected;
       std::size_t at = 0;
       while (at < movable.size() && movable[at] < next) ++at;
       for (std::size_t i = 0; i < std::min<std::size_t>(trials, movable.size()); ++i) {
-        if (expected.size() == limits.moves) break;
+        if (expected.size() == limits.jobs) break;
         const job_id job = movable[(at + i) % movable.size()];
         next = job_id(job.value + 1);
         auto& [r, from] = jobs.at(job);

@@ -58,7 +58,7 @@ gandiva_fgd by_fragmentation(const server_spec& spec, const time_sharing_options
   return gandiva_fgd::create({std::move(placer), spec, metric}, options).value();
 }
 // Two racks of two nodes of four GPUs: tenant 0 has two nodes, 1 one, 2 none.
-gandiva_hived by_tenants(const time_sharing_options& options, const gang_moves& moves = {}) {
+gandiva_hived by_tenants(const time_sharing_options& options, const gang_migration& moves = {}) {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
@@ -163,15 +163,17 @@ TEST_CASE_TEMPLATE(
   }
 }
 
-TEST_CASE("time_sharing_queue: owners start as they come, and take turns while they cannot") {
+TEST_CASE(
+    "time_sharing_queue: guaranteed jobs start as they come, and share time slices while they "
+    "cannot") {
   using phase = gandiva_hived::phase;
   gandiva_hived q = by_tenants({.quantum = 60});
   for (std::uint32_t job = 0; job < 3; ++job) REQUIRE(q.submit(job_of(0, job, 8), 0).ok());
-  CHECK(said(q, 0) == "+0+1");  // the second as a guest, of whom the third will have a turn
+  CHECK(said(q, 0) == "+0+1");  // the second is opportunistic, the third will have its time slice
   CHECK(q.find(job_id(0)) == phase::guaranteed);
   CHECK(q.find(job_id(1)) == phase::sliced);
   CHECK(said(q, 60) == "-1+2");
-  REQUIRE(q.submit(job_of(1, 3, 4), 70).ok());  // b's own node: a guest must go
+  REQUIRE(q.submit(job_of(1, 3, 4), 70).ok());  // b's own node: an opportunistic job stops
   CHECK(said(q, 70) == "-2+3");
   CHECK(q.find(job_id(3)) == phase::guaranteed);
   CHECK(said(q, 120) == "");
@@ -183,16 +185,16 @@ TEST_CASE("time_sharing_queue: owners start as they come, and take turns while t
   REQUIRE(q.submit(job_of(0, 5, 4, 9), 150).ok());
   CHECK(said(q, 150) == "-1+5");  // of higher priority, in a's cells
   CHECK(q.find(job_id(5)) == phase::guaranteed);
-  CHECK(said(q, 180) == "-4+1");  // it has a turn, on what a has left and another node
+  CHECK(said(q, 180) == "-4+1");  // it has a time slice, on what a has left and another node
   CHECK(q.find(job_id(1)) == phase::sliced);
   REQUIRE(q.finish(job_id(3), 200).ok());
   REQUIRE(q.finish(job_id(5), 200).ok());
   CHECK(said(q, 200) == "+2");
   CHECK(q.find(job_id(2)) == phase::guaranteed);
-  CHECK(said(q, 240) == "-1+4");  // whoever owns is not stopped for a turn
+  CHECK(said(q, 240) == "-1+4");  // a guaranteed job is not stopped for a time slice
 }
 
-TEST_CASE("time_sharing_queue: who ran on a broken server comes anew") {
+TEST_CASE("time_sharing_queue: a job on a broken server comes anew") {
   gandiva_with_placer<server_placer> q = by_best_fit({.gpus = {4, 4}}, {.quantum = 60});
   REQUIRE(q.submit(job_of(0, 0, 2), 0).ok());
   REQUIRE(q.submit(job_of(0, 1, 4), 0).ok());
@@ -211,12 +213,12 @@ TEST_CASE("time_sharing_queue: who ran on a broken server comes anew") {
   CHECK(q.idle_gpus() == 2);
 }
 
-TEST_CASE("time_sharing_queue: while nobody runs who takes turns, no quantum is waited for") {
+TEST_CASE("time_sharing_queue: while no job runs in time slices, no quantum is waited for") {
   gandiva_with_placer<server_placer> q = by_best_fit({.gpus = {4}}, {.quantum = 60});
   REQUIRE(q.mark_bad(node_id(0), 0).ok());
   REQUIRE(q.submit(job_of(0, 0, 4), 0).ok());
   CHECK(said(q, 0) == "");
-  CHECK(q.wake() == max_time);  // it waits for the server, and no turn is another's
+  CHECK(q.wake() == max_time);  // it waits for the server, and no other has a time slice
   REQUIRE(q.mark_healthy(node_id(0), 10).ok());
   CHECK(said(q, 10) == "+0");
   CHECK(q.wake() == max_time);
@@ -231,7 +233,7 @@ TEST_CASE("time_sharing_queue: while nobody runs who takes turns, no quantum is 
   CHECK(q.wake() == max_time);
 }
 
-TEST_CASE("time_sharing_queue: whom an owner made room for by moving starts by right") {
+TEST_CASE("time_sharing_queue: a guaranteed job starts where another one migrated away") {
   using phase = gandiva_hived::phase;
   hived_config config;
   config.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
@@ -239,7 +241,7 @@ TEST_CASE("time_sharing_queue: whom an owner made room for by moving starts by r
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}, {.name = "none", .cells = {}}};
   gandiva_hived q =
       gandiva_hived::create(hived_job_backend::create(config, {.guaranteed = true}).value(),
-                            {.quantum = 60, .moves = {4, 0}})
+                            {.quantum = 60, .migrations = {4, 0}})
           .value();
   const auto comes = [&](const job_request& r, time_ms now) {
     REQUIRE(q.submit(r, now).ok());
@@ -251,7 +253,7 @@ TEST_CASE("time_sharing_queue: whom an owner made room for by moving starts by r
   CHECK(comes(job_of(1, 3, 2, -1), 0) == "+3");
   CHECK(comes(job_of(0, 4, 4), 0) == "");
   REQUIRE(q.finish(job_id(0), 10).ok());
-  // Job 4 is asked before the tick in which job 2 moves, and the guest is in its way alone then.
+  // Job 4 is asked before the tick in which job 2 moves, and only the opportunistic job is in its way then.
   CHECK(said(q, 10) == "-3>2+4");
   CHECK(q.find(job_id(4)) == phase::guaranteed);
 }
@@ -274,7 +276,7 @@ struct any_queue {
   [[nodiscard]] virtual std::uint32_t total_gpus() const = 0;
   [[nodiscard]] virtual std::size_t num_jobs() const = 0;
   [[nodiscard]] virtual phase find(job_id j) const = 0;
-  // Nobody waits who has room, unless it is asked again the next moment.
+  // No job waits that fits, unless it is asked again in the next millisecond.
   virtual void check_waiting(const jobs_by_id& jobs, const places_by_id& running,
                              time_ms now) const = 0;
 };
@@ -300,7 +302,7 @@ struct queue_of final : any_queue {
     if constexpr (std::is_same_v<Queue, gandiva_hived>) {
       const hived& h = queue.backend().scheduler();
       REQUIRE(apiary_test::faults_of(h) == "");
-      hived alone = h;  // owners without guests: none of these has kept an owner waiting
+      hived alone = h;  // guaranteed jobs alone: no other has kept one of them waiting
       hived all = h;
       for (const auto& [job, where] : running)
         if (find(job) == phase::sliced) REQUIRE(alone.finish(job).ok());
@@ -502,7 +504,9 @@ TEST_CASE(
   CHECK(log.value() == 14167754921312157900U);
 }
 
-TEST_CASE("time_sharing_queue: random loads on HiveD: audited, no guest keeps an owner waiting") {
+TEST_CASE(
+    "time_sharing_queue: random loads on HiveD: audited, no opportunistic job delays a guaranteed "
+    "one") {
   digest log;
   std::array<std::uint64_t, 4> done{};
   for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(10, apiary_test::scaled(100U));
@@ -511,8 +515,8 @@ TEST_CASE("time_sharing_queue: random loads on HiveD: audited, no guest keeps an
     rng random(seed);
     const time_sharing_options options{5 + random.uniform(40),
                                        {random.uniform(4), random.uniform(300)}};
-    const gang_moves moves{
-        random.uniform(2) == 0 ? gang_moves::metric::broken : gang_moves::metric::spread,
+    const gang_migration moves{
+        random.uniform(2) == 0 ? gang_migration::metric::broken : gang_migration::metric::spread,
         random.uniform(2) == 0, 1 + random.uniform(4)};
     const std::uint64_t a =
         play(random, 4, 9, 3, done, [&] { return boxed(by_tenants(options, moves)); });

@@ -55,8 +55,8 @@ TEST_CASE("colocated_groups: kinds, needs and limits are those that the constrai
     rng random(seed);
     const topology_constraints gang = random_small_gang(random, 6);
     REQUIRE(gang.valid(node, block + 1));
-    const test_cluster world = random_small_cells(random, 6);
-    const naive_cells naive(world, gang);
+    const test_cluster cluster = random_small_cells(random, 6);
+    const naive_cells naive(cluster, gang);
     groups.assign(gang, node, top);
     REQUIRE(groups.size() == naive.kinds().size());
     std::vector<std::uint32_t> group_of(gang.groups.size(), no_task_group);

@@ -33,14 +33,15 @@ using vector_of_counts = std::vector<std::uint32_t>;
 // Costs drawn by class and counts, some negative: nothing about them can be guessed.
 class drawn_costs {
  public:
-  drawn_costs(const test_cluster& world, const topology_constraints& gang, std::uint64_t seed)
-      : world_(world), seed_(seed) {
-    groups_.assign(gang, node, world.tree.num_levels());
+  drawn_costs(const test_cluster& cluster, const topology_constraints& gang, std::uint64_t seed)
+      : world_(cluster), seed_(seed) {
+    groups_.assign(gang, node, cluster.tree.num_levels());
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> known;
-    for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
-      const resources host = world.hosts.empty() ? resources{} : world.hosts[n];
-      const auto [at, is_new] = known.try_emplace({world.free[n], host.cpu_milli, host.memory_mib},
-                                                  static_cast<std::uint32_t>(known.size()));
+    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
+      const resources host = cluster.hosts.empty() ? resources{} : cluster.hosts[n];
+      const auto [at, is_new] =
+          known.try_emplace({cluster.free[n], host.cpu_milli, host.memory_mib},
+                            static_cast<std::uint32_t>(known.size()));
       if (is_new) first_of_.push_back(n);
       classes.push_back(at->second);
     }
@@ -91,9 +92,9 @@ class drawn_costs {
 // The least cost of all assignments of tasks to nodes, nullopt if none satisfies the constraints.
 class least_by_assigning {
  public:
-  least_by_assigning(const test_cluster& world, const topology_constraints& gang,
+  least_by_assigning(const test_cluster& cluster, const topology_constraints& gang,
                      const drawn_costs& costs)
-      : world_(world), gang_(gang), costs_(costs) {}
+      : world_(cluster), gang_(gang), costs_(costs) {}
 
   std::optional<std::int64_t> operator()(level_t within) {
     best_.reset();
@@ -138,16 +139,16 @@ test_cluster few_nodes(rng& random) {
   std::vector<std::uint32_t> racks(1 + random.uniform(2));
   std::uint32_t nodes = 0;
   for (std::uint32_t& r : racks) nodes += r = 1 + random.uniform(3);
-  test_cluster world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
-                                  racks,
-                                  std::vector<std::uint32_t>(nodes, 4)}),
-                     {},
-                     {}};
-  for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(random.uniform(5));
+  test_cluster cluster{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                                    racks,
+                                    std::vector<std::uint32_t>(nodes, 4)}),
+                       {},
+                       {}};
+  for (std::uint32_t n = 0; n < nodes; ++n) cluster.free.push_back(random.uniform(5));
   if (random.uniform(3) == 0)
     for (std::uint32_t n = 0; n < nodes; ++n)
-      world.hosts.push_back({random.uniform(6), 1 + random.uniform(4)});
-  return world;
+      cluster.hosts.push_back({random.uniform(6), 1 + random.uniform(4)});
+  return cluster;
 }
 
 topology_constraints few_tasks(rng& random) {
@@ -179,10 +180,10 @@ topology_constraints few_tasks(rng& random) {
 }
 
 // Checks every task of a result against the constraints; returns the cost of the placement.
-std::int64_t cost_of_answer(const test_cluster& world, const topology_constraints& gang,
+std::int64_t cost_of_answer(const test_cluster& cluster, const topology_constraints& gang,
                             const drawn_costs& costs,
                             const min_cost_fit<ragged_tree>::result& found) {
-  REQUIRE(is_valid_placement(world, gang, found));
+  REQUIRE(is_valid_placement(cluster, gang, found));
   assignment nodes(gang.groups.size());
   for (const tasks_on_node& p : found.portions)
     nodes[p.group].insert(nodes[p.group].end(), p.tasks, p.node);
@@ -199,14 +200,14 @@ TEST_CASE("the least cost of all assignments, under every rule") {
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const test_cluster world = few_nodes(random);
+    const test_cluster cluster = few_nodes(random);
     const topology_constraints gang = few_tasks(random);
-    if (!gang.valid(node, world.tree.num_levels())) continue;
-    const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
-    const auto found = fit(world.tree, node, gang, costs.classes, costs);
+    if (!gang.valid(node, cluster.tree.num_levels())) continue;
+    const drawn_costs costs(cluster, gang, static_cast<std::uint64_t>(round));
+    const auto found = fit(cluster.tree, node, gang, costs.classes, costs);
     const fit_verdict verdict = found.verdict;
-    least_by_assigning naive(world, gang, costs);
-    const level_t last = std::min(gang.required, world.tree.num_levels());
+    least_by_assigning naive(cluster, gang, costs);
+    const level_t last = std::min(gang.required, cluster.tree.num_levels());
     std::optional<std::int64_t> least;
     level_t l = std::min(gang.preferred, last);
     for (; l <= last && !least; ++l) least = naive(l);
@@ -217,7 +218,7 @@ TEST_CASE("the least cost of all assignments, under every rule") {
     REQUIRE(found.cost == *least);
     REQUIRE(found.is_least);
     REQUIRE(found.is_lowest);
-    REQUIRE(cost_of_answer(world, gang, costs, found) == *least);
+    REQUIRE(cost_of_answer(cluster, gang, costs, found) == *least);
     // Another level may cost less: the level comes first.
     better += l <= last && naive(last).value_or(*least) < *least ? 1 : 0;
   }
@@ -230,30 +231,30 @@ TEST_CASE("the least cost of all assignments, under every rule") {
 
 TEST_CASE("the budget ends without an answer, or with one that may not be the least") {
   constexpr std::uint32_t nodes = 64;
-  test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};
-  for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(1 + n % 4);
+  test_cluster cluster{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};
+  for (std::uint32_t n = 0; n < nodes; ++n) cluster.free.push_back(1 + n % 4);
   topology_constraints gang;
   gang.groups = {{10, 1}, {10, 2}, {10, 3}};
-  const drawn_costs costs(world, gang, 5);
+  const drawn_costs costs(cluster, gang, 5);
   min_cost_fit<ragged_tree> all(100'000'000);
-  const auto best = all(world.tree, node, gang, costs.classes, costs);
+  const auto best = all(cluster.tree, node, gang, costs.classes, costs);
   REQUIRE(best.verdict == fit_verdict::fits);
   CHECK(best.is_least);
-  CHECK(cost_of_answer(world, gang, costs, best) == best.cost);
+  CHECK(cost_of_answer(cluster, gang, costs, best) == best.cost);
   CHECK(best.steps > 1000);
   min_cost_fit<ragged_tree> none(0);
-  const auto nothing = none(world.tree, node, gang, costs.classes, costs);
+  const auto nothing = none(cluster.tree, node, gang, costs.classes, costs);
   REQUIRE(nothing.verdict == fit_verdict::budget_ended);
   CHECK(nothing.portions.empty());
   // One kind after the other finds some placement.
   for (const std::uint64_t budget : {best.steps - 1, std::uint64_t{10'000}}) {
     min_cost_fit<ragged_tree> some(budget);
-    const auto greedy = some(world.tree, node, gang, costs.classes, costs);
+    const auto greedy = some(cluster.tree, node, gang, costs.classes, costs);
     REQUIRE(greedy.verdict == fit_verdict::fits);
     CHECK(!greedy.is_least);
     CHECK(greedy.steps <= budget);
     CHECK(greedy.cost >= best.cost);
-    CHECK(cost_of_answer(world, gang, costs, greedy) == greedy.cost);
+    CHECK(cost_of_answer(cluster, gang, costs, greedy) == greedy.cost);
   }
   // Two racks, the first of them within the budget.
   const test_cluster two{
@@ -277,14 +278,14 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
   for (int round = 0; round < scaled(10'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const test_cluster world = few_nodes(random);
+    const test_cluster cluster = few_nodes(random);
     const topology_constraints gang = few_tasks(random);
-    if (!gang.valid(node, world.tree.num_levels())) continue;
-    const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
+    if (!gang.valid(node, cluster.tree.num_levels())) continue;
+    const drawn_costs costs(cluster, gang, static_cast<std::uint64_t>(round));
     min_cost_fit<ragged_tree> all;
-    const auto best = all(world.tree, node, gang, costs.classes, costs);
+    const auto best = all(cluster.tree, node, gang, costs.classes, costs);
     min_cost_fit<ragged_tree> some(random.uniform(600));
-    const auto greedy = some(world.tree, node, gang, costs.classes, costs);
+    const auto greedy = some(cluster.tree, node, gang, costs.classes, costs);
     const fit_verdict verdict = greedy.verdict;
     if (verdict == fit_verdict::budget_ended) {
       ++ended;
@@ -292,7 +293,7 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
     }
     REQUIRE(verdict == best.verdict);
     if (verdict != fit_verdict::fits) continue;
-    REQUIRE(cost_of_answer(world, gang, costs, greedy) == greedy.cost);
+    REQUIRE(cost_of_answer(cluster, gang, costs, greedy) == greedy.cost);
     if (greedy.is_lowest) REQUIRE(greedy.level == best.level);
     if (greedy.level == best.level) REQUIRE(greedy.cost >= best.cost);
     if (greedy.is_least && greedy.level == best.level) REQUIRE(greedy.cost == best.cost);
@@ -304,12 +305,12 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
 }
 
 TEST_CASE("gangs of nothing cost nothing") {
-  const test_cluster world{ragged_tree({{1}, {1}, {4}}), {4}, {}};
+  const test_cluster cluster{ragged_tree({{1}, {1}, {4}}), {4}, {}};
   topology_constraints gang;
   gang.groups = {{0, 3}};
-  const drawn_costs costs(world, gang, 1);
+  const drawn_costs costs(cluster, gang, 1);
   min_cost_fit<ragged_tree> fit;
-  const auto found = fit(world.tree, node, gang, costs.classes, costs);
+  const auto found = fit(cluster.tree, node, gang, costs.classes, costs);
   CHECK(found.verdict == fit_verdict::fits);
   CHECK(found.portions.empty());
   CHECK(found.cost == 0);

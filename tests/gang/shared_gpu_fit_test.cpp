@@ -122,9 +122,9 @@ task_mix small_mix(rng& random) {
   return task_mix(kinds);
 }
 
-bool proved(const shared_cluster& world, const topology_constraints& gang,
+bool proved(const shared_cluster& cluster, const topology_constraints& gang,
             const infeasibility_proof& why) {
-  return proof_check(world.rules.tree, node, world.nodes, gang)(why);
+  return proof_check(cluster.rules.tree, node, cluster.nodes, gang)(why);
 }
 
 }  // namespace
@@ -139,16 +139,16 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const shared_cluster world(random);
+    const shared_cluster cluster(random);
     const topology_constraints gang = random_shared_gang(random);
-    const level_t top = world.rules.tree.num_levels();
+    const level_t top = cluster.rules.tree.num_levels();
     if (!gang.valid(node, top)) continue;
     const fragmentation_gradient gradient{fragmentation(small_mix(random))};
     const auto cost = [&](const node_state& before, const node_state& after) {
       return gradient.cost(before, after);
     };
-    const auto found = fit(world.nodes, world.rules.tree, node, gang, cost);
-    every_device naive(world.nodes, world.rules, gang, cost);
+    const auto found = fit(cluster.nodes, cluster.rules.tree, node, gang, cost);
+    every_device naive(cluster.nodes, cluster.rules, gang, cost);
     const level_t last = std::min(gang.required, top);
     std::optional<std::int64_t> least;
     level_t l = std::min(gang.preferred, last);
@@ -165,14 +165,14 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
     ++waiting;
     REQUIRE(found.placements.empty());
     const infeasibility_proof why = fit.explain(gang);
-    REQUIRE(proved(world, gang, why));
+    REQUIRE(proved(cluster, gang, why));
     REQUIRE(!why.text(gang, {"node", "rack", "block"}).empty());
     for (const infeasibility_proof::refusal& r : why.cells)
       listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
     if (round % 8 == 0) {
       for_each_mutation(why, [&](const infeasibility_proof& other) {
         ++mutations;
-        REQUIRE(!proved(world, gang, other));
+        REQUIRE(!proved(cluster, gang, other));
       });
     }
   }
@@ -340,7 +340,7 @@ TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
     return why.text(gang, {"node", "rack"});
   };
   CHECK(said(racks_of(100, 0), many_kinds(5, 32)).find("32 tasks of 1 GPU") != std::string::npos);
-  // Room for each kind, and not for all.
+  // Enough for each kind, and not for all.
   CHECK(said(racks_of(100, 4), many_kinds(4, 64)) ==
         "the gang needs 256 free GPUs in one rack for its 256 tasks of 1 GPU; rack 0 has the most "
         "that the tasks can use: 200");
@@ -351,15 +351,15 @@ TEST_CASE("max_units: no node holds more of a kind; as many where that is said t
   for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const shared_cluster world(random);
+    const shared_cluster cluster(random);
     const topology_constraints gang = random_shared_gang(random);
-    if (!gang.valid(node, world.rules.tree.num_levels())) continue;
+    if (!gang.valid(node, cluster.rules.tree.num_levels())) continue;
     colocated_groups groups;
-    groups.assign(gang, node, world.rules.tree.num_levels());
+    groups.assign(gang, node, cluster.rules.tree.num_levels());
     shared_capacity capacities;
-    REQUIRE(capacities.assign(world.nodes, groups, node, 1'000'000, any_cost));
+    REQUIRE(capacities.assign(cluster.nodes, groups, node, 1'000'000, any_cost));
     for (std::uint32_t u = 0; u < groups.size(); ++u) {
-      for (const node_id n : world.nodes.ids()) {
+      for (const node_id n : cluster.nodes.ids()) {
         std::vector<std::uint32_t> counts(groups.size(), 0);
         const std::uint32_t most = groups.at(u, node).most;
         while (counts[u] < most) {
@@ -368,7 +368,7 @@ TEST_CASE("max_units: no node holds more of a kind; as many where that is said t
           --counts[u];
           break;
         }
-        const std::uint32_t said = std::min(most, max_units(world.nodes[n], groups[u]));
+        const std::uint32_t said = std::min(most, max_units(cluster.nodes[n], groups[u]));
         REQUIRE(said >= counts[u]);
         if (!is_counted_exactly(groups[u])) continue;
         REQUIRE(said == counts[u]);

@@ -34,15 +34,15 @@ namespace {
 
 using fit_t = topology_fit<ragged_tree>;
 
-capacity_index<ragged_tree> capacity_of(const test_cluster& world, std::uint32_t most) {
-  capacity_index<ragged_tree> capacities(world.tree, node, most);
-  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) capacities.set(n, world.free[n]);
+capacity_index<ragged_tree> capacity_of(const test_cluster& cluster, std::uint32_t most) {
+  capacity_index<ragged_tree> capacities(cluster.tree, node, most);
+  for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) capacities.set(n, cluster.free[n]);
   return capacities;
 }
 
-bool accepted(const test_cluster& world, const topology_constraints& gang,
+bool accepted(const test_cluster& cluster, const topology_constraints& gang,
               const infeasibility_proof& why) {
-  return proof_check(world.tree, node, world.free, world.hosts, gang)(why);
+  return proof_check(cluster.tree, node, cluster.free, cluster.hosts, gang)(why);
 }
 
 // What is known of all questions of a test.
@@ -54,10 +54,10 @@ struct counters {
 };
 
 // Asks, and compares with the level at which the gang fits first, top + 1 if at none.
-void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const test_cluster& world,
+void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const test_cluster& cluster,
            const topology_constraints& gang, level_t first, bool mutate, counters& seen) {
   const level_t last = std::min(gang.required, capacities.top());
-  const auto found = fit(capacities, gang, world.hosts);
+  const auto found = fit(capacities, gang, cluster.hosts);
   const fit_verdict verdict = found.verdict;
   ++seen.asked;
   REQUIRE(verdict == (first <= last ? fit_verdict::fits : fit_verdict::does_not_fit));
@@ -65,24 +65,24 @@ void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const test
     ++seen.fits;
     REQUIRE(found.level == first);
     REQUIRE(found.is_lowest);
-    REQUIRE(is_valid_placement(world, gang, found));
+    REQUIRE(is_valid_placement(cluster, gang, found));
     if (!mutate || gang.groups.empty()) return;
     // What proves a no where nothing is free proves none here.
-    const capacity_index<ragged_tree> empty(world.tree, node, capacities.max_free());
+    const capacity_index<ragged_tree> empty(cluster.tree, node, capacities.max_free());
     if (fit(empty, gang).verdict == fit_verdict::fits) return;  // tasks without leaves
-    REQUIRE(!accepted(world, gang, fit.explain(empty, gang)));
+    REQUIRE(!accepted(cluster, gang, fit.explain(empty, gang)));
     return;
   }
   REQUIRE(found.portions.empty());
-  const infeasibility_proof why = fit.explain(capacities, gang, world.hosts);
-  REQUIRE(accepted(world, gang, why));
+  const infeasibility_proof why = fit.explain(capacities, gang, cluster.hosts);
+  REQUIRE(accepted(cluster, gang, why));
   REQUIRE(!why.text(gang, {"leaf", "node", "rack", "block"}).empty());
   for (const infeasibility_proof::refusal& r : why.cells)
     seen.listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
   if (!mutate) return;
   for_each_mutation(why, [&](const infeasibility_proof& other) {
     ++seen.mutations;
-    REQUIRE(!accepted(world, gang, other));
+    REQUIRE(!accepted(cluster, gang, other));
   });
 }
 
@@ -172,38 +172,38 @@ TEST_CASE("every gang of four tasks under every rule on every cluster of four no
   for (const topology_constraints& gang : small_gangs())
     for (const topology_constraints& constrained : with_rules(gang)) gangs.push_back(constrained);
   counters seen;
-  std::uint64_t turn = 0;
+  std::uint64_t number = 0;
   const auto every = static_cast<std::uint64_t>(std::max(1.0, 1.0 / scale()));
   fit_t fit;
   for (const std::vector<std::uint32_t>& racks : clusters) {
     std::uint32_t nodes = 0;
     for (const std::uint32_t n : racks) nodes += n;
-    test_cluster world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
-                                    racks,
-                                    std::vector<std::uint32_t>(nodes, 4)}),
-                       std::vector<std::uint32_t>(nodes, 0),
-                       {}};
+    test_cluster cluster{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                                      racks,
+                                      std::vector<std::uint32_t>(nodes, 4)}),
+                         std::vector<std::uint32_t>(nodes, 0),
+                         {}};
     for (bool more = true; more;) {
       // Nodes of a rack in ascending order: the others are the same.
       bool first = true;
       for (std::uint32_t n = 1; n < nodes; ++n)
-        first = first && (world.cell(n, rack) != world.cell(n - 1, rack) ||
-                          world.free[n - 1] <= world.free[n]);
+        first = first && (cluster.cell(n, rack) != cluster.cell(n - 1, rack) ||
+                          cluster.free[n - 1] <= cluster.free[n]);
       if (first) {
-        const capacity_index<ragged_tree> capacities = capacity_of(world, 4);
+        const capacity_index<ragged_tree> capacities = capacity_of(cluster, 4);
         for (std::size_t g = 0; g < gangs.size(); ++g) {
-          if (++turn % every != 0) continue;
+          if (++number % every != 0) continue;
           CAPTURE(g);
           const level_t level = first_level(gangs[g], capacities.top(), [&](level_t l) {
-            return fits_by_assigning(world, gangs[g], l);
+            return fits_by_assigning(cluster, gangs[g], l);
           });
-          check(fit, capacities, world, gangs[g], level, turn % 7 == 0, seen);
+          check(fit, capacities, cluster, gangs[g], level, number % 7 == 0, seen);
         }
       }
       std::uint32_t n = 0;
-      while (n < nodes && world.free[n] == 4) world.free[n++] = 0;
+      while (n < nodes && cluster.free[n] == 4) cluster.free[n++] = 0;
       more = n < nodes;
-      if (more) ++world.free[n];
+      if (more) ++cluster.free[n];
     }
   }
   MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
@@ -222,7 +222,7 @@ struct taken_of_nodes {
   level_t level = 0;
 };
 
-// Of all assignments; `plenty` has room for each of them.
+// Of all assignments; each of them fits `plenty`.
 void list_assignments(const test_cluster& plenty, const topology_constraints& gang,
                       assignment& begun, std::size_t group, std::vector<taken_of_nodes>& found) {
   if (group < gang.groups.size()) {
@@ -249,12 +249,13 @@ void list_assignments(const test_cluster& plenty, const topology_constraints& ga
 }
 
 // The lowest level at which the gang fits, above the top if at none.
-level_t lowest_level(const test_cluster& world, const std::vector<taken_of_nodes>& assignments) {
-  level_t lowest = world.tree.num_levels() + 1;
+level_t lowest_level(const test_cluster& cluster, const std::vector<taken_of_nodes>& assignments) {
+  level_t lowest = cluster.tree.num_levels() + 1;
   for (const taken_of_nodes& taken : assignments) {
     bool fits = true;
     for (std::uint32_t n = 0; n < 3; ++n)
-      fits = fits && taken.leaves[n] <= world.free[n] && taken.cpu[n] <= world.hosts[n].cpu_milli;
+      fits =
+          fits && taken.leaves[n] <= cluster.free[n] && taken.cpu[n] <= cluster.hosts[n].cpu_milli;
     if (fits) lowest = std::min(lowest, taken.level);
   }
   return lowest;
@@ -263,22 +264,22 @@ level_t lowest_level(const test_cluster& world, const std::vector<taken_of_nodes
 // All that three nodes can have left of two GPUs and two CPUs, in racks of so many nodes; nodes of
 // a rack, and racks of one node, in ascending order: the others are the same.
 std::vector<test_cluster> clusters_of_three(const std::vector<std::uint32_t>& racks) {
-  test_cluster world{
+  test_cluster cluster{
       ragged_tree({{static_cast<std::uint32_t>(racks.size())}, racks, {2, 2, 2}}), {0, 0, 0}, {}};
-  world.hosts.resize(3);
+  cluster.hosts.resize(3);
   std::vector<test_cluster> all;
   for (std::uint32_t code = 0; code < 9 * 9 * 9; ++code) {
     const std::array<std::uint32_t, 3> left{code % 9, code / 9 % 9, code / 81};
     bool first = true;
     for (std::uint32_t n = 1; n < 3; ++n)
       first = first && (left[n - 1] <= left[n] ||
-                        (racks.size() == 2 && world.cell(n, rack) != world.cell(n - 1, rack)));
+                        (racks.size() == 2 && cluster.cell(n, rack) != cluster.cell(n - 1, rack)));
     if (!first) continue;
     for (std::uint32_t n = 0; n < 3; ++n) {
-      world.free[n] = left[n] % 3;
-      world.hosts[n].cpu_milli = left[n] / 3;
+      cluster.free[n] = left[n] % 3;
+      cluster.hosts[n].cpu_milli = left[n] / 3;
     }
-    all.push_back(world);
+    all.push_back(cluster);
   }
   return all;
 }
@@ -341,15 +342,15 @@ TEST_CASE(
     "every gang of two task groups with constraints of their own on every three nodes with CPU") {
   const std::vector<topology_constraints> gangs = hosted_gangs();
   counters seen;
-  std::uint64_t turn = 0;
+  std::uint64_t number = 0;
   const auto every = static_cast<std::uint64_t>(std::max(1.0, 1.0 / scale()));
   fit_t fit;
   for (const std::vector<std::uint32_t>& racks :
        std::vector<std::vector<std::uint32_t>>{{3}, {2, 1}, {1, 1, 1}}) {
-    const std::vector<test_cluster> worlds = clusters_of_three(racks);
+    const std::vector<test_cluster> clusters = clusters_of_three(racks);
     std::vector<capacity_index<ragged_tree>> capacities;
-    for (const test_cluster& world : worlds) capacities.push_back(capacity_of(world, 2));
-    test_cluster plenty = worlds[0];
+    for (const test_cluster& cluster : clusters) capacities.push_back(capacity_of(cluster, 2));
+    test_cluster plenty = clusters[0];
     plenty.free.assign(3, 100);
     plenty.hosts.clear();
     for (std::size_t g = 0; g < gangs.size(); ++g) {
@@ -357,13 +358,13 @@ TEST_CASE(
       assignment begun(gangs[g].groups.size());
       std::vector<taken_of_nodes> assignments;
       list_assignments(plenty, gangs[g], begun, 0, assignments);
-      // What does not fit the last world, where nothing is taken, fits none.
-      const bool never = lowest_level(worlds.back(), assignments) > capacities[0].top();
-      for (std::size_t w = never ? worlds.size() - 1 : 0; w < worlds.size(); ++w) {
-        if (++turn % every != 0) continue;
+      // What does not fit the last cluster, where nothing is taken, fits none.
+      const bool never = lowest_level(clusters.back(), assignments) > capacities[0].top();
+      for (std::size_t w = never ? clusters.size() - 1 : 0; w < clusters.size(); ++w) {
+        if (++number % every != 0) continue;
         CAPTURE(w);
-        const level_t lowest = lowest_level(worlds[w], assignments);
-        check(fit, capacities[w], worlds[w], gangs[g], lowest, turn % 31 == 0, seen);
+        const level_t lowest = lowest_level(clusters[w], assignments);
+        check(fit, capacities[w], clusters[w], gangs[g], lowest, number % 31 == 0, seen);
       }
     }
   }
@@ -387,17 +388,17 @@ test_cluster random_test_cluster(rng& random, std::uint32_t most) {
       total += nodes.back();
     }
   }
-  test_cluster world{
+  test_cluster cluster{
       ragged_tree({{blocks}, racks, nodes, std::vector<std::uint32_t>(total, most)}), {}, {}};
   const std::uint32_t busy = random.uniform(4);
   for (std::uint32_t n = 0; n < total; ++n)
-    world.free.push_back(random.uniform(4) < busy ? random.uniform(most + 1)
-                                                  : most - random.uniform(most / 2 + 1));
+    cluster.free.push_back(random.uniform(4) < busy ? random.uniform(most + 1)
+                                                    : most - random.uniform(most / 2 + 1));
   if (random.uniform(3) == 0) {
     for (std::uint32_t n = 0; n < total; ++n)
-      world.hosts.push_back({random.uniform(9), random.uniform(9)});
+      cluster.hosts.push_back({random.uniform(9), random.uniform(9)});
   }
-  return world;
+  return cluster;
 }
 
 topology_constraints random_gang(rng& random, std::uint32_t most) {
@@ -452,13 +453,13 @@ TEST_CASE("random gangs under random constraints against going from node to node
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     const std::uint32_t most = random.uniform(2) == 0 ? 8 : 4 + random.uniform(7);
-    const test_cluster world = random_test_cluster(random, most);
+    const test_cluster cluster = random_test_cluster(random, most);
     const topology_constraints gang = random_gang(random, most);
     if (!gang.valid(node, 4)) continue;
-    const capacity_index<ragged_tree> capacities = capacity_of(world, most);
-    node_after_node naive(world, gang);
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, most);
+    node_after_node naive(cluster, gang);
     const level_t first = first_level(gang, capacities.top(), [&](level_t l) { return naive(l); });
-    check(fit, capacities, world, gang, first, round % 16 == 0, seen);
+    check(fit, capacities, cluster, gang, first, round % 16 == 0, seen);
   }
   MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
           seen.mutations, " mutations");
@@ -478,8 +479,8 @@ test_cluster two_racks(const std::vector<std::uint32_t>& free) {
 }  // namespace
 
 TEST_CASE("whole cells are left whole, or few nodes are used") {
-  const test_cluster world = two_racks({8, 8, 8, 8, 4, 4, 4, 0});
-  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  const test_cluster cluster = two_racks({8, 8, 8, 8, 4, 4, 4, 0});
+  const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);
   topology_constraints gang;
   gang.groups = {{2, 4}};
   gang.required = rack;
@@ -543,8 +544,8 @@ TEST_CASE("random replicas, each in one cell, against going from node to node") 
 }
 
 TEST_CASE("a leader and its workers, slices and spread in the answer") {
-  const test_cluster world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
-  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  const test_cluster cluster = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);
   topology_constraints gang;
   gang.groups = {{4, 2}, {8, 3}};
   gang.groups[1].leader = 0;
@@ -553,7 +554,7 @@ TEST_CASE("a leader and its workers, slices and spread in the answer") {
   fit_t fit;
   const auto found = fit(capacities, gang);
   REQUIRE(found.verdict == fit_verdict::fits);
-  CHECK(is_valid_placement(world, gang, found));
+  CHECK(is_valid_placement(cluster, gang, found));
   for (const tasks_on_node& p : found.portions) CHECK(p.tasks == (p.group == 0 ? 1 : 2));
   gang.preferred = rack;
   const auto next = fit(capacities, gang);
@@ -563,8 +564,8 @@ TEST_CASE("a leader and its workers, slices and spread in the answer") {
 }
 
 TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
-  const test_cluster world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
-  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  const test_cluster cluster = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);
   topology_constraints gang;
   fit_t fit;
   CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
@@ -575,7 +576,7 @@ TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
   CHECK(found.portions.empty());
   gang.groups = {{1, 9}, {1, 1}};
   REQUIRE(fit(capacities, gang).verdict == fit_verdict::does_not_fit);
-  CHECK(accepted(world, gang, fit.explain(capacities, gang)));
+  CHECK(accepted(cluster, gang, fit.explain(capacities, gang)));
 }
 
 TEST_CASE("many sizes with nothing in common end within the budget, and no no is wrong") {
@@ -585,10 +586,10 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     constexpr std::uint32_t nodes = 12;
-    test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 64)}),
-                       std::vector<std::uint32_t>(nodes, 64),
-                       {}};
-    const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
+    test_cluster cluster{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 64)}),
+                         std::vector<std::uint32_t>(nodes, 64),
+                         {}};
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, 64);
     // Nodes cut into three tasks each: it fits, but that is hard to see.
     topology_constraints gang;
     for (std::uint32_t n = 0; n < nodes; ++n) {
@@ -602,7 +603,7 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
     const fit_verdict verdict = found.verdict;
     REQUIRE(verdict != fit_verdict::does_not_fit);
     REQUIRE(found.steps <= 20'000);
-    if (verdict == fit_verdict::fits) REQUIRE(is_valid_placement(world, gang, found));
+    if (verdict == fit_verdict::fits) REQUIRE(is_valid_placement(cluster, gang, found));
     ended += verdict == fit_verdict::budget_ended ? 1 : 0;
   }
   MESSAGE(ended, " of ", rounds, " ended");
@@ -610,17 +611,17 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
 }
 
 TEST_CASE("where the budget ends at a lower level, a higher one may do") {
-  // A rack in which every leaf is needed, by tasks of many sizes, and another with room for them.
+  // A rack in which every leaf is needed, by tasks of many sizes, and another that holds them.
   int higher = 0;
   const int rounds = scaled(40);
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     constexpr std::uint32_t nodes = 10;
-    test_cluster world{ragged_tree({{2}, {nodes, 1}, std::vector<std::uint32_t>(nodes + 1, 64)}),
-                       std::vector<std::uint32_t>(nodes + 1, 64),
-                       {}};
-    const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
+    test_cluster cluster{ragged_tree({{2}, {nodes, 1}, std::vector<std::uint32_t>(nodes + 1, 64)}),
+                         std::vector<std::uint32_t>(nodes + 1, 64),
+                         {}};
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, 64);
     topology_constraints gang;
     gang.preferred = rack;
     for (std::uint32_t n = 0; n < nodes; ++n) {
@@ -631,7 +632,7 @@ TEST_CASE("where the budget ends at a lower level, a higher one may do") {
     fit_t fit(2'000);
     const auto found = fit(capacities, gang);
     if (found.verdict != fit_verdict::fits) continue;
-    REQUIRE(is_valid_placement(world, gang, found));
+    REQUIRE(is_valid_placement(cluster, gang, found));
     REQUIRE(found.is_lowest == (found.level == rack));
     higher += found.level == block ? 1 : 0;
   }
@@ -649,11 +650,11 @@ TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor fro
     rng random(static_cast<std::uint64_t>(round));
     constexpr std::uint32_t nodes = 10;
     const std::uint32_t others = round % 2 == 0 ? nodes + 4 : 1;
-    test_cluster world{
+    test_cluster cluster{
         ragged_tree({{2}, {nodes, others}, std::vector<std::uint32_t>(nodes + others, 64)}),
         std::vector<std::uint32_t>(nodes + others, 64),
         {}};
-    const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, 64);
     topology_constraints gang;
     for (std::uint32_t n = 0; n < nodes; ++n) {
       const std::uint32_t a = 14 + random.uniform(16);
@@ -665,7 +666,7 @@ TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor fro
     fit_t fit(100'000);
     const auto found = fit(capacities, gang);
     REQUIRE(found.verdict == fit_verdict::fits);
-    REQUIRE(is_valid_placement(world, gang, found));
+    REQUIRE(is_valid_placement(cluster, gang, found));
     REQUIRE(found.steps <= 100'000);
     easy += found.level == rack && found.cell == 1 ? 1 : 0;
     higher += found.level == block ? 1 : 0;
@@ -680,9 +681,9 @@ TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts")
   for (int round = 0; round < scaled(2'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    test_cluster world = random_test_cluster(random, 8);
-    world.hosts.clear();
-    const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+    test_cluster cluster = random_test_cluster(random, 8);
+    cluster.hosts.clear();
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);
     topology_constraints gang;
     gang.groups = {{1 + random.uniform(8), 1 + random.uniform(4)}};
     if (random.uniform(2) == 0) gang.required = rack;
@@ -692,9 +693,9 @@ TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts")
     fit_t hosted(1000, objective);
     const auto found = plain(capacities, gang);
     const fit_verdict verdict = found.verdict;
-    world.hosts.assign(world.num_nodes(), {1000, 1000});
+    cluster.hosts.assign(cluster.num_nodes(), {1000, 1000});
     gang.groups[0].host = {1, 1};
-    const auto again = hosted(capacities, gang, world.hosts);
+    const auto again = hosted(capacities, gang, cluster.hosts);
     REQUIRE(again.verdict == verdict);
     if (verdict != fit_verdict::fits) continue;
     REQUIRE(again.cell == found.cell);
@@ -711,8 +712,8 @@ TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted 
   for (int round = 0; round < scaled(3'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const test_cluster world = random_test_cluster(random, 8);
-    const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+    const test_cluster cluster = random_test_cluster(random, 8);
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);
     topology_constraints gang = random_gang(random, 8);
     for (constrained_task_group& m : gang.groups) m.gpus = std::max(m.gpus, 1U);
     gang.groups.push_back({.tasks = (1U << (26 + random.uniform(6))) - 100 + random.uniform(100),
@@ -725,7 +726,7 @@ TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted 
       many.leader = 0;
     }
     if (!gang.valid(node, 4)) continue;
-    check(fit, capacities, world, gang, capacities.top() + 1, true, seen);
+    check(fit, capacities, cluster, gang, capacities.top() + 1, true, seen);
   }
   MESSAGE(seen.asked, " asked, ", seen.listed, " cells listed, ", seen.mutations, " mutations");
 }
@@ -737,18 +738,18 @@ TEST_CASE("tasks that take nothing change nothing, however many they are") {
   for (int round = 0; round < scaled(30'000); ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    const test_cluster world = random_test_cluster(random, 8);
+    const test_cluster cluster = random_test_cluster(random, 8);
     topology_constraints gang = random_gang(random, 8);
     if (!gang.valid(node, 4)) continue;
-    const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
-    const auto found = fit(capacities, gang, world.hosts);
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);
+    const auto found = fit(capacities, gang, cluster.hosts);
     const fit_verdict verdict = found.verdict;
     const level_t level = found.level;
     constexpr std::uint32_t many = 3U << 30;
     gang.groups.push_back({.tasks = many});
     if (random.uniform(2) == 0) gang.groups.back().spread = {{node + random.uniform(3), many}};
     if (random.uniform(4) == 0) gang.groups.back().slices = {{node + random.uniform(3), many / 3}};
-    const auto next = fit(capacities, gang, world.hosts);
+    const auto next = fit(capacities, gang, cluster.hosts);
     const fit_verdict beside = next.verdict;
     ++asked;
     ended += beside == fit_verdict::budget_ended ? 1 : 0;
@@ -761,19 +762,19 @@ TEST_CASE("tasks that take nothing change nothing, however many they are") {
 }
 
 TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and beside another kind") {
-  const test_cluster world = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
-                              {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},
-                              std::vector<resources>(10, {64, 64})};
-  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  const test_cluster cluster = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
+                                {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},
+                                std::vector<resources>(10, {64, 64})};
+  const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);
   topology_constraints gang;
   const auto whole_nodes_used = [&] {
     fit_t fit;
-    const auto found = fit(capacities, gang, world.hosts);
+    const auto found = fit(capacities, gang, cluster.hosts);
     REQUIRE(found.verdict == fit_verdict::fits);
-    REQUIRE(is_valid_placement(world, gang, found));
+    REQUIRE(is_valid_placement(cluster, gang, found));
     std::set<std::uint32_t> used;
     for (const tasks_on_node& p : found.portions)
-      if (world.free[p.node] == 8) used.insert(p.node);
+      if (cluster.free[p.node] == 8) used.insert(p.node);
     return used.size();
   };
   gang.groups = {{.tasks = 8, .gpus = 1}};
@@ -793,8 +794,8 @@ TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and bes
 TEST_CASE("what is certain is said, though the list that proves it is longer than the budget") {
   // Fractions of the nodes would hold the gang, so no weights refuse it.
   const std::vector<std::uint32_t> free{35, 35, 37, 37, 37, 37};
-  const test_cluster world{ragged_tree({{1}, {6}, free}), free, {}};
-  const capacity_index<ragged_tree> capacities = capacity_of(world, 37);
+  const test_cluster cluster{ragged_tree({{1}, {6}, free}), free, {}};
+  const capacity_index<ragged_tree> capacities = capacity_of(cluster, 37);
   topology_constraints gang;
   gang.groups = {{3, 22}, {5, 16}, {4, 12}, {4, 5}};
   fit_t much(100'000'000);
@@ -803,7 +804,7 @@ TEST_CASE("what is certain is said, though the list that proves it is longer tha
   CHECK(found.is_refused);
   const infeasibility_proof why = much.explain(capacities, gang);
   REQUIRE(why.cells[0].weighing == infeasibility_proof::listed);
-  CHECK(accepted(world, gang, why));
+  CHECK(accepted(cluster, gang, why));
   int certain = 0;
   for (std::uint64_t budget = 1; budget < 2 * found.steps; budget *= 2) {
     fit_t little(budget);

@@ -40,8 +40,8 @@ TEST_CASE("hived_jobs: tasks as large as the smallest node, and the rest") {
   CHECK(jobs.gang_of(of(0, 8, 7)).priority == 7);
   CHECK(jobs.opportunistic_gang(of(0, 9, 7)).groups == std::vector<task_group>{{2, 4}, {1, 1}});
   CHECK(jobs.opportunistic_gang(of(0, 9, 7)).priority == gang_request::opportunistic_priority);
-  CHECK(hived_jobs::place(
-            std::vector<task_place>{{node_id(1), 3}, {node_id(0), 1}, {node_id(1), 8}}) ==
+  CHECK(hived_jobs::placement_of(
+            std::vector<hived_placement>{{node_id(1), 3}, {node_id(0), 1}, {node_id(1), 8}}) ==
         job_placement{{node_id(0), 1}, {node_id(1), 11}});
 }
 

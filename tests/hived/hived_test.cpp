@@ -149,9 +149,9 @@ TEST_CASE("plans: bound, used up, stale; gangs: once, and until they end") {
   REQUIRE(plan.result == plan_result::bind);
   CHECK(plan.victims.empty());
   REQUIRE(plan.tasks.size() == 3);
-  CHECK(plan.tasks.at(0) == task_place{node_id(2), 0b0111});
-  CHECK(plan.tasks[1] == task_place{node_id(2), 0b1000});
-  CHECK(plan.tasks[2] == task_place{node_id(3), 0b0001});
+  CHECK(plan.tasks.at(0) == hived_placement{node_id(2), 0b0111});
+  CHECK(plan.tasks[1] == hived_placement{node_id(2), 0b1000});
+  CHECK(plan.tasks[2] == hived_placement{node_id(3), 0b0001});
   REQUIRE(h.commit(plan).ok());
   REQUIRE(h.find(job_id(1)) != nullptr);
   CHECK(h.tasks(*h.find(job_id(1))) == plan.tasks);
@@ -275,10 +275,10 @@ TEST_CASE("a moved-from plan cannot be committed; a moved or copied plan can") {
 }
 
 TEST_CASE("the hash differs for gangs whose tasks have swapped leaves") {
-  const task_place left{node_id(2), 0b0011};
-  const task_place right{node_id(2), 0b1100};
+  const hived_placement left{node_id(2), 0b0011};
+  const hived_placement right{node_id(2), 0b1100};
   for (const std::int32_t priority : {-1, 0}) {
-    const auto hash_of = [&](const std::vector<task_place>& tasks) {
+    const auto hash_of = [&](const std::vector<hived_placement>& tasks) {
       hived h = small();
       REQUIRE(h.recover(gang(1, a, priority, {{2, 2}}), tasks).ok());
       return h.hash();
@@ -291,15 +291,15 @@ TEST_CASE("the hash differs for gangs whose tasks have swapped leaves") {
 }
 
 TEST_CASE("the hash differs for gangs that request other hardware") {
-  const auto hash_of = [](const gang_request& r, task_place at) {
+  const auto hash_of = [](const gang_request& r, hived_placement at) {
     hived h = small();
-    const auto kept = h.recover(r, std::vector<task_place>{at});
+    const auto kept = h.recover(r, std::vector<hived_placement>{at});
     REQUIRE(kept.ok());
     CHECK(!*kept);
     return h.hash();
   };
   // In a rack that is not its tenant's.
-  const task_place at{node_id(2), 0b1111};
+  const hived_placement at{node_id(2), 0b1111};
   const hived h = small();
   gang_request r = gang(1, b, 0, {{1, 4}});
   const std::uint64_t of_any = hash_of(r, at);
@@ -316,7 +316,7 @@ TEST_CASE("tasks end one by one, the gang with the last") {
   done(h, gang(1, a, 0, {{1, 4}, {2, 1}}));
   REQUIRE(h.finish_task(job_id(1), 0).ok());
   CHECK(audit(h).empty());
-  CHECK(h.tasks(*h.find(job_id(1))).at(0) == task_place());
+  CHECK(h.tasks(*h.find(job_id(1))).at(0) == hived_placement());
   refuses(h, StatusCode::kNotFound, "task 0", [&] { return h.finish_task(job_id(1), 0); });
   refuses(h, StatusCode::kNotFound, "task 3", [&] { return h.finish_task(job_id(1), 3); });
   CHECK(done(h, gang(2, a, 0, {{1, 4}})).result == plan_result::bind);
@@ -445,7 +445,7 @@ TEST_CASE("only a gang that names a pinned cell uses it") {
   r.pinned = 0;
   const gang_plan plan = done(h, r);
   CHECK(plan.result == plan_result::bind);
-  CHECK(plan.tasks.at(0) == task_place{node_id(1), 0b1111});
+  CHECK(plan.tasks.at(0) == hived_placement{node_id(1), 0b1111});
   CHECK(reason(h, gang(2, b, 0, {{1, 4}})) == wait_reason::never);
   CHECK(done(h, gang(2, b, 0, {{1, 2}})).result == plan_result::bind);
 }
@@ -482,9 +482,9 @@ TEST_CASE("bad hardware: running gangs go on; new gangs avoid it, and why they w
   CHECK(reason(h, gang(3, a, 0, {{3, 4}})) == wait_reason::never);
   CHECK(reason(h, gang(3, a, 0, {{1, 5}})) == wait_reason::never);
   CHECK(reason(h, gang(3, a, -1, {{1, 9}})) == wait_reason::never);
-  CHECK(done(h, gang(3, a, 0, {{1, 3}})).tasks.at(0) == task_place{node_id(2), 0b1011});
+  CHECK(done(h, gang(3, a, 0, {{1, 3}})).tasks.at(0) == hived_placement{node_id(2), 0b1011});
   REQUIRE(h.mark_healthy(where, 2).ok());
-  CHECK(done(h, gang(4, a, 0, {{1, 1}})).tasks.at(0) == task_place{node_id(2), 0b0100});
+  CHECK(done(h, gang(4, a, 0, {{1, 1}})).tasks.at(0) == hived_placement{node_id(2), 0b0100});
 }
 
 TEST_CASE("suggested nodes, and a preemption whose nodes are no longer suggested") {
@@ -513,7 +513,7 @@ TEST_CASE("suggested nodes, and a preemption whose nodes are no longer suggested
 TEST_CASE("a restart: gangs are taken where they run") {
   hived h = small();
   const gang_request r = gang(1, a, 0, {{2, 4}, {1, 2}});
-  using places = std::vector<task_place>;
+  using places = std::vector<hived_placement>;
   const places there{{node_id(2), 0b1111}, {node_id(4), 0b1111}, {}};
   const auto fails = [&](StatusCode code, const char* words, const gang_request& gang,
                          const places& tasks) {
@@ -527,7 +527,7 @@ TEST_CASE("a restart: gangs are taken where they run") {
   fails(StatusCode::kNotFound, "tenant 4", gang(1, tenant_id(4), 0, {{1, 1}}), {{node_id(0), 1}});
   done(h, gang(9, b, -1, {{1, 8}}));
   done(h, of_type(gang(8, b, -1, {{1, 1}}), h, "GPU"));
-  const task_place taken = h.tasks(*h.find(job_id(8))).at(0);
+  const hived_placement taken = h.tasks(*h.find(job_id(8))).at(0);
   fails(StatusCode::kFailedPrecondition, "in use", gang(1, a, 0, {{1, 1}}), {taken});
   REQUIRE(h.finish(job_id(8)).ok());
 
@@ -592,7 +592,7 @@ TEST_CASE("another configuration: the downgraded gang of higher priority gets ce
     hived_config none = cluster();
     none.virtual_clusters[1].cells.clear();
     REQUIRE(h.reconfigure(none).ok());
-    using places = std::vector<task_place>;
+    using places = std::vector<hived_placement>;
     auto kept = h.recover(low, places{{node_id(2), 0b1111}, {node_id(3), 0b1111}});
     REQUIRE(kept.ok());
     REQUIRE(!*kept);
@@ -649,8 +649,8 @@ TEST_CASE(
   gang_plan plan = proposed(h, r);
   REQUIRE(plan.result == plan_result::preempt);
   REQUIRE(plan.tasks.size() == 2);
-  CHECK(plan.tasks.at(0) == task_place());
-  const task_place second = plan.tasks.at(1);
+  CHECK(plan.tasks.at(0) == hived_placement());
+  const hived_placement second = plan.tasks.at(1);
   CHECK(second.leaves == 0b1111);
   // Its place goes bad: it goes to another rack, with both its tasks.
   REQUIRE(h.finish(job_id(1)).ok());
@@ -668,8 +668,8 @@ TEST_CASE("a gang grows by another one, and shrinks again task by task") {
   done(h, gang(1, a, 3, {{1, 4}, {1, 1}}));
   done(h, gang(2, a, 3, {{1, 2}}));
   done(h, gang(3, a, 4, {{1, 1}}));
-  const std::vector<task_place> own = h.tasks(*h.find(job_id(1)));
-  const std::vector<task_place> more = h.tasks(*h.find(job_id(2)));
+  const std::vector<hived_placement> own = h.tasks(*h.find(job_id(1)));
+  const std::vector<hived_placement> more = h.tasks(*h.find(job_id(2)));
   refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(1), job_id(9)); });
   refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(9), job_id(1)); });
   refuses(h, StatusCode::kInvalidArgument, "with itself",
@@ -681,7 +681,7 @@ TEST_CASE("a gang grows by another one, and shrinks again task by task") {
   REQUIRE(h.grow(job_id(1), job_id(2)).ok());
   CHECK(audit(h).empty());
   CHECK(!runs(h, 2));
-  std::vector<task_place> all = own;
+  std::vector<hived_placement> all = own;
   all.insert(all.end(), more.begin(), more.end());
   CHECK(h.tasks(*h.find(job_id(1))) == all);
   // It is one victim now, and counts as one.
@@ -700,9 +700,12 @@ TEST_CASE("an opportunistic gang does not grow into another chain") {
   refuses(h, StatusCode::kFailedPrecondition, "type of leaf",
           [&] { return h.grow(job_id(1), job_id(2)); });
   // Of any type: where they are is all that differs.
-  REQUIRE(h.recover(gang(4, b, -1, {{1, 2}}), std::vector<task_place>{{node_id(4), 0b0011}}).ok());
-  REQUIRE(h.recover(gang(5, b, -1, {{1, 2}}), std::vector<task_place>{{node_id(6), 0b1100}}).ok());
-  REQUIRE(h.recover(gang(6, b, -1, {{1, 2}}), std::vector<task_place>{{node_id(3), 0b1100}}).ok());
+  REQUIRE(
+      h.recover(gang(4, b, -1, {{1, 2}}), std::vector<hived_placement>{{node_id(4), 0b0011}}).ok());
+  REQUIRE(
+      h.recover(gang(5, b, -1, {{1, 2}}), std::vector<hived_placement>{{node_id(6), 0b1100}}).ok());
+  REQUIRE(
+      h.recover(gang(6, b, -1, {{1, 2}}), std::vector<hived_placement>{{node_id(3), 0b1100}}).ok());
   refuses(h, StatusCode::kFailedPrecondition, "chain",
           [&] { return h.grow(job_id(4), job_id(5)); });
   REQUIRE(h.grow(job_id(4), job_id(6)).ok());
@@ -741,7 +744,7 @@ TEST_CASE("a gang downgraded for a preemption that moved is restored when it is 
   config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
   hived h = *hived::create(config);
   REQUIRE(done(h, lazy(gang(1, a, 0, {{1, 4}}))).result == plan_result::bind);
-  const task_place home = h.tasks(*h.find(job_id(1))).at(0);
+  const hived_placement home = h.tasks(*h.find(job_id(1))).at(0);
   // Opportunistic gangs use every cell that could be bound: the higher gang has to preempt.
   for (std::uint32_t job = 10; job < 20; ++job)
     done(h, of_type(gang(job, b, -1, {{1, 4}}), h, "GPU"));
@@ -773,7 +776,7 @@ TEST_CASE("a gang downgraded for a preemption that moved is restored when it is 
 
 TEST_CASE("what a gang runs on is its own again when the configuration has it again") {
   hived h = small();
-  const std::vector<task_place> places = {{node_id(2), 0b1111}, {node_id(4), 0b1111}};
+  const std::vector<hived_placement> places = {{node_id(2), 0b1111}, {node_id(4), 0b1111}};
   REQUIRE(h.recover(gang(1, b, -1, {{2, 4}}), places).ok());
   hived_config less = cluster();
   less.physical_cells.pop_back();  // with n4
@@ -781,7 +784,7 @@ TEST_CASE("what a gang runs on is its own again when the configuration has it ag
   auto report = h.reconfigure(less);
   REQUIRE(report.ok());
   CHECK(report->shrunk == jobs{job_id(1)});
-  CHECK(h.tasks(*h.find(job_id(1))).at(1) == task_place());
+  CHECK(h.tasks(*h.find(job_id(1))).at(1) == hived_placement());
   report = h.reconfigure(less);  // once more the same: nothing new is lost
   REQUIRE(report.ok());
   CHECK(report->shrunk.empty());
@@ -796,7 +799,7 @@ TEST_CASE("what a gang runs on is its own again when the configuration has it ag
   REQUIRE(h.finish_task(job_id(1), 1).ok());
   REQUIRE(h.reconfigure(cluster()).ok());
   CHECK(h.tasks(*h.find(job_id(1))).at(0) == places[0]);
-  CHECK(h.tasks(*h.find(job_id(1))).at(1) == task_place());
+  CHECK(h.tasks(*h.find(job_id(1))).at(1) == hived_placement());
 
   // Nor is one idle that runs on, after all that are in the configuration have ended.
   h = shrunk;
@@ -808,7 +811,7 @@ TEST_CASE("what a gang runs on is its own again when the configuration has it ag
   REQUIRE(h.reconfigure(cluster()).ok());
   CHECK(audit(h).empty());
   REQUIRE(runs(h, 1));
-  CHECK(h.tasks(*h.find(job_id(1))) == std::vector<task_place>{task_place(), places[1]});
+  CHECK(h.tasks(*h.find(job_id(1))) == std::vector<hived_placement>{hived_placement(), places[1]});
   REQUIRE(h.finish_task(job_id(1), 1).ok());
   CHECK(h.hash() == hived::create(cluster())->hash());
   h = outside;
@@ -822,8 +825,8 @@ TEST_CASE("of gangs recovered without levels, a higher priority gets the cell of
   config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
   const gang_request low = gang(1, a, 0, {{1, 4}});
   const gang_request high = gang(2, a, 9, {{1, 4}});
-  const std::vector<task_place> first = {{node_id(2), 0b1111}};
-  const std::vector<task_place> second = {{node_id(4), 0b1111}};
+  const std::vector<hived_placement> first = {{node_id(2), 0b1111}};
+  const std::vector<hived_placement> second = {{node_id(4), 0b1111}};
   const std::vector<level_t> known(4, 2);
   const std::vector<level_t> unknown;
   for (const bool low_known : {false, true}) {
@@ -847,15 +850,16 @@ TEST_CASE(
   config.virtual_clusters[1].cells = {{"RACK.NODE", 2}};
   hived h = *hived::create(config);
   REQUIRE(*h.recover(gang(1, a, 0, {{2, 4}}),
-                     std::vector<task_place>{{node_id(2), 0b1111}, {node_id(4), 0b1111}}));
+                     std::vector<hived_placement>{{node_id(2), 0b1111}, {node_id(4), 0b1111}}));
   config.physical_cells.pop_back();  // with n4
   REQUIRE(h.reconfigure(config).ok());
   REQUIRE(h.finish_task(job_id(1), 0).ok());
   REQUIRE(h.find(job_id(1))->guaranteed());
-  REQUIRE(*h.recover(gang(2, a, 1, {{1, 4}}), std::vector<task_place>{{node_id(2), 0b1111}}));
-  REQUIRE(*h.recover(gang(3, a, 2, {{1, 4}}), std::vector<task_place>{{node_id(3), 0b1111}}));
+  REQUIRE(*h.recover(gang(2, a, 1, {{1, 4}}), std::vector<hived_placement>{{node_id(2), 0b1111}}));
+  REQUIRE(*h.recover(gang(3, a, 2, {{1, 4}}), std::vector<hived_placement>{{node_id(3), 0b1111}}));
   const std::vector<level_t> levels(4, 2);
-  CHECK(*h.recover(gang(4, a, 9, {{1, 4}}), std::vector<task_place>{{node_id(0), 0b1111}}, levels));
+  CHECK(*h.recover(gang(4, a, 9, {{1, 4}}), std::vector<hived_placement>{{node_id(0), 0b1111}},
+                   levels));
   CHECK(h.find(job_id(1))->guaranteed());
   CHECK(h.find(job_id(2))->downgraded);
   CHECK(h.find(job_id(3))->guaranteed());
@@ -869,8 +873,8 @@ TEST_CASE("the hash covers whether a gang was recovered with levels") {
   const std::vector<level_t> unknown;
   const auto come = [&](const std::vector<level_t>& levels) {
     hived h = *hived::create(config);
-    REQUIRE(
-        *h.recover(gang(1, a, 0, {{1, 2}}), std::vector<task_place>{{node_id(2), 0b0011}}, levels));
+    REQUIRE(*h.recover(gang(1, a, 0, {{1, 2}}), std::vector<hived_placement>{{node_id(2), 0b0011}},
+                       levels));
     return h;
   };
   CHECK(come(known).hash() != come(unknown).hash());
@@ -885,11 +889,11 @@ TEST_CASE("the hash covers whether a gang was recovered with levels") {
         if (second_known) {
           REQUIRE(done(h, more).result == plan_result::bind);
         } else {
-          REQUIRE(*h.recover(more, std::vector<task_place>{{node_id(2), 0b1100}}));
+          REQUIRE(*h.recover(more, std::vector<hived_placement>{{node_id(2), 0b1100}}));
         }
         REQUIRE(h.grow(job_id(first_grows ? 1 : 2), job_id(first_grows ? 2 : 1)).ok());
         const auto own =
-            h.recover(gang(3, a, 9, {{1, 4}}), std::vector<task_place>{{node_id(4), 0b1111}});
+            h.recover(gang(3, a, 9, {{1, 4}}), std::vector<hived_placement>{{node_id(4), 0b1111}});
         REQUIRE(own.ok());
         CHECK(*own == (!first_known && !second_known));
         CHECK(audit(h).empty());

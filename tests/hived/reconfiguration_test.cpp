@@ -84,10 +84,10 @@ struct one_configuration {
   }
   // The nodes of a gang's tasks, "" where one is not in the configuration.
   [[nodiscard]] std::vector<std::string> nodes_of(std::uint32_t job) const {
-    std::vector<task_place> tasks;
+    std::vector<hived_placement> tasks;
     catalog.list_tasks(gang(job).leaves, gang(job).request.groups, tasks);
     std::vector<std::string> names;
-    for (const task_place& t : tasks)
+    for (const hived_placement& t : tasks)
       names.push_back(t.leaves == 0 ? "" : std::string(catalog.layout().node_name(t.node)));
     return names;
   }

@@ -34,7 +34,7 @@ using apiary_test::changed_cluster;
 using apiary_test::copy_health;
 using apiary_test::devices_of;
 using apiary_test::hived_play;
-using apiary_test::places_of;
+using apiary_test::placements_of;
 using apiary_test::task_devices;
 using apiary_test::those_there;
 
@@ -112,7 +112,7 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
     hived again = *hived::create(config);
     if (random.uniform(2) == 0) copy_health(host.scheduler, again);
     for (const note& n : notes) {
-      const auto recovered = again.recover(n.request, places_of(again, n.tasks), n.levels);
+      const auto recovered = again.recover(n.request, placements_of(again, n.tasks), n.levels);
       REQUIRE(recovered.ok());
       if (n.guaranteed) REQUIRE(*recovered);
       guaranteed += n.guaranteed ? 1U : 0U;
@@ -137,7 +137,7 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
     gang_request r = notes[0].request;
     r.job = job_id(1'000'000);
     const std::uint64_t before = again.hash();
-    const auto refused = again.recover(r, places_of(again, notes[0].tasks), one_too_many);
+    const auto refused = again.recover(r, placements_of(again, notes[0].tasks), one_too_many);
     REQUIRE(refused.status().code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(again.hash() == before);
   }
@@ -156,8 +156,8 @@ TEST_CASE("a task in whole cells of two levels comes back without another one's 
       .job = job_id(1), .tenant = tenant_id(0), .priority = 0, .groups = {{1, 2}}};
   const gang_request three{
       .job = job_id(2), .tenant = tenant_id(0), .priority = 0, .groups = {{1, 3}}};
-  const std::vector<task_place> left = {{node_id(0), 0b0011}};
-  const std::vector<task_place> right = {{node_id(1), 0b0111}};
+  const std::vector<hived_placement> left = {{node_id(0), 0b0011}};
+  const std::vector<hived_placement> right = {{node_id(1), 0b0111}};
   hived h = *hived::create(config);
   REQUIRE(*h.recover(pair, left));
   REQUIRE(*h.recover(three, right));  // a whole pair, and of the other one a GPU
@@ -191,7 +191,7 @@ TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
     const bool health_first = random.uniform(2) == 0;
     if (health_first) copy_health(host.scheduler, again);
     for (const note& n : notes) {
-      const auto recovered = again.recover(n.request, places_of(again, n.tasks));
+      const auto recovered = again.recover(n.request, placements_of(again, n.tasks));
       REQUIRE(recovered.ok());
       REQUIRE(apiary_test::faults_of(again) == "");
       const gang_record* gang = again.find(n.request.job);
@@ -282,7 +282,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
         if (!r.pinned || fresh.layout().pinned[*r.pinned].tenant != r.tenant) r.tenant = {};
         if (!r.tenant.valid()) r.pinned.reset();
       }
-      const auto recovered = fresh.recover(r, places_of(fresh, n.tasks));
+      const auto recovered = fresh.recover(r, placements_of(fresh, n.tasks));
       if (has(report->gone, r.job)) {
         REQUIRE(recovered.status().code() == absl::StatusCode::kInvalidArgument);
         continue;
@@ -366,9 +366,9 @@ TEST_CASE("what cannot be recovered is refused, and changes nothing") {
   gang_request r{.job = job_id(1), .tenant = tenant_id(1), .priority = 0, .groups = {{2, 2}}};
   const node_id n2 = *h.layout().find_node("n2");
   const node_id n3 = *h.layout().find_node("n3");
-  const std::vector<task_place> good = {{n2, 0b0011}, {n3, 0b1100}};
+  const std::vector<hived_placement> good = {{n2, 0b0011}, {n3, 0b1100}};
   const std::uint64_t fresh = h.hash();
-  const auto code = [&](const gang_request& request, const std::vector<task_place>& tasks) {
+  const auto code = [&](const gang_request& request, const std::vector<hived_placement>& tasks) {
     const std::uint64_t before = h.hash();
     const absl::StatusCode found = h.recover(request, tasks).status().code();
     CHECK(h.hash() == before);
@@ -395,7 +395,7 @@ TEST_CASE("what cannot be recovered is refused, and changes nothing") {
   // A gang may have been larger than this cluster, but there are limits.
   wrong = r;
   wrong.groups = {{1025, 64}};
-  std::vector<task_place> one_known(1025);
+  std::vector<hived_placement> one_known(1025);
   one_known[7] = {n2, 0b0011};
   CHECK(code(wrong, one_known) == StatusCode::kInvalidArgument);
   wrong.groups = {{1024, 64}};
@@ -409,19 +409,19 @@ TEST_CASE("what cannot be recovered is refused, and changes nothing") {
   gang_request other = r;
   other.job = job_id(2);
   CHECK(code(other, {{n2, 0b1100}, {n3, 0b1001}}) == StatusCode::kFailedPrecondition);
-  CHECK(*h.recover(other, std::vector<task_place>{{n2, 0b1100}, {node_id(), 0}}));
+  CHECK(*h.recover(other, std::vector<hived_placement>{{n2, 0b1100}, {node_id(), 0}}));
   CHECK(apiary_test::faults_of(h) == "");
 
   // The tenant has no more than this rack, and of another nothing: these run on without cells.
   gang_request elsewhere = r;
   elsewhere.job = job_id(3);
   const node_id n0 = *h.layout().find_node("n0");
-  CHECK_FALSE(*h.recover(elsewhere, std::vector<task_place>{{n0, 0b0011}, {node_id(), 0}}));
+  CHECK_FALSE(*h.recover(elsewhere, std::vector<hived_placement>{{n0, 0b0011}, {node_id(), 0}}));
   CHECK(h.find(job_id(3))->downgraded);
   gang_request orphan = r;
   orphan.job = job_id(4);
   orphan.tenant = tenant_id();
-  CHECK_FALSE(*h.recover(orphan, std::vector<task_place>{{n0, 0b1000}, {node_id(), 0}}));
+  CHECK_FALSE(*h.recover(orphan, std::vector<hived_placement>{{n0, 0b1000}, {node_id(), 0}}));
   CHECK(apiary_test::faults_of(h) == "");
   for (std::uint32_t job = 1; job <= 4; ++job) CHECK(h.finish(job_id(job)).ok());
   CHECK(h.hash() == fresh);

@@ -11,8 +11,8 @@ using namespace apiary;
 
 static_assert(!std::is_convertible_v<leaf_type_id, node_id>);
 static_assert(gang_request::opportunistic_priority < 0 && gang_request::max_priority == 1000);
-static_assert(task_place{} == task_place{.node = node_id(), .leaves = 0});
-static_assert(task_place{node_id(1), 1} != task_place{node_id(1), 2});
+static_assert(hived_placement{} == hived_placement{.node = node_id(), .leaves = 0});
+static_assert(hived_placement{node_id(1), 1} != hived_placement{node_id(1), 2});
 
 TEST_CASE("a request of nothing but a gang is guaranteed, of any type, anywhere, not lazy") {
   const gang_request r{.job = job_id(1), .tenant = tenant_id(2), .groups = {{1, 8}, {2, 1}}};

@@ -137,7 +137,7 @@ struct watchful_host {
       return watch([&] { return h.cancel(job); });
     }
     const node_id node(random.uniform(h.layout().num_nodes()));
-    const std::vector<task_place> tasks = h.tasks(gang);
+    const std::vector<hived_placement> tasks = h.tasks(gang);
     const auto task = random.uniform(static_cast<std::uint32_t>(tasks.size()));
     switch (random.uniform(4)) {
       case 0:

@@ -35,7 +35,7 @@ TEST_CASE("what no kind can use is fragmentation, what every kind can use is non
 TEST_CASE("kinds count by weight") {
   const fragmentation f(task_mix({{{.cpu_milli = 0, .gpus = 1, .gpu_milli = 500}, 3},
                                   {{.cpu_milli = 0, .gpus = 2, .gpu_milli = 1000}, 1}}));
-  // One free device: three quarters of the tasks use 1000 + 600, two devices nobody gets.
+  // One free device: three quarters of the tasks use 1000 + 600, two devices that no task gets.
   CHECK(f.weighted(node_with(0, {1000, 600})) == 4 * 1600 - 3 * 1600);
   CHECK(f.weighted(node_with(0, {1000, 1000, 100})) == 4 * 2100 - 3 * 2000 - 1 * 2000);
   CHECK(f.total_weight() == 4);

@@ -186,7 +186,7 @@ TEST_CASE("philly: in a simulation, every placement and delay is that of the nai
   }
 }
 
-TEST_CASE("philly: who waits in vain wants no calls") {
+TEST_CASE("philly: a job that waits in vain wants no calls") {
   philly p = philly::create({.servers = {.gpus = {4, 4}, .servers_per_rack = 2},
                              .quotas = {4, 4},
                              .acquire_time = 150,
@@ -201,7 +201,7 @@ TEST_CASE("philly: who waits in vain wants no calls") {
   };
   submit(0, 0, 4, 0);
   submit(1, 1, 4, 0);
-  // Both tenants have their quotas: nobody collects, nobody preempts, localities relax twice each.
+  // Both tenants have their quotas: no job collects or preempts, localities relax twice each.
   for (std::uint32_t job = 2; job < 1000; ++job) submit(job, job % 2, 1 + job % 3, job);
   std::size_t calls = 0;
   for (time_ms now = p.wake(); now != max_time; now = p.wake()) {

@@ -160,8 +160,8 @@ struct shared_host {
 
  private:
   // Each start has waited since it was submitted or stopped, for causes that sum to that, and is in
-  // one rack where its locality wants that and a rack could hold it; who is suspended is of a tenant
-  // beyond its quota, for somebody within his.
+  // one rack where its locality wants that and a rack could hold it; a suspended job is of a tenant
+  // beyond its quota, for a job within its quota.
   void carry_out(const std::vector<job_action>& actions, std::vector<std::uint32_t> running,
                  time_ms now) {
     std::vector<job_id> lost;

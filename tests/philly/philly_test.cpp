@@ -206,7 +206,8 @@ TEST_CASE_TEMPLATE("philly: locality relaxes step by step, after more tries than
   CHECK(m.where(20).size() == 3);
 }
 
-TEST_CASE_TEMPLATE("philly: who never relaxes waits for a rack", P, philly, philly_by_score) {
+TEST_CASE_TEMPLATE("philly: a job that never relaxes waits for a rack", P, philly,
+                   philly_by_score) {
   philly_options options = small_philly();
   options.max_tries = philly_options::no_limit;
   philly_host<P> m = one_taken_of_each<P>(options);
@@ -218,14 +219,14 @@ TEST_CASE_TEMPLATE("philly: who never relaxes waits for a rack", P, philly, phil
 }
 
 TEST_CASE_TEMPLATE(
-    "philly: idle GPUs are lent, those within quota come first, delays have their causes", P,
+    "philly: idle GPUs are for all, jobs within quota come first, delays have their causes", P,
     philly, philly_by_score) {
   philly_options options = small_philly();
   options.quotas = {12, 4};
-  options.preempt_percent = 101;
+  options.preempt_percent.reset();
   philly_host<P> m(options);
   for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0, 1);
-  CHECK(m.scheduler.used(tenant_id(1)) == 16);  // lent
+  CHECK(m.scheduler.used(tenant_id(1)) == 16);  // beyond the quota
   m.submit(4, 4, 10, 1);                        // beyond its quota
   m.submit(5, 4, 20, 0);                        // within
   m.finish(0, 50);
@@ -262,14 +263,14 @@ TEST_CASE_TEMPLATE(
       m.submit(5, 4, 11, 0);
       CHECK(m.at(5).phase == P::phase::run);
       CHECK(m.at(2).phase == P::phase::acquire);
-      m.submit(6, 4, 12, 0);  // beyond quota now: nobody goes for it
+      m.submit(6, 4, 12, 0);  // beyond quota now: no job stops for it
       CHECK(m.at(6).phase == P::phase::acquire);
       CHECK(m.at(1).phase == P::phase::run);
     }
   }
 }
 
-TEST_CASE_TEMPLATE("philly: nobody is suspended for nothing", P, philly, philly_by_score) {
+TEST_CASE_TEMPLATE("philly: no job is suspended for nothing", P, philly, philly_by_score) {
   for (const std::uint32_t quota : {8U, 4U}) {
     philly_options options = small_philly();
     options.quotas = {8, quota};
@@ -289,7 +290,7 @@ TEST_CASE_TEMPLATE("philly: nobody is suspended for nothing", P, philly, philly_
   }
 }
 
-TEST_CASE_TEMPLATE("philly: what a tenant collects makes nobody of its running jobs a victim", P,
+TEST_CASE_TEMPLATE("philly: what a tenant collects makes none of its running jobs a victim", P,
                    philly, philly_by_score) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
@@ -314,11 +315,11 @@ TEST_CASE_TEMPLATE("philly: what the collector wants is no quota for others of i
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4}, .servers_per_rack = 2};
   options.quotas = {3, 5, 0};
-  options.preempt_percent = 101;
+  options.preempt_percent.reset();
   philly_host<P> m(options);
   m.submit(0, 3, 0, 1);
   for (std::uint32_t job = 1; job <= 5; ++job)
-    m.submit(job, 1, job, 2);  // lent, the first beside 0
+    m.submit(job, 1, job, 2);  // beyond the quota, the first beside 0
   m.submit(6, 2, 6, 1);
   m.finish(1, 7);
   REQUIRE(m.at(6).held == 1);
@@ -327,18 +328,18 @@ TEST_CASE_TEMPLATE("philly: what the collector wants is no quota for others of i
   m.finish(2, 30);
   CHECK(m.at(8).phase == P::phase::run);
   CHECK(m.at(7).phase == P::phase::acquire);
-  m.finish(3, 40);  // lent
+  m.finish(3, 40);  // beyond the quota
   CHECK(m.at(7).phase == P::phase::run);
 }
 
-TEST_CASE_TEMPLATE("philly: nothing is lent that would be taken back at once", P, philly,
-                   philly_by_score) {
+TEST_CASE_TEMPLATE("philly: no job beyond its quota starts that would be preempted at once", P,
+                   philly, philly_by_score) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
   options.quotas = {8, 12};
   philly_host<P> m(options);
   for (std::uint32_t job = 0; job < 3; ++job) m.submit(job, 4, job, 1);
-  m.submit(3, 2, 3, 1);  // lent
+  m.submit(3, 2, 3, 1);  // beyond the quota
   m.submit(4, 4, 4, 0);
   REQUIRE(m.scheduler.pool().idle(node_id(3)) == 2);
   // A job beyond its tenant's quota that would fit, and one within it that does not.
@@ -353,8 +354,8 @@ TEST_CASE_TEMPLATE("philly: nothing is lent that would be taken back at once", P
   CHECK(m.at(5).phase == P::phase::acquire);
 }
 
-TEST_CASE_TEMPLATE("philly: who has just collected all is no victim in the same moment", P, philly,
-                   philly_by_score) {
+TEST_CASE_TEMPLATE("philly: a job that has just collected all is no victim in the same decision", P,
+                   philly, philly_by_score) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
   options.quotas = {4, 8, 0};
@@ -389,7 +390,7 @@ TEST_CASE_TEMPLATE("philly: broken servers are neither used nor to be used", P, 
     for (const std::uint32_t n : {3U, 4U}) REQUIRE(m.scheduler.mark_bad(node_id(n), 0).ok());
     m.submit(0, 4, 0, 1);
     m.submit(1, 4, 1, 1);
-    m.submit(2, last, 2, 1);  // lent
+    m.submit(2, last, 2, 1);  // beyond the quota
     m.submit(3, 4, 10, 0);
     // 10 of 12 are too few, though only 2 of 20 are idle.
     CHECK(m.at(2).phase == (last == 2 ? P::phase::run : P::phase::acquire));
@@ -489,7 +490,7 @@ struct audited {
   time_ms wake() const { return p.wake(); }
   std::uint32_t total_gpus() const { return p.total_gpus(); }
   // Preemptions: of each tenant that loses jobs, more runs than its quota until the last of them; it
-  // goes for somebody within his; who started in this decision is not suspended in it.
+  // stops for a job within its quota; a job that started in this decision is not suspended in it.
   void check_preemptions(std::vector<std::uint32_t> running,
                          const std::vector<job_action>& actions) {
     std::set<job_id> started;

@@ -25,7 +25,7 @@ using namespace apiary::detail;
 
 namespace {
 
-// Two jobs of a model on a P40 do so many times what they do in turns, by the utilisation of its
+// Two jobs of a model on a P40 do so many times what they do in time slices, by the utilisation of its
 // GPU by one alone: the published pairs, both in thousandths.
 constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 8> published_packing{{{87, 5126},
                                                                                     {141, 3603},
@@ -164,7 +164,7 @@ TEST_CASE("cluster experiment: first come first served, strictly and with backfi
   CHECK(std::abs(strict - 2625) < 0.03 * 2625);
 }
 
-TEST_CASE("cluster experiment: taking turns, each start for two seconds") {
+TEST_CASE("cluster experiment: time slices, each start for two seconds") {
   const auto make = [](const server_spec& servers) {
     return gandiva::create({.servers = servers}).value();
   };

@@ -94,7 +94,7 @@ TEST_CASE("simulate: at equal times ends come before arrivals, and nothing waits
   CHECK(run.gpus.mean(20) == 1.0);
 }
 
-TEST_CASE("simulate: who can never go on is left, and time can be cut") {
+TEST_CASE("simulate: a job that can never go on is left, and time can be cut") {
   const std::vector<timed_job> jobs{job(0, 4, 0, 10), job(1, 4, 3, 10)};
   batch_queue queue(servers({4}));
   const std::vector<outage> for_ever{{node_id(0), 12, max_time}};
@@ -324,10 +324,10 @@ TEST_CASE(
     CHECK(whole.counts[what] > 0);
     CHECK(breaking.counts[what] > 0);
   }
-  gandiva turns =
+  gandiva sliced =
       gandiva::create({.servers = {.gpus = std::vector<std::uint32_t>(8, 4)}, .quantum = 600})
           .value();
-  CHECK(hash(turns, outages) == 4711288585049458448U);
+  CHECK(hash(sliced, outages) == 4711288585049458448U);
   hived_queue lending = hived_queue::create(three_tenants()).value();
   CHECK(hash(lending, outages) == 1485861037034895305U);
 }

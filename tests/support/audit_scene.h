@@ -57,7 +57,7 @@ class audit_scene {
               (r.job.value == 3 ? apiary::plan_result::preempt : apiary::plan_result::bind));
       REQUIRE(whole.commit(*plan).ok());
     }
-    const apiary::task_place pinned = whole.tasks(*whole.find(job_id(5)))[0];
+    const apiary::hived_placement pinned = whole.tasks(*whole.find(job_id(5)))[0];
     std::uint32_t idle = 0;
     while ((pinned.leaves >> idle & 1) != 0) ++idle;
     REQUIRE(whole.mark_bad(pinned.node, idle).ok());

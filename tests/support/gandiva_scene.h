@@ -19,7 +19,7 @@ struct gandiva_scene {
 
   explicit gandiva_scene(const std::vector<std::uint32_t>& gpus = {4, 4}) : jobs(gpus, 2) {}
 
-  // A job that takes turns on the server.
+  // A job that runs in time slices on the server.
   apiary::detail::gandiva_job& settled(std::uint32_t job, std::uint32_t gpus, apiary::node_id n) {
     apiary::detail::gandiva_job& r =
         jobs.add({.job = apiary::job_id(job), .gpus = gpus, .max_gpus = 4}, 0);

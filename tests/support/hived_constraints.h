@@ -36,10 +36,10 @@ namespace apiary_test {
 
 // Whether all tasks that run lie in one cell of the level.
 [[nodiscard]] inline bool in_one_cell(const apiary::hived_layout& layout,
-                                      std::span<const apiary::task_place> tasks,
+                                      std::span<const apiary::hived_placement> tasks,
                                       apiary::level_t level) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, int> cells;
-  for (const apiary::task_place& t : tasks)
+  for (const apiary::hived_placement& t : tasks)
     if (t.leaves != 0) ++cells[cell_of(layout, t.node, level)];
   return cells.size() <= 1;
 }
@@ -48,7 +48,7 @@ namespace apiary_test {
 // nothing.
 [[nodiscard]] inline std::string broken_rule(const apiary::hived_layout& layout,
                                              const apiary::gang_request& r,
-                                             const std::vector<apiary::task_place>& tasks) {
+                                             const std::vector<apiary::hived_placement>& tasks) {
   const apiary::level_t required = r.constraints.required;
   if (required != apiary::any_level && !in_one_cell(layout, tasks, required))
     return "not in one cell of level " + std::to_string(required);
@@ -74,8 +74,8 @@ namespace apiary_test {
     const std::size_t leaders = first[constraints.leader];
     const std::uint32_t each = r.groups[m].tasks / r.groups[constraints.leader].tasks;
     for (std::size_t i = 0; i < r.groups[m].tasks; ++i) {
-      const apiary::task_place& led = tasks[first[m] + i];
-      const apiary::task_place& leader = tasks[leaders + i / each];
+      const apiary::hived_placement& led = tasks[first[m] + i];
+      const apiary::hived_placement& leader = tasks[leaders + i / each];
       if (led.leaves != 0 && leader.leaves != 0 && led.node != leader.node)
         return group + "task " + std::to_string(i) + " is not with its leader";
     }
@@ -140,7 +140,7 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
     }
     fan_outs.back().insert(fan_outs.back().end(), cells, 1);
   }
-  const test_cluster world{apiary::ragged_tree(fan_outs), free, {}};
+  const test_cluster cluster{apiary::ragged_tree(fan_outs), free, {}};
   apiary::topology_constraints gang = apiary::constraints_of(r);
   const auto shift = [&](apiary::level_t l) {
     return l == apiary::any_level ? levels - node_level + 1 : l - node_level + 1;
@@ -150,7 +150,7 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
     for (apiary::level_count& s : m.spread) s.level = shift(s.level);
   }
   return node_after_node(
-      world, gang)(shift(within == apiary::any_level ? r.constraints.required : within));
+      cluster, gang)(shift(within == apiary::any_level ? r.constraints.required : within));
 }
 
 }  // namespace apiary_test

@@ -283,7 +283,7 @@ class hived_model {
     auto plan = scheduler.propose(r);
     require(plan.ok() && scheduler.hash() == before);
     plan_ = *std::move(plan);
-    for (const apiary::task_place& task : plan_.tasks)
+    for (const apiary::hived_placement& task : plan_.tasks)
       require(task.leaves == 0 || r.suggested == nullptr || r.suggested->test(task.node.value));
     if (plan_.result != apiary::plan_result::wait || !plan_.cancelled.empty()) return false;
     require(scheduler.commit(plan_).code() == absl::StatusCode::kFailedPrecondition);

@@ -23,7 +23,7 @@ namespace apiary_test {
 using device_name = std::pair<std::string, std::uint32_t>;  // node and index
 using task_devices = std::set<device_name>;                 // of a task; none: it has ended
 
-[[nodiscard]] inline task_devices devices_of(const apiary::hived& h, apiary::task_place at) {
+[[nodiscard]] inline task_devices devices_of(const apiary::hived& h, apiary::hived_placement at) {
   task_devices all;
   for (std::uint64_t m = at.leaves; m != 0; m &= m - 1) {
     const auto position = static_cast<std::uint32_t>(std::countr_zero(m));
@@ -32,9 +32,9 @@ using task_devices = std::set<device_name>;                 // of a task; none: 
   return all;
 }
 [[nodiscard]] inline std::vector<task_devices> devices_of(
-    const apiary::hived& h, const std::vector<apiary::task_place>& tasks) {
+    const apiary::hived& h, const std::vector<apiary::hived_placement>& tasks) {
   std::vector<task_devices> all;
-  for (const apiary::task_place at : tasks) all.push_back(devices_of(h, at));
+  for (const apiary::hived_placement at : tasks) all.push_back(devices_of(h, at));
   return all;
 }
 // Of every task of a gang, in order.
@@ -65,11 +65,11 @@ using task_devices = std::set<device_name>;                 // of a task; none: 
 }
 
 // The places of tasks in a configuration; devices that are not there are left out.
-[[nodiscard]] inline std::vector<apiary::task_place> places_of(
+[[nodiscard]] inline std::vector<apiary::hived_placement> placements_of(
     const apiary::hived& h, const std::vector<task_devices>& tasks) {
-  std::vector<apiary::task_place> all;
+  std::vector<apiary::hived_placement> all;
   for (const task_devices& task : tasks) {
-    apiary::task_place& at = all.emplace_back();
+    apiary::hived_placement& at = all.emplace_back();
     for (const auto& [name, index] : task) {
       const auto node = h.layout().find_node(name);
       if (!node) continue;

@@ -168,7 +168,7 @@ class hived_play {
       by.merge(claimers_of(job));
       if (scheduler.being_preempted(*scheduler.find(job))) continue;  // it is to end for another
       apiary::hived without = scheduler;
-      const std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(job));
+      const std::vector<apiary::hived_placement> tasks = scheduler.tasks(*scheduler.find(job));
       REQUIRE(without.finish(job).ok());
       if (!any_device(devices_of(scheduler, tasks))) continue;
       const auto has_cells = without.recover(gangs.at(job), tasks);
@@ -222,8 +222,8 @@ class hived_play {
                        scheduler.find(*job)->cluster == scheduler.find(by)->cluster &&
                        a.constraints.required == b.constraints.required &&
                        chains_of({*job, by}).size() <= 1;
-    std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(*job));
-    const std::vector<apiary::task_place> more = scheduler.tasks(*scheduler.find(by));
+    std::vector<apiary::hived_placement> tasks = scheduler.tasks(*scheduler.find(*job));
+    const std::vector<apiary::hived_placement> more = scheduler.tasks(*scheduler.find(by));
     tasks.insert(tasks.end(), more.begin(), more.end());
     const bool together = a.constraints.required == apiary::any_level ||
                           in_one_cell(scheduler.layout(), tasks, a.constraints.required);
@@ -333,7 +333,8 @@ class hived_play {
     if (random.uniform(2) == 0) copy_health(old, scheduler);
     const bool with_levels = random.uniform(2) == 0;
     for (const running_gang& g : order) {
-      const std::vector<apiary::task_place> tasks = places_of(scheduler, places_[g.request.job]);
+      const std::vector<apiary::hived_placement> tasks =
+          placements_of(scheduler, places_[g.request.job]);
       const auto own = with_levels ? scheduler.recover(g.request, tasks, g.levels)
                                    : scheduler.recover(g.request, tasks);
       REQUIRE(own.ok());
@@ -396,7 +397,7 @@ class hived_play {
     std::size_t t = 0;
     for (const apiary::task_group& m : r.groups) {
       for (std::uint32_t k = 0; k < m.tasks; ++k, ++t) {
-        const apiary::task_place at = plan.tasks.at(t);
+        const apiary::hived_placement at = plan.tasks.at(t);
         REQUIRE(static_cast<std::uint32_t>(std::popcount(at.leaves)) == m.gpus);
         if (r.suggested != nullptr) REQUIRE(r.suggested->test(at.node.value));
       }

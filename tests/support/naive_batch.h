@@ -39,7 +39,7 @@ inline std::vector<apiary::time_ms> naive_starts(naive_rule rule, std::uint32_t 
     const auto give = [&](std::size_t j, time_ms from, time_ms until) {
       add(from, until, jobs[j].request.gpus);
     };
-    const auto room = [&](std::size_t j, time_ms from) {
+    const auto fits = [&](std::size_t j, time_ms from) {
       for (time_ms t = from; t < std::min(horizon, from + jobs[j].request.estimate); ++t) {
         if (idle[static_cast<std::size_t>(t - now)] < jobs[j].request.gpus) return false;
       }
@@ -47,7 +47,7 @@ inline std::vector<apiary::time_ms> naive_starts(naive_rule rule, std::uint32_t 
     };
     const auto earliest = [&](std::size_t j) {
       time_ms at = now;
-      while (!room(j, at)) ++at;
+      while (!fits(j, at)) ++at;
       return at;
     };
     std::vector<std::size_t> waiting;
@@ -95,7 +95,7 @@ inline std::vector<apiary::time_ms> naive_starts(naive_rule rule, std::uint32_t 
         }
         blocked = true;
       } else if (!blocked || rule == naive_rule::backfill ||
-                 (rule == naive_rule::easy && room(j, now))) {
+                 (rule == naive_rule::easy && fits(j, now))) {
         run(j);
       }
     }

@@ -29,14 +29,14 @@ struct naive_kind {
   std::uint64_t memory = 0;
 };
 
-// A gang in a world, asked of one cell after the other what it can hold: by the definition of the
+// A gang in a cluster, asked of one cell after the other what it can hold: by the definition of the
 // constraints, every vector of counts of its kinds tried. For small gangs.
 class naive_cells {
  public:
   using counts = std::vector<std::uint32_t>;
 
-  naive_cells(const test_cluster& world, const apiary::topology_constraints& gang)
-      : world_(world), gang_(gang) {
+  naive_cells(const test_cluster& cluster, const apiary::topology_constraints& gang)
+      : world_(cluster), gang_(gang) {
     for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
       const apiary::constrained_task_group& group = gang.groups[m];
       if (group.leader != apiary::no_task_group || group.tasks == 0) continue;
@@ -205,7 +205,7 @@ class naive_cells {
         all.push_back(m);
     return all;
   }
-  // Whether a node has room for all these, or leaves for them.
+  // Whether a node can hold all these, or has leaves for them.
   [[nodiscard]] bool on_node(const counts& v, std::uint32_t n, bool leaves_alone = false) const {
     std::uint64_t leaves = 0;
     std::uint64_t cpu = 0;
@@ -238,16 +238,16 @@ inline test_cluster random_small_cells(apiary::rng& random, std::uint32_t most) 
     }
   }
   const auto num_blocks = static_cast<std::uint32_t>(blocks.size());
-  test_cluster world{
+  test_cluster cluster{
       apiary::ragged_tree({{num_blocks}, blocks, racks, std::vector<std::uint32_t>(nodes, most)}),
       {},
       {}};
   const bool hosts = random.uniform(2) == 0;
   for (std::uint32_t n = 0; n < nodes; ++n) {
-    world.free.push_back(random.uniform(most + 1));
-    if (hosts) world.hosts.push_back({random.uniform(7), random.uniform(7)});
+    cluster.free.push_back(random.uniform(most + 1));
+    if (hosts) cluster.hosts.push_back({random.uniform(7), random.uniform(7)});
   }
-  return world;
+  return cluster;
 }
 
 // Up to three task groups of up to four tasks, with constraints, leaders, CPU and memory now and then; valid.
@@ -277,10 +277,10 @@ inline apiary::topology_constraints random_small_gang(apiary::rng& random, std::
   return gang;
 }
 
-inline apiary::capacity_index<apiary::ragged_tree> capacities_of_cells(const test_cluster& world,
+inline apiary::capacity_index<apiary::ragged_tree> capacities_of_cells(const test_cluster& cluster,
                                                                        std::uint32_t most) {
-  apiary::capacity_index<apiary::ragged_tree> capacities(world.tree, node, most);
-  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) capacities.set(n, world.free[n]);
+  apiary::capacity_index<apiary::ragged_tree> capacities(cluster.tree, node, most);
+  for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) capacities.set(n, cluster.free[n]);
   return capacities;
 }
 

@@ -48,8 +48,8 @@ apiary::ragged_tree ragged_copy(const Tree& tree) {
 using assignment = std::vector<std::vector<std::uint32_t>>;
 
 // Whether tasks on these nodes can be cut into slices of the sizes from `at` on, largest first:
-// every way to choose who is in the slice of the first task is tried.
-inline bool sliceable(const test_cluster& world, const std::vector<std::uint32_t>& nodes,
+// every way to choose the other tasks in the slice of the first task is tried.
+inline bool sliceable(const test_cluster& cluster, const std::vector<std::uint32_t>& nodes,
                       const std::vector<apiary::level_count>& slices, std::size_t at) {
   if (at == slices.size() || nodes.empty()) return true;
   const std::size_t size = slices[at].tasks;
@@ -62,21 +62,21 @@ inline bool sliceable(const test_cluster& world, const std::vector<std::uint32_t
     for (std::size_t i = 1; i < nodes.size(); ++i)
       (chosen[i - 1] ? slice : rest).push_back(nodes[i]);
     const auto elsewhere = [&](std::uint32_t n) {
-      return world.cell(n, slices[at].level) != world.cell(slice[0], slices[at].level);
+      return cluster.cell(n, slices[at].level) != cluster.cell(slice[0], slices[at].level);
     };
     if (std::none_of(slice.begin(), slice.end(), elsewhere) &&
-        sliceable(world, slice, slices, at + 1) && sliceable(world, rest, slices, at))
+        sliceable(cluster, slice, slices, at + 1) && sliceable(cluster, rest, slices, at))
       return true;
   } while (std::next_permutation(chosen.begin(), chosen.end()));
   return false;
 }
 
 // Whether an assignment keeps all constraints, within one cell of the level.
-inline bool meets_constraints(const test_cluster& world, const apiary::topology_constraints& gang,
+inline bool meets_constraints(const test_cluster& cluster, const apiary::topology_constraints& gang,
                               const assignment& nodes, apiary::level_t within) {
-  std::vector<std::uint64_t> leaves(world.num_nodes());
-  std::vector<std::uint64_t> cpu(world.num_nodes());
-  std::vector<std::uint64_t> memory(world.num_nodes());
+  std::vector<std::uint64_t> leaves(cluster.num_nodes());
+  std::vector<std::uint64_t> cpu(cluster.num_nodes());
+  std::vector<std::uint64_t> memory(cluster.num_nodes());
   std::set<std::uint32_t> cells;
   for (std::size_t m = 0; m < gang.groups.size(); ++m) {
     const apiary::constrained_task_group& group = gang.groups[m];
@@ -85,70 +85,70 @@ inline bool meets_constraints(const test_cluster& world, const apiary::topology_
       leaves[n] += group.gpus;
       cpu[n] += group.host.cpu_milli;
       memory[n] += group.host.memory_mib;
-      cells.insert(world.cell(n, within));
+      cells.insert(cluster.cell(n, within));
     }
     for (const apiary::level_count& s : group.spread) {
       std::map<std::uint32_t, std::uint32_t> there;
       for (const std::uint32_t n : nodes[m])
-        if (++there[world.cell(n, s.level)] > s.tasks) return false;
+        if (++there[cluster.cell(n, s.level)] > s.tasks) return false;
     }
     std::vector<apiary::level_count> slices = group.slices;
     std::sort(slices.begin(), slices.end(),
               [](const auto& a, const auto& b) { return a.level > b.level; });
-    if (!sliceable(world, nodes[m], slices, 0)) return false;
+    if (!sliceable(cluster, nodes[m], slices, 0)) return false;
     if (group.leader == apiary::no_task_group || group.tasks == 0) continue;
     const std::vector<std::uint32_t>& leaders = nodes[group.leader];
     const apiary::level_t level = group.on_node_of_leader() ? 1 : group.leader_level;
-    for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
+    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
       const auto here = [&](const std::vector<std::uint32_t>& all) {
         return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](auto other) {
-          return world.cell(other, level) == world.cell(n, level);
+          return cluster.cell(other, level) == cluster.cell(n, level);
         }));
       };
       if (here(nodes[m]) != here(leaders) * (group.tasks / leaders.size())) return false;
     }
   }
-  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
-    if (leaves[n] > world.free[n]) return false;
-    if (!world.hosts.empty() &&
-        (cpu[n] > world.hosts[n].cpu_milli || memory[n] > world.hosts[n].memory_mib))
+  for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
+    if (leaves[n] > cluster.free[n]) return false;
+    if (!cluster.hosts.empty() &&
+        (cpu[n] > cluster.hosts[n].cpu_milli || memory[n] > cluster.hosts[n].memory_mib))
       return false;
   }
   return cells.size() <= 1;
 }
 
 // Tries every assignment of tasks to nodes, tasks of a task group in ascending order of nodes.
-inline bool fits_by_assigning(const test_cluster& world, const apiary::topology_constraints& gang,
+inline bool fits_by_assigning(const test_cluster& cluster, const apiary::topology_constraints& gang,
                               apiary::level_t within, assignment& begun, std::size_t group,
                               std::vector<std::uint32_t>& left) {
-  if (group == gang.groups.size()) return meets_constraints(world, gang, begun, within);
+  if (group == gang.groups.size()) return meets_constraints(cluster, gang, begun, within);
   std::vector<std::uint32_t>& nodes = begun[group];
   if (nodes.size() == gang.groups[group].tasks)
-    return fits_by_assigning(world, gang, within, begun, group + 1, left);
-  for (std::uint32_t n = nodes.empty() ? 0 : nodes.back(); n < world.num_nodes(); ++n) {
+    return fits_by_assigning(cluster, gang, within, begun, group + 1, left);
+  for (std::uint32_t n = nodes.empty() ? 0 : nodes.back(); n < cluster.num_nodes(); ++n) {
     if (left[n] < gang.groups[group].gpus) continue;
     left[n] -= gang.groups[group].gpus;
     nodes.push_back(n);
-    const bool fits = fits_by_assigning(world, gang, within, begun, group, left);
+    const bool fits = fits_by_assigning(cluster, gang, within, begun, group, left);
     nodes.pop_back();
     left[n] += gang.groups[group].gpus;
     if (fits) return true;
   }
   return false;
 }
-inline bool fits_by_assigning(const test_cluster& world, const apiary::topology_constraints& gang,
+inline bool fits_by_assigning(const test_cluster& cluster, const apiary::topology_constraints& gang,
                               apiary::level_t within) {
   assignment begun(gang.groups.size());
-  std::vector<std::uint32_t> left = world.free;
-  return fits_by_assigning(world, gang, within, begun, 0, left);
+  std::vector<std::uint32_t> left = cluster.free;
+  return fits_by_assigning(cluster, gang, within, begun, 0, left);
 }
 
 // Goes from node to node and decides what each takes; what failed from a node on is remembered by
 // the tasks that are left and those in the cells that are not ended yet.
 class node_after_node {
  public:
-  node_after_node(const test_cluster& world, const apiary::topology_constraints& gang)
-      : world_(world), gang_(gang) {}
+  node_after_node(const test_cluster& cluster, const apiary::topology_constraints& gang)
+      : world_(cluster), gang_(gang) {}
 
   bool operator()(apiary::level_t within) {
     const std::uint32_t cells = world_.cell(world_.num_nodes() - 1, within) + 1;
@@ -237,23 +237,23 @@ class node_after_node {
 
 // Whether the answer of topology_fit places all tasks by the constraints; slices are consecutive tasks.
 template <class Fit>
-bool is_valid_placement(const test_cluster& world, const apiary::topology_constraints& gang,
+bool is_valid_placement(const test_cluster& cluster, const apiary::topology_constraints& gang,
                         const Fit& fit) {
   assignment nodes(gang.groups.size());
   for (const auto& p : fit.portions) {
-    if (p.group >= nodes.size() || p.node >= world.num_nodes() || p.tasks == 0) return false;
+    if (p.group >= nodes.size() || p.node >= cluster.num_nodes() || p.tasks == 0) return false;
     if (!nodes[p.group].empty() && nodes[p.group].back() >= p.node) return false;
-    if (world.cell(p.node, fit.level) != fit.cell) return false;
+    if (cluster.cell(p.node, fit.level) != fit.cell) return false;
     nodes[p.group].insert(nodes[p.group].end(), p.tasks, p.node);
   }
   for (std::size_t m = 0; m < nodes.size(); ++m) {
     for (const apiary::level_count& s : gang.groups[m].slices)
       for (std::size_t i = 0; i < nodes[m].size(); ++i)
-        if (world.cell(nodes[m][i], s.level) !=
-            world.cell(nodes[m][i / s.tasks * s.tasks], s.level))
+        if (cluster.cell(nodes[m][i], s.level) !=
+            cluster.cell(nodes[m][i / s.tasks * s.tasks], s.level))
           return false;
   }
-  return meets_constraints(world, gang, nodes, fit.level);
+  return meets_constraints(cluster, gang, nodes, fit.level);
 }
 
 }  // namespace apiary_test

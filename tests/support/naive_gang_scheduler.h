@@ -102,13 +102,14 @@ class naive_gang_scheduler {
       case apiary::wait_reason::undecided:
         return "";
       case apiary::wait_reason::never:
-        return fits_somewhere(r, world(r, use::whole)) ? "it is not never" : "";
+        return fits_somewhere(r, cluster(r, use::whole)) ? "it is not never" : "";
       case apiary::wait_reason::unhealthy:
-        return !fits_somewhere(r, world(r, use::whole)) || fits_somewhere(r, world(r, use::healthy))
+        return !fits_somewhere(r, cluster(r, use::whole)) ||
+                       fits_somewhere(r, cluster(r, use::healthy))
                    ? "it is not the health"
                    : "";
       case apiary::wait_reason::busy:
-        return fits_somewhere(r, world(r, use::healthy)) ? "" : "it is not busy";
+        return fits_somewhere(r, cluster(r, use::healthy)) ? "" : "it is not busy";
       default:
         return "a reason that does not exist";
     }
@@ -186,9 +187,9 @@ class naive_gang_scheduler {
     }
     return false;
   }
-  // The accepted nodes by rack; node i of the world is ids_[i]. Levels are one higher.
-  [[nodiscard]] test_cluster world(const request& r, use what,
-                                   const std::set<apiary::job_key>& without = {}) {
+  // The accepted nodes by rack; node i of the cluster is ids_[i]. Levels are one higher.
+  [[nodiscard]] test_cluster cluster(const request& r, use what,
+                                     const std::set<apiary::job_key>& without = {}) {
     std::map<std::vector<std::string>, std::vector<std::uint32_t>> by_cells;
     for (const auto& [id, n] : nodes) {
       if (!accepts(r.filter, n)) continue;
@@ -263,7 +264,7 @@ class naive_gang_scheduler {
   }
   [[nodiscard]] std::optional<apiary::level_t> first_level(
       const request& r, const std::set<apiary::job_key>& without) {
-    const test_cluster in = world(r, use::free, without);
+    const test_cluster in = cluster(r, use::free, without);
     const apiary::level_t last = std::min(r.gang.required, levels + 1);
     for (apiary::level_t l = std::min(r.gang.preferred, last); l <= last; ++l)
       if (fits_at(r, in, l)) return l;
@@ -343,7 +344,7 @@ class naive_gang_scheduler {
   // Whether the tasks have free GPUs of accepted nodes and keep all constraints.
   [[nodiscard]] std::string fault_of_tasks(const request& r, const plan& p,
                                            const std::set<apiary::job_key>& victims) {
-    const test_cluster in = world(r, use::free, victims);
+    const test_cluster in = cluster(r, use::free, victims);
     assignment where(r.gang.groups.size());
     std::map<std::uint32_t, std::uint32_t> taken;
     std::size_t t = 0;
@@ -371,7 +372,7 @@ class naive_gang_scheduler {
     return meets_constraints(in, gang, where, p.level + 1) ? "" : "a constraint is broken";
   }
 
-  std::vector<std::uint32_t> ids_;  // of the nodes of the last world
+  std::vector<std::uint32_t> ids_;  // of the nodes of the last cluster
 };
 
 }  // namespace apiary_test

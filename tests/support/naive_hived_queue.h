@@ -140,7 +140,7 @@ class naive_hived_queue {
       if (!plan.ok() || !scheduler_.commit(*plan).ok()) return false;
     }
     std::map<apiary::node_id, std::uint32_t> masks;
-    for (const apiary::task_place& t : plan->tasks)
+    for (const apiary::hived_placement& t : plan->tasks)
       masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
     record started = r;
     std::erase_if(waiting_, [&](const record& w) { return w.request.job == started.request.job; });

@@ -243,13 +243,13 @@ class naive_philly_over {
     waited -= r.entered;
     actions.push_back({apiary::job_action::verb::start, r.request.job, r.where, waited});
   }
-  void start_all(bool lends, time_ms now, std::vector<apiary::job_action>& actions) {
+  void start_all(bool over_quota, time_ms now, std::vector<apiary::job_action>& actions) {
     for (bool again = true; again;) {
       again = false;
       std::vector<std::pair<std::uint32_t, apiary::job_locality>> failed;
       for (const bool lend : {false, true}) {
         const auto may = [&](const record& r) {
-          return ((lend && lends) || within_quota(r.request)) &&
+          return ((lend && over_quota) || within_quota(r.request)) &&
                  std::find(failed.begin(), failed.end(), std::pair(r.request.gpus, r.locality)) ==
                      failed.end();
         };
@@ -274,7 +274,7 @@ class naive_philly_over {
     for (const apiary::node_id n : places_.pool().servers())
       all += places_.pool().healthy(n) ? places_.pool().gpus(n) : 0;
     const std::uint64_t in_use = all - places_.pool().idle();
-    if (in_use * 100 < all * options_.preempt_percent) return;
+    if (!options_.preempt_percent || in_use * 100 < all * *options_.preempt_percent) return;
     if (!within_quota(r.request)) return;
     // Of each tenant beyond its quota the last started, as long as it stays beyond it.
     std::vector<apiary::detail::philly_candidate> candidates;

@@ -25,7 +25,7 @@ class every_device {
   using cost_type =
       std::function<std::int64_t(const apiary::node_state&, const apiary::node_state&)>;
 
-  // `rules`: a world of the same shape whose nodes have room for everything.
+  // `rules`: a cluster of the same shape whose nodes can hold everything.
   every_device(const apiary::node_table& nodes, const test_cluster& rules,
                const apiary::topology_constraints& gang, cost_type cost)
       : before_(nodes), nodes_(nodes), rules_(rules), gang_(gang), cost_(std::move(cost)) {}

@@ -24,7 +24,7 @@
 
 namespace apiary_test {
 
-// What broken_leaves() is, from the largest cells that nobody uses a leaf of.
+// What broken_leaves() is, from the largest cells of which no leaf is used.
 [[nodiscard]] inline std::uint64_t naive_broken_leaves(const apiary::hived& h) {
   std::uint64_t sum = 0;
   for (std::uint32_t c = 0; c < h.cells().num_chains(); ++c) {
@@ -50,9 +50,9 @@ namespace apiary_test {
 }
 // The cells from the nodes up that the tasks lie in, each once.
 [[nodiscard]] inline std::size_t naive_spread(const apiary::hived& h,
-                                              const std::vector<apiary::task_place>& tasks) {
+                                              const std::vector<apiary::hived_placement>& tasks) {
   std::set<std::pair<std::uint32_t, std::uint32_t>> cells;
-  for (const apiary::task_place& t : tasks) {
+  for (const apiary::hived_placement& t : tasks) {
     const apiary::chain_id chain = h.layout().chain_of(t.node);
     const apiary::chain_layout& in = h.layout().chain(chain);
     apiary::cell_id c = h.layout().node_cell(t.node);
@@ -74,7 +74,7 @@ class naive_gandiva_gangs {
     apiary::time_ms since = 0;
   };
 
-  naive_gandiva_gangs(apiary::hived h, const apiary::gang_moves& gangs,
+  naive_gandiva_gangs(apiary::hived h, const apiary::gang_migration& gangs,
                       const apiary::time_sharing_options& o)
       : scheduler(std::move(h)), gangs_(gangs), options_(o) {}
 
@@ -106,11 +106,11 @@ class naive_gandiva_gangs {
   }
   void tick(apiary::time_ms now) {
     clear();
-    const bool turn = options_.quantum != apiary::max_time && now / options_.quantum != turn_;
-    turn_ = now / options_.quantum;
+    const bool new_slice = options_.quantum != apiary::max_time && now / options_.quantum != slice_;
+    slice_ = now / options_.quantum;
     serve(now);
-    take_turns(turn, now);
-    if (move(now)) take_turns(false, now);
+    take_slices(new_slice, now);
+    if (move(now)) take_slices(false, now);
   }
 
  private:
@@ -169,13 +169,13 @@ class naive_gandiva_gangs {
     for (const auto& [priority, id] : line)
       if (!jobs.at(id).acted) try_start(id, now);
   }
-  void take_turns(bool turn, apiary::time_ms now) {
+  void take_slices(bool new_slice, apiary::time_ms now) {
     std::vector<std::pair<std::int64_t, apiary::job_id>> line;
     for (const auto& [id, j] : jobs)
       if (!j.runs && j.asked.priority < 0) line.emplace_back(j.pass, id);
     std::sort(line.begin(), line.end());
     for (const auto& [p, id] : line) {
-      if (jobs.at(id).acted || try_start(id, now) || !turn) continue;
+      if (jobs.at(id).acted || try_start(id, now) || !new_slice) continue;
       std::vector<std::pair<std::int64_t, apiary::job_id>> more;
       for (const auto& [other, j] : jobs) {
         if (j.runs && !j.acted && j.asked.priority < 0 && pass(j, now) > p)
@@ -206,20 +206,20 @@ class naive_gandiva_gangs {
     std::vector<apiary::job_id> movable;
     for (const auto& [id, j] : jobs)
       if (j.runs && j.terms.movable && !j.acted) movable.push_back(id);
-    if (options_.moves.moves == 0 || movable.empty()) return false;
+    if (options_.migrations.jobs == 0 || movable.empty()) return false;
     std::size_t at = 0;
     while (at < movable.size() && movable[at] < next_) ++at;
     std::vector<apiary::job_id> moved;
     for (std::uint32_t i = 0; i < gangs_.trials && i < movable.size(); ++i) {
-      if (moved.size() == options_.moves.moves) break;
+      if (moved.size() == options_.migrations.jobs) break;
       const apiary::job_id id = movable[(at + i) % movable.size()];
       next_ = apiary::job_id(id.value + 1);
-      if (try_move(id)) moved.push_back(id);
+      if (try_migration(id)) moved.push_back(id);
     }
     for (const apiary::job_id id : moved) act(id, verb::migrate);
     return !moved.empty();
   }
-  bool try_move(apiary::job_id id) {
+  bool try_migration(apiary::job_id id) {
     const apiary::gang_record gang = *scheduler.find(id);
     if (gang.downgraded || (gang.request.priority >= 0 && !gangs_.guaranteed)) return false;
     apiary::hived tried = scheduler;
@@ -228,19 +228,19 @@ class naive_gandiva_gangs {
     REQUIRE(plan.ok());
     if (plan->result != apiary::plan_result::bind || !plan->downgraded.empty()) return false;
     REQUIRE(tried.commit(*plan).ok());
-    const bool broken = gangs_.measure == apiary::gang_moves::metric::broken;
+    const bool broken = gangs_.measure == apiary::gang_migration::metric::broken;
     const std::uint64_t before =
         broken ? naive_broken_leaves(scheduler) : naive_spread(scheduler, scheduler.tasks(gang));
     const std::uint64_t after =
         broken ? naive_broken_leaves(tried) : naive_spread(tried, plan->tasks);
-    if (before * 1000 <= after * 1000 + gang.leaves.size() * options_.moves.cost) return false;
+    if (before * 1000 <= after * 1000 + gang.leaves.size() * options_.migrations.cost) return false;
     scheduler = std::move(tried);
     return true;
   }
 
-  apiary::gang_moves gangs_;
+  apiary::gang_migration gangs_;
   apiary::time_sharing_options options_;
-  apiary::time_ms turn_ = -1;
+  apiary::time_ms slice_ = -1;
   apiary::job_id next_{0};
 };
 

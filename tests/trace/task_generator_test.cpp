@@ -1,4 +1,4 @@
-// apiary/tests/trace/task_generator_test.cpp - synthetic traces have the marginals they promise.
+// apiary/tests/trace/task_generator_test.cpp - synthetic traces have the marginals that they should have.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/model/node_table.h>

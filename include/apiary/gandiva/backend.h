@@ -21,17 +21,17 @@ APIARY_NAMESPACE_BEGIN
 // Options of time_sharing and time_sharing_queue.
 struct time_sharing_options {
   // Limits on the migrations of one tick.
-  struct move_limits {
-    std::uint32_t moves = 1;  // at most so many jobs move; 0: none
-    std::uint32_t cost = 0;   // thousandths a GPU; a move must lower the measure by more
+  struct migration_limits {
+    std::uint32_t jobs = 1;  // at most so many jobs migrate; 0: none
+    std::uint32_t cost = 0;  // thousandths a GPU; a migration must lower the measure by more
   };
   // Options of one job.
   struct job_options {
     std::uint32_t weight = 1;  // the job gets time in proportion to it: 1, ..., 1000
     bool movable = true;       // whether the job may be migrated
   };
-  time_ms quantum = 60'000;  // ms of a time slice; max_time: no job stops for another one
-  move_limits moves{};       // limits on the migrations of one tick
+  time_ms quantum = 60'000;       // ms of a time slice; max_time: no job stops for another one
+  migration_limits migrations{};  // limits on the migrations of one tick
 };
 
 // A scheduler that places requests and does not know time; time_sharing adds slices and migration.
@@ -52,16 +52,16 @@ struct time_sharing_options {
 // |                      | job took w. Stopping jobs and restarting them in reverse order     |
 // |                      | changes nothing                                                    |
 // | g.placement_of(j)    | where the running job j runs                                       |
-// | g.improve(jobs, limits, moved) | moves some of `jobs` (running, ascending), each at most  |
-// |                      | once, so that each move lowers the backend's measure; appends the  |
-// |                      | jobs that moved                                                    |
+// | g.improve(jobs, limits, moved) | migrates some of `jobs` (running, ascending), each at    |
+// |                      | most once, so that each migration lowers the backend's measure;    |
+// |                      | appends the jobs that migrated                                     |
 // | g.mark(n, healthy)   | a bad node n gets no new job; kNotFound: there is no such node     |
 // | g.empty()            | whether no job runs                                                |
 template <class G>
 concept TimeSharingBackend = requires(G& g, const G& constant, const typename G::request& r,
                                       const typename G::placement_type& w, job_id j, node_id n,
                                       std::span<const job_id> jobs,
-                                      const time_sharing_options::move_limits& limits,
+                                      const time_sharing_options::migration_limits& limits,
                                       std::vector<job_id>& appended) {
   { r.job } -> std::convertible_to<job_id>;
   { constant.priority(r) } -> std::same_as<std::int32_t>;
@@ -100,17 +100,17 @@ concept JobBackend = TimeSharingBackend<G> && std::same_as<typename G::request, 
 
 namespace detail {
 
-// Tries `trials` jobs a call, round robin from job `next` on, until `limit` jobs have moved.
-// Afterwards `next` is behind the last job tried. try_move(job) says whether the job moved.
+// Tries `trials` jobs a call, round robin from job `next` on, until `limit` jobs have migrated.
+// Afterwards `next` is behind the last job tried. try_migration(job) says whether the job migrated.
 template <class Move>
-void move_round_robin(std::span<const job_id> movable, std::uint32_t trials, std::uint32_t limit,
-                      job_id& next, std::vector<job_id>& moved, Move&& try_move) {
+void migrate_round_robin(std::span<const job_id> movable, std::uint32_t trials, std::uint32_t limit,
+                         job_id& next, std::vector<job_id>& moved, Move&& try_migration) {
   const auto first = static_cast<std::size_t>(
       std::lower_bound(movable.begin(), movable.end(), next) - movable.begin());
   trials = static_cast<std::uint32_t>((std::min<std::size_t>)(movable.size(), trials));
   for (std::size_t i = 0; i < trials && moved.size() < limit; ++i) {
     const job_id job = movable[(first + i) % movable.size()];
-    if (try_move(job)) moved.push_back(job);
+    if (try_migration(job)) moved.push_back(job);
     next = job_id(job.value + 1);
   }
 }

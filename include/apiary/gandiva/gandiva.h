@@ -226,8 +226,8 @@ class gandiva {
         packing_(options.packs ? options.servers.gpus.size() : 0, options.gpu_memory),
         migration_(options.threshold, options.migration_cost * 1000 / options.max_loss,
                    options.typical.total_weight() == 0
-                       ? detail::move_gains()
-                       : detail::move_gains(fragmentation(options.typical))),
+                       ? detail::migration_gains()
+                       : detail::migration_gains(fragmentation(options.typical))),
         growth_(options.idle_period) {}
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   [[nodiscard]] static absl::Status no_such(node_id n) {

@@ -37,7 +37,7 @@ APIARY_NAMESPACE_BEGIN
 //
 // A tick tries to move `trials` jobs, round robin: it stops a job and asks the placer again. The
 // job moves if it then runs on fewer servers, or on as many and the cluster's fragmentation falls
-// by more than time_sharing_options::move_limits::cost.
+// by more than time_sharing_options::migration_limits::cost.
 // Model: "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of Fragmentation" (ATC 2023), §3.
 // Cost:  start, stop, restart: one propose, commit or finish of the placer. A trial: all of these,
 //        and fragmentation::weighted() of each old and new server of the job.
@@ -46,7 +46,7 @@ class placer_backend {
  public:
   using request = job_request;           // a job
   using placement_type = job_placement;  // servers and GPUs of a job
-  // servers: the placer's. metric: the measure that moves lower; its tasks are whole GPUs without
+  // servers: the placer's. metric: the measure that migrations lower; its tasks are whole GPUs without
   // CPU. Requires: nothing runs on the placer's servers, and no server is marked bad.
   placer_backend(Placer placer, const server_spec& servers, fragmentation metric,
                  std::uint32_t trials = 4)
@@ -113,10 +113,10 @@ class placer_backend {
   // See TimeSharingBackend.
   [[nodiscard]] job_placement placement_of(job_id j) const { return running_.at(j.value).where; }
   // See TimeSharingBackend.
-  void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
-               std::vector<job_id>& moved) {
-    detail::move_round_robin(movable, trials_, limits.moves, next_, moved,
-                             [&](job_id job) { return try_move(job, limits.cost); });
+  void improve(std::span<const job_id> movable,
+               const time_sharing_options::migration_limits& limits, std::vector<job_id>& moved) {
+    detail::migrate_round_robin(movable, trials_, limits.jobs, next_, moved,
+                                [&](job_id job) { return try_migration(job, limits.cost); });
   }
   // See TimeSharingBackend.
   absl::Status mark(node_id n, bool healthy) {
@@ -151,7 +151,7 @@ class placer_backend {
     }
     return sum;
   }
-  bool try_move(job_id job, std::uint32_t cost) {
+  bool try_migration(job_id job, std::uint32_t cost) {
     const job_request r = running_.at(job.value).asked;
     const job_placement from = stop(job);
     const absl::StatusOr<std::optional<job_placement>> to = placer_.propose(r);
@@ -181,7 +181,7 @@ class placer_backend {
 //
 //   const fragmentation metric(mix);
 //   gandiva_with_placer<server_placer>::create(
-//       {server_placer::create(spec).value(), spec, metric}, {.moves = {.moves = 4, .cost = 100}})
+//       {server_placer::create(spec).value(), spec, metric}, {.migrations = {.jobs = 4, .cost = 100}})
 //
 // Example: examples/simulate.cpp
 template <JobPlacer Placer>

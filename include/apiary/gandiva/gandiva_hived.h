@@ -38,16 +38,16 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Which gangs hived_backend moves.
-struct gang_moves {
-  // What a move of a gang must lower.
+// Which gangs hived_backend migrates.
+struct gang_migration {
+  // What a migration must lower.
   enum class metric : std::uint8_t {
     broken,  // broken_leaves(): idle GPUs form whole cells
     spread,  // cells that the gang uses, summed over the levels from nodes up: tasks are close
   };
-  metric measure = metric::broken;  // what a move must improve
-  bool guaranteed = false;   // whether guaranteed gangs move too, inside their tenant's cells
-  std::uint32_t trials = 4;  // gangs that a tick tries to move, round robin
+  metric measure = metric::broken;  // what a migration must lower
+  bool guaranteed = false;   // whether guaranteed gangs migrate too, inside their tenant's cells
+  std::uint32_t trials = 4;  // gangs that a tick tries to migrate, round robin
 };
 
 // The backend of time sharing for gangs on a HiveD cluster. Opportunistic gangs run in time slices
@@ -55,19 +55,20 @@ struct gang_moves {
 // stops the opportunistic gangs in the way, and gangs of lower priority of its tenant as hived
 // chooses. A lazy one of these runs on as opportunistic, but not in time slices, and stays.
 //
-// To try a move, the backend ends the gang and proposes it again. The gang moves if that preempts
-// no gang and lowers the measure by more than time_sharing_options::move_limits::cost. A guaranteed
+// To try a migration, the backend ends the gang and proposes it again. The gang migrates if that
+// preempts no gang and lowers the measure by more than time_sharing_options::migration_limits::cost. A guaranteed
 // gang is tried on a copy of the scheduler, because going back could change its virtual cell.
 // Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3.
 // Cost:  start, stop, restart: one propose, commit, finish or recover of hived; with victims, two
 //        of each. A trial: also O(leaves of the gang * levels), and a copy for a guaranteed gang.
 class hived_backend {
  public:
-  using request = gang_request;                    // a gang
-  using placement_type = std::vector<task_place>;  // of each task, in the order of the task groups
+  using request = gang_request;  // a gang
+  using placement_type =
+      std::vector<hived_placement>;  // of each task, in the order of the task groups
   // Requires: nothing runs on the cluster.
-  explicit hived_backend(hived scheduler, const gang_moves& moves = {})
-      : scheduler_(std::move(scheduler)), moves_(moves) {}
+  explicit hived_backend(hived scheduler, const gang_migration& migration = {})
+      : scheduler_(std::move(scheduler)), migration_(migration) {}
   // The scheduler that places the gangs.
   [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
   // The priority of the gang; below 0: opportunistic.
@@ -115,10 +116,10 @@ class hived_backend {
     return scheduler_.tasks(*gang);
   }
   // See TimeSharingBackend.
-  void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
-               std::vector<job_id>& moved) {
-    detail::move_round_robin(movable, moves_.trials, limits.moves, next_, moved,
-                             [&](job_id job) { return try_move(job, limits.cost); });
+  void improve(std::span<const job_id> movable,
+               const time_sharing_options::migration_limits& limits, std::vector<job_id>& moved) {
+    detail::migrate_round_robin(movable, migration_.trials, limits.jobs, next_, moved,
+                                [&](job_id job) { return try_migration(job, limits.cost); });
   }
   // See TimeSharingBackend.
   absl::Status mark(node_id n, bool healthy) {
@@ -128,9 +129,9 @@ class hived_backend {
   [[nodiscard]] bool empty() const noexcept { return scheduler_.gangs().size() == 0; }
 
  private:
-  bool try_move(job_id job, std::uint32_t cost) {
+  bool try_migration(job_id job, std::uint32_t cost) {
     const gang_record& gang = *scheduler_.find(job);
-    if (gang.downgraded || (gang.guaranteed() && !moves_.guaranteed)) return false;
+    if (gang.downgraded || (gang.guaranteed() && !migration_.guaranteed)) return false;
     const gang_request r = gang.request;
     const placement_type from = placement_of(job);
     if (r.priority >= 0) {
@@ -154,7 +155,7 @@ class hived_backend {
     if (plan->result != plan_result::bind || !plan->downgraded.empty()) return std::nullopt;
     const std::vector<chain_leaf> old_leaves = leaves_of(from);
     const std::vector<chain_leaf> new_leaves = leaves_of(plan->tasks);
-    const std::int64_t gain = moves_.measure == gang_moves::metric::broken
+    const std::int64_t gain = migration_.measure == gang_migration::metric::broken
                                   ? broken_gain(from_here, old_leaves, new_leaves)
                                   : spread(old_leaves) - spread(new_leaves);
     const std::int64_t price = std::int64_t{cost} * static_cast<std::int64_t>(old_leaves.size());
@@ -162,9 +163,9 @@ class hived_backend {
     return *std::move(plan);
   }
   // Ascending.
-  [[nodiscard]] std::vector<chain_leaf> leaves_of(std::span<const task_place> tasks) const {
+  [[nodiscard]] std::vector<chain_leaf> leaves_of(std::span<const hived_placement> tasks) const {
     std::vector<chain_leaf> all;
-    for (const task_place& task : tasks) {
+    for (const hived_placement& task : tasks) {
       const chain_id chain = scheduler_.layout().chain_of(task.node);
       const uniform_tree& tree = scheduler_.layout().chain(chain).tree;
       const id_range<cell_id> here = tree.descendants(scheduler_.layout().node_cell(task.node), 0);
@@ -222,7 +223,7 @@ class hived_backend {
   }
 
   hived scheduler_;
-  gang_moves moves_;
+  gang_migration migration_;
   job_id next_{0};  // the next gang to try
 };
 
@@ -242,11 +243,11 @@ class hived_job_backend : public hived_backend {
  public:
   using request = job_request;  // a job
   // kInvalidArgument: a fault of the configuration, or a node with more than 32 leaf cells.
-  [[nodiscard]] static absl::StatusOr<hived_job_backend> create(const hived_config& config,
-                                                                const gang_moves& moves = {}) {
+  [[nodiscard]] static absl::StatusOr<hived_job_backend> create(
+      const hived_config& config, const gang_migration& migration = {}) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler));
-    return hived_job_backend(hived_backend(std::move(scheduler), moves), std::move(jobs));
+    return hived_job_backend(hived_backend(std::move(scheduler), migration), std::move(jobs));
   }
   // The priority of the job.
   [[nodiscard]] std::int32_t priority(const job_request& r) const noexcept { return r.priority; }
@@ -266,7 +267,7 @@ class hived_job_backend : public hived_backend {
   [[nodiscard]] absl::Status check(const job_request& r) { return jobs_.fits_cells(r).status(); }
   // See JobBackend.
   [[nodiscard]] job_placement job_placement_of(const placement_type& w) const {
-    return hived_jobs::place(w);
+    return hived_jobs::placement_of(w);
   }
   // GPUs of the tenant's cells.
   [[nodiscard]] std::uint32_t entitled_gpus(tenant_id t) const { return jobs_.owned(t); }

@@ -9,7 +9,7 @@
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/gandiva/backend.h>
-#include <apiary/gandiva/detail/fragmentation_moves.h>
+#include <apiary/gandiva/detail/fragmentation_migrations.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/placement.h>
@@ -31,19 +31,19 @@ APIARY_NAMESPACE_BEGIN
 
 // The backend of time sharing for tasks that may use fractions of a GPU, placed by a
 // gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops
-// for another. A tick makes the moves that lower the cluster's fragmentation most for each GPU
-// moved, until no move gains enough or time_sharing_options::move_limits::moves is reached.
+// for another. A tick makes the migrations that lower the cluster's fragmentation most for each
+// GPU that migrates, until no migration gains enough or time_sharing_options::migration_limits::jobs is reached.
 // Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
-// Cost:  start, stop, restart as gpu_sharing_scheduler; a move, and the proof that there is none,
+// Cost:  start, stop, restart as gpu_sharing_scheduler; a migration, and the proof that there is none,
 //        O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
 template <NodeScore Score>
 class gpu_sharing_backend {
  public:
   using request = task_request;      // a task
   using placement_type = placement;  // node and GPUs of a task
-  // metric: the measure that moves lower. Requires: nothing runs on the scheduler's nodes.
+  // metric: the measure that migrations lower. Requires: nothing runs on the scheduler's nodes.
   gpu_sharing_backend(gpu_sharing_scheduler<Score> scheduler, fragmentation metric)
-      : scheduler_(std::move(scheduler)), moves_(std::move(metric)) {}
+      : scheduler_(std::move(scheduler)), migrations_(std::move(metric)) {}
   // The scheduler that places the tasks.
   [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept {
     return scheduler_;
@@ -69,7 +69,7 @@ class gpu_sharing_backend {
     const placement was = placement_of(job);
     APIARY_VERIFY(scheduler_.finish(job).ok());
     running_.erase(job.value);
-    moves_.update(was.node);
+    migrations_.update(was.node);
     return was;
   }
   // See TimeSharingBackend.
@@ -81,7 +81,7 @@ class gpu_sharing_backend {
     if (bad) APIARY_VERIFY(scheduler_.mark_bad(where.node).ok());
     if (!runs) return false;
     running_.try_emplace(r.job.value, r);
-    moves_.update(where.node);
+    migrations_.update(where.node);
     return true;
   }
   // See TimeSharingBackend.
@@ -91,25 +91,25 @@ class gpu_sharing_backend {
     return *where;
   }
   // See TimeSharingBackend.
-  void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
-               std::vector<job_id>& moved) {
+  void improve(std::span<const job_id> movable,
+               const time_sharing_options::migration_limits& limits, std::vector<job_id>& moved) {
     std::vector<detail::placed_task> tasks;
     for (const job_id job : movable) tasks.push_back({running_.at(job.value), placement_of(job)});
-    while (moved.size() < limits.moves) {
-      const auto move = moves_.best(scheduler_.nodes(), tasks, limits.cost);
-      if (!move) return;
-      const auto at = tasks.begin() + static_cast<std::ptrdiff_t>(move->task);
+    while (moved.size() < limits.jobs) {
+      const auto migration = migrations_.best(scheduler_.nodes(), tasks, limits.cost);
+      if (!migration) return;
+      const auto at = tasks.begin() + static_cast<std::ptrdiff_t>(migration->task);
       const task_request task = at->task;
       tasks.erase(at);
       stop(task.job);
-      APIARY_VERIFY(restart(task, move->to));
+      APIARY_VERIFY(restart(task, migration->to));
       moved.push_back(task.job);
     }
   }
   // See TimeSharingBackend.
   absl::Status mark(node_id n, bool healthy) {
     APIARY_RETURN_IF_ERROR(healthy ? scheduler_.mark_healthy(n) : scheduler_.mark_bad(n));
-    moves_.update(n);
+    migrations_.update(n);
     return absl::OkStatus();
   }
   // Whether no task runs.
@@ -117,7 +117,7 @@ class gpu_sharing_backend {
 
  private:
   gpu_sharing_scheduler<Score> scheduler_;
-  detail::fragmentation_moves moves_;
+  detail::fragmentation_migrations migrations_;
   std::unordered_map<std::uint32_t, task_request> running_;
 };
 
@@ -125,7 +125,7 @@ class gpu_sharing_backend {
 //
 //   const fragmentation metric(mix);
 //   gandiva_tasks::create({fgd::create(nodes, fragmentation_gradient(metric)).value(), metric},
-//                       {.quantum = max_time, .moves = {.moves = 8, .cost = 100}})
+//                       {.quantum = max_time, .migrations = {.jobs = 8, .cost = 100}})
 //
 // Example: examples/gandiva_tasks.cpp
 using gandiva_tasks = time_sharing<gpu_sharing_backend<fragmentation_gradient>>;

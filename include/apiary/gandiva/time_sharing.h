@@ -34,7 +34,7 @@ APIARY_NAMESPACE_BEGIN
 // wait again and keep their progress. The module's page says what a tick does.
 // Model:   "Gandiva" (OSDI 2018), §3.2: suspend and resume, migration. Differs: time is shared over
 //          the whole cluster by stride scheduling, not on each server by round robin.
-// Cost:    submit: one start and O(jobs). A tick with moves: O(jobs) and the backend's moves. The
+// Cost:    submit: one start and O(jobs). A tick with migrations: O(jobs) and those of the backend. The
 //          first tick of a quantum: O(jobs log jobs), and for each waiting job at most as many
 //          stops and starts as there are jobs that ran longer.
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
@@ -297,7 +297,7 @@ class time_sharing {
   }
   // Whether any job moved.
   bool move(std::vector<action>& actions) {
-    if (options_.moves.moves == 0) return false;
+    if (options_.migrations.jobs == 0) return false;
     std::vector<job_id> movable;
     for (const auto& [job, r] : jobs_) {
       if (r.phase == phase::runs && r.options.movable && r.round != round_)
@@ -305,7 +305,7 @@ class time_sharing {
     }
     std::sort(movable.begin(), movable.end());
     std::vector<job_id> moved;
-    backend_.improve(movable, options_.moves, moved);
+    backend_.improve(movable, options_.migrations, moved);
     for (const job_id job : moved) act(jobs_.at(job.value), action::verb::migrate, actions);
     if (!moved.empty()) retry_sliced_ = retry_prioritized_ = true;
     return !moved.empty();

@@ -128,7 +128,7 @@ class hived {
   // smallest; if none are free, gangs of lower priority of the tenant are downgraded for it.
   // Errors as propose(), and kFailedPrecondition: a leaf belongs to another gang. kInvalidArgument:
   // wrong number of tasks, leaves or levels.
-  absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks,
+  absl::StatusOr<bool> recover(const gang_request& request, std::span<const hived_placement> tasks,
                                std::span<const level_t> whole_cells = {});
 
   // Changes to another configuration; gangs keep running where they are, found by the names of
@@ -164,7 +164,7 @@ class hived {
   // Whether another gang has claimed a leaf of this gang, or has its cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept;
   // The node and leaves of each task, in the order of the task groups; empty if the task has ended.
-  [[nodiscard]] std::vector<task_place> tasks(const gang_record& gang) const;
+  [[nodiscard]] std::vector<hived_placement> tasks(const gang_record& gang) const;
   // A lower bound on the unused whole cells of the tenant at this level that can only be bound to
   // bad hardware. kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
   [[nodiscard]] absl::StatusOr<std::uint32_t> doomed(tenant_id tenant, chain_id chain,

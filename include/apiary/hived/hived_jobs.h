@@ -108,12 +108,12 @@ class hived_jobs {
     return gang(r, gang_request::opportunistic_priority);
   }
   // The nodes and GPUs of these tasks, as a job_placement. Several tasks may be on one node.
-  [[nodiscard]] static job_placement place(std::span<const task_place> tasks) {
+  [[nodiscard]] static job_placement placement_of(std::span<const hived_placement> tasks) {
     std::map<node_id, std::uint32_t> masks;
-    for (const task_place& t : tasks) masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
-    job_placement place;
-    for (const auto& [node, mask] : masks) place.push_back({node, mask});
-    return place;
+    for (const hived_placement& t : tasks) masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
+    job_placement where;
+    for (const auto& [node, mask] : masks) where.push_back({node, mask});
+    return where;
   }
 
  private:

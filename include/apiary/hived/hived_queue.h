@@ -295,7 +295,7 @@ class hived_queue {
     r.phase = as;
     used_ += r.request.gpus;
     if (as == phase::guaranteed) used_by_[r.request.tenant.value] += r.request.gpus;
-    actions.push_back({job_action::verb::start, job, hived_jobs::place(plan.tasks), waited});
+    actions.push_back({job_action::verb::start, job, hived_jobs::placement_of(plan.tasks), waited});
     return false;
   }
 

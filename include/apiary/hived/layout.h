@@ -83,7 +83,7 @@ struct hived_layout {
     return in.device_of_leaf[(n.value - in.first_node) * leaves + position];
   }
   // The device indices of the leaves of a task of this configuration, by ascending position.
-  [[nodiscard]] std::vector<std::uint32_t> devices(task_place task) const {
+  [[nodiscard]] std::vector<std::uint32_t> devices(hived_placement task) const {
     std::vector<std::uint32_t> all;
     for (std::uint64_t left = task.leaves; left != 0; left &= left - 1)
       all.push_back(device(task.node, static_cast<std::uint32_t>(std::countr_zero(left))));

@@ -24,7 +24,7 @@ APIARY_NAMESPACE_BEGIN
 class gang_plan {
  public:
   plan_result result = plan_result::wait;  // bind, preempt or wait
-  std::vector<task_place> tasks{};         // in the order of the task groups
+  std::vector<hived_placement> tasks{};    // in the order of the task groups
   std::vector<job_id> victims{};           // gangs to end, ascending
   std::vector<job_id> downgraded{};        // keep running, as opportunistic
   std::vector<job_id> cancelled{};         // preempting gangs that lose their reservation

@@ -78,10 +78,10 @@ struct gang_request {
 }
 
 // The leaves of one task by position in the node (see hived_layout::devices); none if it has ended.
-struct task_place {
+struct hived_placement {
   node_id node{};            // the node
   std::uint64_t leaves = 0;  // bit i: the i-th leaf of the node
-  friend constexpr bool operator==(task_place, task_place) noexcept = default;
+  friend constexpr bool operator==(hived_placement, hived_placement) noexcept = default;
 };
 
 // Why a gang waits. Leaves that gangs of lower priority use count as free.

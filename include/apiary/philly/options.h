@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -32,8 +33,9 @@ struct philly_options {
   time_ms backoff_time = 120'000;       // how long it pauses after that
   std::uint32_t max_tries = 5;  // the locality relaxes after max_tries + 1 tries; no_limit: never
   job_locality first_locality = job_locality::packed;  // of a new job
-  std::uint32_t preempt_percent = 90;  // preempt if so many healthy GPUs are used; above 100: never
-  std::uint32_t max_retries = 3;       // after failures of unknown cause
+  // Jobs preempt others while this percentage of the healthy GPUs is in use; nullopt: never.
+  std::optional<std::uint32_t> preempt_percent = 90;
+  std::uint32_t max_retries = 3;  // after failures of unknown cause
   // For max_tries: a job keeps its first locality.
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 

@@ -270,8 +270,8 @@ class philly_scheduler {
   [[nodiscard]] bool may_preempt(tenant_id t, std::uint32_t gpus, job_locality locality) const {
     const std::uint64_t all = pool().usable();
     const std::uint64_t in_use = all - pool().idle();
-    return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota(t, gpus) &&
-           !jobs_.hopeless(gpus, locality);
+    return options_.preempt_percent && in_use * 100 >= all * *options_.preempt_percent &&
+           jobs_.within_quota(t, gpus) && !jobs_.hopeless(gpus, locality);
   }
   // Every job that began to acquire at `from` or later, unless preempted itself, tries to preempt.
   void preempt_all(time_ms from, time_ms now, std::vector<job_action>& actions) {

@@ -24,7 +24,7 @@ using namespace apiary::detail;
 
 namespace {
 
-// GPUs that are counted and nothing else; answers what it is told to.
+// GPUs that are counted and nothing else; answers as answer_for() says.
 class counted_gpus {
  public:
   explicit counted_gpus(std::uint32_t gpus) : idle_(gpus), total_(gpus) {}
@@ -34,7 +34,7 @@ class counted_gpus {
     return absl::InvalidArgumentError("too large");
   }
   [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
-    APIARY_RETURN_IF_ERROR(told(r.job));
+    APIARY_RETURN_IF_ERROR(answer_for(r.job));
     if (r.gpus > idle_) return std::nullopt;
     return job_placement{{node_id(0), r.gpus}};
   }
@@ -63,7 +63,7 @@ class counted_gpus {
   [[nodiscard]] std::uint32_t total_gpus() const { return total_; }
 
  private:
-  [[nodiscard]] static absl::Status told(job_id job) {
+  [[nodiscard]] static absl::Status answer_for(job_id job) {
     if (job == job_id(666)) return absl::InternalError("no such job, please");
     return absl::OkStatus();
   }

@@ -55,7 +55,7 @@ TEST_CASE("run_lines: random changes as in a sorted list") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const bool falls = random.uniform(2) == 0;  // or grows, with nobody below 0
+    const bool falls = random.uniform(2) == 0;  // or grows, with no job below 0
     run_queues lines;
     std::vector<leveled_job> jobs;
     std::int64_t shift = 0;

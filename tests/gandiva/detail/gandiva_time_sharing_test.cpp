@@ -206,7 +206,7 @@ TEST_CASE("gandiva: what is not measured, and what cannot be") {
 }
 
 // Utilisation in thousandths, and mini-batches a second times ten of two of each model on a P40,
-// taking turns and packed.
+// in time slices and packed.
 TEST_CASE("gandiva: the eight published packings, five kept and three undone") {
   const std::vector<std::tuple<std::string, std::uint32_t, std::uint64_t, std::uint64_t, bool>>
       published{{"VAE", 87, 818, 4193, true},       {"SuperResolution", 141, 403, 1452, true},
@@ -224,7 +224,7 @@ TEST_CASE("gandiva: the eight published packings, five kept and three undone") {
     host.come(0, 1, 0);
     host.come(1, 1, 0);
     report(0, sliced, 50);
-    host.tick(60);  // job 1 is not known yet: turns
+    host.tick(60);  // job 1 is not known yet: time slices
     CHECK(host.placements.size() == 1);
     CHECK(host.gpus(1) == 1);
     report(1, sliced, 110);
@@ -262,7 +262,7 @@ TEST_CASE("gandiva: packing wants more jobs than GPUs, memory, and measurements"
     return packed;
   };
   CHECK(packs(2, 8, true) == 2);
-  CHECK(packs(1, 8, true) == 2);  // and the third takes turns with the two
+  CHECK(packs(1, 8, true) == 2);  // and the third shares time slices with the two
   CHECK(packs(3, 8, true) == 0);
   CHECK(packs(2, 9, true) == 0);
   CHECK(packs(2, 8, false) == 0);
@@ -308,7 +308,7 @@ TEST_CASE("gandiva: servers with three of four unsubscribed GPUs are emptied, an
   host.tick(120);
   CHECK(host.actions.empty());
   CHECK(host.scheduler.wake() == max_time);
-  // Who moved at 60 loses too much if it moves before 100.
+  // A job that migrated at 60 loses too much if it migrates before 100.
   for (const std::uint32_t j : {4U, 7U, 8U}) host.go(j, 130);
   host.come(20, 2, 131);
   host.come(21, 4, 132);
@@ -380,7 +380,7 @@ TEST_CASE("gandiva: a job grows when nothing has changed for a while, and gives 
   host.tick(140);
   CHECK(host.gpus(0) == 4);
   for (std::uint32_t j = 3; j < 7; ++j)
-    host.come(j, 1, 150);  // one more than there are GPUs: turns
+    host.come(j, 1, 150);  // one more than there are GPUs: time slices
   CHECK(host.gpus(0) == 1);
   CHECK(host.gpus(6) == 0);
   host.tick(180);
@@ -389,7 +389,7 @@ TEST_CASE("gandiva: a job grows when nothing has changed for a while, and gives 
 }
 
 // Job 0 shrinks for a job that comes, and was to leave that server next.
-TEST_CASE("gandiva: who shrank for one that came does not move in the same decision") {
+TEST_CASE("gandiva: a job that shrank for a new job does not migrate in the same decision") {
   for (const bool at_once : {false, true}) {
     CAPTURE(at_once);
     wary_host host({.servers = {.gpus = {8, 8, 8}}, .migrates = true, .grows = true});

@@ -20,7 +20,7 @@ using job_verb = job_action::verb;
 constexpr node_id first_server(0);
 constexpr node_id second_server(1);
 
-TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it ran") {
+TEST_CASE("gandiva_jobs: a job gets its time slice, and its pass is the time that it ran") {
   apiary_test::gandiva_scene s;
   s.settled(1, 2, first_server);
   CHECK(s.at(1).phase == gandiva_phase::suspended);
@@ -39,7 +39,7 @@ TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it 
   CHECK(s.owned_by(1) == 0);
   CHECK(s.jobs.take_touched() == std::vector<node_id>{first_server});
   CHECK(s.jobs.take_touched().empty());
-  // Who comes later begins with the least pass there, not with all the time that it was away.
+  // A job that comes later begins with the least pass there, not with all the time that it was away.
   s.settled(2, 1, first_server);
   CHECK(s.at(2).pass == s.at(1).pass);
 }
@@ -87,7 +87,7 @@ TEST_CASE("gandiva_jobs: a follower runs and stops with its leader, on its GPUs"
   s.decide(3, [&] { s.jobs.start(s.at(1), {s.jobs.pool().pick_idle(first_server, 2)}); });
   CHECK(s.actions.size() == 2);
   CHECK(s.at(2).runs());
-  SUBCASE("it gets a turn of its own") {
+  SUBCASE("it gets a time slice of its own") {
     s.decide(4, [&] { s.jobs.unpack(s.at(2)); });
     REQUIRE(s.actions.size() == 1);
     CHECK(s.actions[0].what == job_verb::unpack);

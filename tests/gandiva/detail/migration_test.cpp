@@ -100,12 +100,12 @@ move_gain counted_gain(const std::vector<server_capacity>& before,
   return {wasted(before) - wasted(after),
           static_cast<std::int64_t>(usable(after)) - static_cast<std::int64_t>(usable(before))};
 }
-move_gains gains_of(const typical_jobs& typical) {
+migration_gains gains_of(const typical_jobs& typical) {
   if (typical.empty()) return {};
   std::vector<std::pair<task_kind, std::uint32_t>> kinds;
   for (const auto& [gpus, weight] : typical)
     kinds.push_back({{.cpu_milli = 8000, .gpus = gpus, .gpu_milli = whole_gpu}, weight});
-  return move_gains(fragmentation(task_mix(kinds)));
+  return migration_gains(fragmentation(task_mix(kinds)));
 }
 
 // The same rules, everything looked through anew at every step.
@@ -117,9 +117,9 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
   while (true) {
     std::uint32_t from = ~0U;
     for (std::uint32_t s = 0; s < c.servers.size(); ++s) {
-      const server_capacity& room = c.servers[s];
-      if (room.free == room.gpus || room.free < threshold || left_alone.contains(s)) continue;
-      if (from == ~0U || room.free > c.servers[from].free) from = s;
+      const server_capacity& server = c.servers[s];
+      if (server.free == server.gpus || server.free < threshold || left_alone.contains(s)) continue;
+      if (from == ~0U || server.free > c.servers[from].free) from = s;
     }
     if (from == ~0U) return moves;
     left_alone.insert(from);
@@ -133,15 +133,15 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
       std::uint32_t to = ~0U;
       move_gain most;
       for (std::uint32_t s = 0; s < c.servers.size(); ++s) {
-        const server_capacity& room = c.servers[s];
-        if (s == from || room.free == room.gpus || room.free < gpus) continue;
-        if (room.free > c.servers[from].free) continue;
+        const server_capacity& server = c.servers[s];
+        if (s == from || server.free == server.gpus || server.free < gpus) continue;
+        if (server.free > c.servers[from].free) continue;
         std::vector<server_capacity> after = c.servers;
         after[from].free += gpus;
         after[s].free -= gpus;
         const move_gain gain = counted_gain(c.servers, after, typical);
         if (gain < most || gain == move_gain{}) continue;
-        if (gain == most && to != ~0U && room.free >= c.servers[to].free) continue;
+        if (gain == most && to != ~0U && server.free >= c.servers[to].free) continue;
         most = gain;
         to = s;
       }
@@ -156,7 +156,7 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
 // Defragments until nothing moves, checking every move; how many there were.
 std::size_t check_defragmentation(small_cluster c, std::uint32_t threshold,
                                   const typical_jobs& typical = {}) {
-  const move_gains gains = gains_of(typical);
+  const migration_gains gains = gains_of(typical);
   std::size_t total = 0;
   while (true) {
     const std::vector<migration> moves = defragment(c.servers, c.jobs, threshold, gains);
@@ -205,7 +205,8 @@ TEST_CASE("migrate: the free GPUs of four servers come together, the published w
   CHECK(defragment(c.servers, c.jobs, 1).empty());
 }
 
-TEST_CASE("migrate: who must not move stays, broken servers are neither left nor entered") {
+TEST_CASE(
+    "migrate: a job that must not migrate stays, broken servers are neither left nor entered") {
   small_cluster c = cluster_with(4, {{1}, {1, 1, 1}});
   c.jobs[0].movable = false;
   CHECK(defragment(c.servers, c.jobs, 3).empty());
@@ -232,14 +233,14 @@ TEST_CASE("migrate: what is typical decides where a job goes, and whether") {
 
 TEST_CASE("migrate: the gain of a move is what the fragmentation of its two servers falls by") {
   const typical_jobs typical{{1, 2}, {4, 3}, {16, 1}};
-  const move_gains gains = gains_of(typical);
+  const migration_gains gains = gains_of(typical);
   for (std::uint32_t from = 0; from < 32; ++from) {
     for (std::uint32_t to = 1; to <= 32; ++to) {
       for (std::uint32_t gpus = 1; gpus <= std::min(to, 32 - from); ++gpus) {
         REQUIRE(gains(from, to, gpus) == counted_gain({{32, from}, {32, to}},
                                                       {{32, from + gpus}, {32, to - gpus}},
                                                       typical));
-        REQUIRE(move_gains()(from, to, gpus) ==
+        REQUIRE(migration_gains()(from, to, gpus) ==
                 counted_gain({{32, from}, {32, to}}, {{32, from + gpus}, {32, to - gpus}}, {}));
       }
     }
@@ -328,13 +329,13 @@ TEST_CASE("migrate: the fewest servers of all sets of servers") {
       servers[s].free = random.uniform(5 - own);
     }
     if (now.empty()) continue;
-    std::vector<std::uint32_t> room(n);
-    for (std::uint32_t s = 0; s < n; ++s) room[s] = servers[s].free;
-    for (const gpus_on_server& share : now) room[share.server] += share.gpus;
+    std::vector<std::uint32_t> idle(n);
+    for (std::uint32_t s = 0; s < n; ++s) idle[s] = servers[s].free;
+    for (const gpus_on_server& share : now) idle[share.server] += share.gpus;
     std::size_t fewest = n;
     for (std::uint32_t set = 1; set < 1U << n; ++set) {
       std::uint32_t sum = 0;
-      for (std::uint32_t s = 0; s < n; ++s) sum += (set >> s & 1) != 0 ? room[s] : 0;
+      for (std::uint32_t s = 0; s < n; ++s) sum += (set >> s & 1) != 0 ? idle[s] : 0;
       if (sum >= gpus) fewest = std::min(fewest, static_cast<std::size_t>(std::popcount(set)));
     }
     const std::vector<gpus_on_server> to = consolidate(servers, now);
@@ -345,7 +346,7 @@ TEST_CASE("migrate: the fewest servers of all sets of servers") {
     std::uint32_t sum = 0;
     for (std::size_t i = 0; i < to.size(); ++i) {
       REQUIRE((i == 0 || to[i - 1].server < to[i].server));
-      REQUIRE(to[i].gpus <= room[to[i].server]);
+      REQUIRE(to[i].gpus <= idle[to[i].server]);
       sum += to[i].gpus;
     }
     REQUIRE(sum == gpus);

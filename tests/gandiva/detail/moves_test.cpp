@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/detail/moves_test.cpp - who migrates under Gandiva and who grows, and when.
+// apiary/tests/gandiva/detail/moves_test.cpp - which jobs migrate or grow under Gandiva, and when.
 // SPDX-License-Identifier: MIT
 #include "support/gandiva_scene.h"
 #include <apiary/core/ids.h>
@@ -110,7 +110,7 @@ TEST_CASE(
   CHECK(growth.next() == max_time);
   s.running(1, 1, one);
   growth.watch(s.jobs, one, 3);
-  growth.watch(s.jobs, two, 3);  // nobody is there
+  growth.watch(s.jobs, two, 3);  // no job is there
   CHECK(growth.next() == 13);
   s.decide(12, [&] { growth.grow(s.jobs, 12); });
   CHECK(s.actions.empty());
@@ -128,7 +128,7 @@ TEST_CASE(
   growth.watch(s.jobs, one, 24);
   CHECK(growth.next() == 34);
   s.settled(3, 4, one);
-  growth.watch(s.jobs, one, 25);  // who waits there is to have them
+  growth.watch(s.jobs, one, 25);  // a job that waits there is to have them
   CHECK(growth.next() == max_time);
 }
 

@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/detail/packing_test.cpp - who is tried on whose GPUs, and who stays there.
+// apiary/tests/gandiva/detail/packing_test.cpp - which job is tried on the GPUs of which, and which stays there.
 // SPDX-License-Identifier: MIT
 #include "support/gandiva_scene.h"
 #include <apiary/core/ids.h>
@@ -102,7 +102,7 @@ TEST_CASE("gandiva_packing: the least used job that waits beside the least used 
 
 TEST_CASE("gandiva_packing: two that do more together stay, others part and are not tried again") {
   crowded c;
-  SUBCASE("more than in turns") {
+  SUBCASE("more than in time slices") {
     c.pack(600, 401);
     c.judge(60);
     CHECK(c.s.actions.empty());
@@ -113,7 +113,7 @@ TEST_CASE("gandiva_packing: two that do more together stay, others part and are 
     c.judge(180);
     CHECK(!c.s.at(3).packed());
   }
-  SUBCASE("as much as in turns") {
+  SUBCASE("as much as in time slices") {
     c.pack(600, 400);
     c.judge(60);
   }
@@ -134,7 +134,7 @@ TEST_CASE("gandiva_packing: two that do more together stay, others part and are 
   CHECK(c.choose() == indices({0, 0}));
 }
 
-TEST_CASE("gandiva_packing: who was kept and is not measured any more stays") {
+TEST_CASE("gandiva_packing: a job that was kept and is not measured any more stays") {
   crowded c;
   c.pack(600, 600);
   c.judge(60);
@@ -144,14 +144,14 @@ TEST_CASE("gandiva_packing: who was kept and is not measured any more stays") {
   CHECK(c.s.at(3).kept);
 }
 
-TEST_CASE("gandiva_packing: a follower has GPUs of its own where there is room") {
+TEST_CASE("gandiva_packing: a follower has GPUs of its own where there are enough") {
   crowded c;
   c.pack(600, 600);
   SUBCASE("on another server, while its own is over-subscribed") {
     c.separate(3);
     CHECK(c.s.at(3).home == two);
   }
-  SUBCASE("on its own, a trial as soon as nobody there takes turns") {
+  SUBCASE("on its own, a trial as soon as no job there runs in time slices") {
     c.s.running(5, 4, two);
     c.separate(3);
     CHECK(c.s.actions.empty());
@@ -160,7 +160,7 @@ TEST_CASE("gandiva_packing: a follower has GPUs of its own where there is room")
     CHECK(c.s.actions.empty());  // jobs 1, 3 and 4 want more than the server has
     c.s.jobs.leave(c.s.at(4), 5);
     c.judge(60);
-    CHECK(!c.s.at(3).kept);  // it has room, and need not be judged
+    CHECK(!c.s.at(3).kept);  // it has GPUs, and need not be judged
     c.separate(60);
     CHECK(c.s.at(3).home == one);
   }

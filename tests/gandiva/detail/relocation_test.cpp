@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/detail/relocation_test.cpp - nobody starves under higher work, weights, delays.
+// apiary/tests/gandiva/detail/relocation_test.cpp - no job starves under higher priorities; weights, delays.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace apiary;
 
-// A host that keeps what it asked for and what it was told.
+// A host that keeps its requests and the answers.
 struct host {
   gandiva scheduler;
   std::map<job_id, job_request> jobs{};
@@ -83,7 +83,7 @@ struct host {
     }
     return wanted <= scheduler.pool().gpus(n);
   }
-  // Nobody waits under higher work who would get turns beside others.
+  // No job waits under higher priorities that would get time slices elsewhere.
   void nobody_starves() const {
     for (const auto& [job, r] : jobs) {
       const gandiva::standing s = *scheduler.find(job);
@@ -100,7 +100,7 @@ struct host {
 
 }  // namespace
 
-TEST_CASE("gandiva: on a server full of higher priority a job moves to where it gets turns") {
+TEST_CASE("gandiva: on a server full of higher priority a job moves to where it gets time slices") {
   host h({1, 1});
   h.come(0, 1, 1, 5);
   h.come(1, 1, 2);
@@ -108,18 +108,18 @@ TEST_CASE("gandiva: on a server full of higher priority a job moves to where it 
   CHECK(h.server(0) == 0);
   CHECK(h.server(1) == 1);
   CHECK(h.server(2) == 0);
-  std::map<std::uint32_t, int> turns;
+  std::map<std::uint32_t, int> quanta;
   for (time_ms now = 60; now <= 600; now += 60) {
     h.decide(now);
-    for (std::uint32_t job = 0; job < 3; ++job) turns[job] += h.runs(job) ? 1 : 0;
+    for (std::uint32_t job = 0; job < 3; ++job) quanta[job] += h.runs(job) ? 1 : 0;
   }
   CHECK(h.server(2) == 1);
-  CHECK(turns[0] == 10);
-  CHECK(turns[1] == 5);
-  CHECK(turns[2] == 5);
+  CHECK(quanta[0] == 10);
+  CHECK(quanta[1] == 5);
+  CHECK(quanta[2] == 5);
 }
 
-TEST_CASE("gandiva: who has to leave higher work prefers servers of its size, the least loaded") {
+TEST_CASE("gandiva: a job under higher priorities prefers servers of its size, the least loaded") {
   host h({2, 2, 2, 2});
   h.come(0, 2, 1, 5);
   h.come(1, 2, 2);
@@ -145,15 +145,15 @@ TEST_CASE("gandiva: who has to leave higher work prefers servers of its size, th
   CHECK(mixed.server(3) == 0);
   mixed.decide(60);  // there is none of its size
   CHECK(mixed.server(3) == 1);
-  int turns = 0;
+  int quanta = 0;
   for (time_ms now = 120; now <= 1200; now += 60) {
     mixed.decide(now);
-    turns += mixed.runs(3) ? 1 : 0;
+    quanta += mixed.runs(3) ? 1 : 0;
   }
-  CHECK(turns >= 9);
+  CHECK(quanta >= 9);
 }
 
-TEST_CASE("gandiva: random priorities: nobody starves where a server would give it turns") {
+TEST_CASE("gandiva: random priorities: no job starves where a server has time slices for it") {
   std::uint64_t moved = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
     CAPTURE(seed);
@@ -191,19 +191,19 @@ TEST_CASE("gandiva: random priorities: nobody starves where a server would give 
   CHECK(moved > 0);
 }
 
-TEST_CASE("gandiva: turns by weight, and what is no weight") {
+TEST_CASE("gandiva: time slices by weight, and what is no weight") {
   host h({2});
   h.submit({.job = job_id(0), .gpus = 2, .weight = 3}, 0);
   h.submit({.job = job_id(1), .gpus = 2}, 0);
   h.submit({.job = job_id(2), .gpus = 2, .weight = 2}, 0);
-  std::map<std::uint32_t, int> turns;
+  std::map<std::uint32_t, int> quanta;
   for (time_ms now = 0; now < 600 * time_ms{60}; now += 60) {
     h.decide(now);
-    for (std::uint32_t job = 0; job < 3; ++job) turns[job] += h.runs(job) ? 1 : 0;
+    for (std::uint32_t job = 0; job < 3; ++job) quanta[job] += h.runs(job) ? 1 : 0;
   }
-  CHECK(turns[0] == 300);
-  CHECK(turns[1] == 100);
-  CHECK(turns[2] == 200);
+  CHECK(quanta[0] == 300);
+  CHECK(quanta[1] == 100);
+  CHECK(quanta[2] == 200);
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
   CHECK(h.scheduler.submit({.job = job_id(3), .weight = 0}, 0).code() == invalid);
   CHECK(h.scheduler.submit({.job = job_id(3), .weight = 1001}, 0).code() == invalid);
@@ -211,7 +211,7 @@ TEST_CASE("gandiva: turns by weight, and what is no weight") {
   CHECK(h.scheduler.num_jobs() == 4);
 }
 
-TEST_CASE("gandiva: a host that is late all the time gives turns all the same") {
+TEST_CASE("gandiva: a host that is always late gives time slices all the same") {
   for (const std::uint32_t max_late : {1U, 7U, 59U}) {
     CAPTURE(max_late);
     host h({4});
@@ -221,7 +221,7 @@ TEST_CASE("gandiva: a host that is late all the time gives turns all the same") 
     time_ms now = 1;
     int changed = 0;
     h.decide(now);
-    for (int turn = 0; turn < 600; ++turn) {
+    for (int round = 0; round < 600; ++round) {
       REQUIRE(h.scheduler.wake() == (now / 60 + 1) * 60);
       const time_ms next = h.scheduler.wake() + 1 + random.uniform(max_late);
       for (std::uint32_t job = 0; job < 6; ++job) had[job] += h.runs(job) ? next - now : 0;

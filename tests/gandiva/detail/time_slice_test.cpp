@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/detail/time_slice_test.cpp - who runs in each quantum, and what each gets in the end.
+// apiary/tests/gandiva/detail/time_slice_test.cpp - which jobs run in each quantum, and what each gets in the end.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -18,9 +18,9 @@ using namespace apiary::detail;
 namespace {
 
 // Quanta in which each job runs, one row a quantum.
-std::vector<std::vector<bool>> turns(std::vector<sliced_job> jobs,
-                                     const std::vector<std::uint32_t>& weights, std::uint32_t gpus,
-                                     std::size_t quanta) {
+std::vector<std::vector<bool>> slices(std::vector<sliced_job> jobs,
+                                      const std::vector<std::uint32_t>& weights, std::uint32_t gpus,
+                                      std::size_t quanta) {
   std::vector<std::vector<bool>> rows;
   for (std::size_t q = 0; q < quanta; ++q) {
     rows.emplace_back(jobs.size(), false);
@@ -41,7 +41,7 @@ std::vector<sliced_job> equal_jobs(std::size_t n) {
 }  // namespace
 
 TEST_CASE("time_slice: six jobs on four GPUs get four sixths each over any 15 minutes") {
-  const auto rows = turns(equal_jobs(6), std::vector<std::uint32_t>(6, 1), 4, 600);
+  const auto rows = slices(equal_jobs(6), std::vector<std::uint32_t>(6, 1), 4, 600);
   for (std::size_t from = 0; from + 15 <= rows.size(); ++from) {
     for (std::size_t job = 0; job < 6; ++job) {
       int ran = 0;
@@ -53,7 +53,7 @@ TEST_CASE("time_slice: six jobs on four GPUs get four sixths each over any 15 mi
 
 TEST_CASE("time_slice: time by weight, higher priorities before all others") {
   std::vector<sliced_job> jobs = equal_jobs(3);
-  const auto rows = turns(jobs, {1, 2, 3}, 1, 600);
+  const auto rows = slices(jobs, {1, 2, 3}, 1, 600);
   std::vector<int> ran(3, 0);
   for (const auto& row : rows) {
     for (std::size_t j = 0; j < 3; ++j) ran[j] += row[j] ? 1 : 0;
@@ -67,7 +67,7 @@ TEST_CASE("time_slice: time by weight, higher priorities before all others") {
   CHECK(choose_slice(jobs, 2) == std::vector<std::size_t>{0, 1});
 }
 
-TEST_CASE("time_slice: nobody who fits in is left out, and nobody waits for ever") {
+TEST_CASE("time_slice: no job that fits is left out, and no job waits for ever") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -76,7 +76,7 @@ TEST_CASE("time_slice: nobody who fits in is left out, and nobody waits for ever
     for (sliced_job& j : jobs) j.gpus = 1 + random.uniform(gpus);
     const std::vector<std::uint32_t> weights(jobs.size(), 1);
     const std::size_t quanta = 40 * jobs.size();
-    const auto rows = turns(jobs, weights, gpus, quanta);
+    const auto rows = slices(jobs, weights, gpus, quanta);
     std::vector<std::size_t> ran(jobs.size(), 0);
     for (const auto& row : rows) {
       std::uint32_t left = gpus;

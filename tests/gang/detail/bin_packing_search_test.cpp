@@ -75,10 +75,10 @@ bool is_way(const bin_packing_search& search, const searched_sizes& sizes, leaf_
   const auto rest = all.subspan(search.decided());
   for (std::size_t i = 0; i + 1 < rest.size(); ++i)
     if (rest[i].gpus % rest[i + 1].gpus != 0) return false;
-  // Sizes that divide one another: the largest first, each wherever there is room.
+  // Sizes that divide one another: the largest first, each on the first node where it fits.
   for (const std::uint32_t task : tasks_of_sizes(rest)) {
-    const auto room = [&](std::uint32_t f) { return f >= task; };
-    const auto at = std::find_if(free.begin(), free.end(), room);
+    const auto holds = [&](std::uint32_t f) { return f >= task; };
+    const auto at = std::find_if(free.begin(), free.end(), holds);
     if (at == free.end()) return false;
     *at -= task;
   }

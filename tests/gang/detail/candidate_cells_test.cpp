@@ -51,19 +51,19 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(8);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most + 1, 4U));
-    const naive_cells naive(world, gang);
-    const auto capacities = capacities_of_cells(world, most);
+    const naive_cells naive(cluster, gang);
+    const auto capacities = capacities_of_cells(cluster, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     group_sizes sizes;
-    sizes.assign(groups, !world.hosts.empty());
+    sizes.assign(groups, !cluster.hosts.empty());
     candidate_cells<ragged_tree> cells;
     for (level_t l = rack; l <= capacities.top(); ++l) {
       for (const auto objective : {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
         step_budget steps(1'000'000);
-        cells.assign(capacities, groups, sizes, world.hosts, l, objective, steps);
+        cells.assign(capacities, groups, sizes, cluster.hosts, l, objective, steps);
         std::set<std::uint32_t> listed;
         std::vector<std::vector<std::uint64_t>> order;
         while (!cells.empty()) {
@@ -71,10 +71,10 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
           REQUIRE(listed.insert(c).second);
           std::vector<std::uint32_t> free;
           std::uint64_t sum = 0;
-          for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
-            if (world.cell(n, l) != c) continue;
-            free.push_back(world.free[n]);
-            sum += world.free[n];
+          for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
+            if (cluster.cell(n, l) != c) continue;
+            free.push_back(cluster.free[n]);
+            sum += cluster.free[n];
           }
           std::vector<std::uint64_t>& key = order.emplace_back();
           if (objective == gang_objective::fewest_nodes)
@@ -87,12 +87,12 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
           const bool fits = naive.held(l, c).contains(naive.tasks());
           REQUIRE((!fits || listed.contains(c)));
           refused += listed.contains(c) ? 0U : 1U;
-          // One kind, or sizes that divide one another and no constraints: slots and room say it all,
+          // One kind, or sizes that divide one another and no constraints: slots and capacity decide,
           // a task apart that is larger than any node.
-          const bool told = sizes.constrained
-                                ? groups.size() == 1
+          const bool decided =
+              sizes.constrained ? groups.size() == 1
                                 : sizes.largest <= most && (groups.size() == 1 || sizes.dividing);
-          if (!told) continue;
+          if (!decided) continue;
           REQUIRE(fits == listed.contains(c));
           exact += fits ? 1U : 0U;
         }
@@ -123,7 +123,7 @@ TEST_CASE("group_sizes: sums, what divides what, and whether a host has it all")
   CHECK(!hosted.fit_host(hosts, 1));
   CHECK(!hosted.fit_host(hosts, 2));
   CHECK(hosted.fit_host({}, 3));
-  CHECK(!sizes(false).constrained);  // what no host has nobody counts
+  CHECK(!sizes(false).constrained);  // what no host has does not count
   CHECK(sizes(false).fit_host(hosts, 1));
   gang.groups.push_back({.tasks = 1, .gpus = 3});
   CHECK(!sizes(false).dividing);

@@ -43,12 +43,12 @@ std::uint32_t most_held(const naive_cells& naive, std::size_t kind, level_t l, s
 }
 
 // Whether these are n tasks in cell c, within the constraints and the capacity of every cell in it.
-bool is_capacity_used(const test_cluster& world, const naive_cells& naive, std::size_t kind,
+bool is_capacity_used(const test_cluster& cluster, const naive_cells& naive, std::size_t kind,
                       level_t l, std::uint32_t c, std::uint32_t n,
                       const std::vector<node_units>& used) {
   std::uint32_t sum = 0;
   for (const auto& [at, groups] : used) {
-    if (groups == 0 || world.cell(at, l) != c) return false;
+    if (groups == 0 || cluster.cell(at, l) != c) return false;
     sum += groups;
   }
   if (sum != n) return false;
@@ -56,7 +56,7 @@ bool is_capacity_used(const test_cluster& world, const naive_cells& naive, std::
     for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
       std::uint32_t here = 0;
       for (const auto& [at, groups] : used)
-        if (world.cell(at, k) == i) here += groups;
+        if (cluster.cell(at, k) == i) here += groups;
       if (!naive.may(kind, k, here)) return false;
       if (k == node && here > most_held(naive, kind, node, i)) return false;
     }
@@ -66,34 +66,34 @@ bool is_capacity_used(const test_cluster& world, const naive_cells& naive, std::
 
 }  // namespace
 
-TEST_CASE("capacity_count: room and places are those of trying every vector") {
+TEST_CASE("capacity_count: capacities and placements are those of trying every vector") {
   std::size_t some = 0;
   for (std::uint64_t seed = 0; seed < scaled(250U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, most);
-    const naive_cells naive(world, gang);
-    const auto capacities = capacities_of_cells(world, most);
+    const naive_cells naive(cluster, gang);
+    const auto capacities = capacities_of_cells(cluster, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
+    capacity_count<ragged_tree> count(capacities, groups, cluster.hosts);
     for (std::uint32_t u = 0; u < groups.size(); ++u) {
       for (level_t l = node; l <= capacities.top(); ++l) {
         const auto found = count.count(u, l);
-        const std::vector<std::uint32_t> room(found.begin(), found.end());
-        REQUIRE(room.size() == naive.num_cells(l));
-        for (std::uint32_t c = 0; c < room.size(); ++c) {
-          REQUIRE(room[c] == most_held(naive, u, l, c));
+        const std::vector<std::uint32_t> held_by(found.begin(), found.end());
+        REQUIRE(held_by.size() == naive.num_cells(l));
+        for (std::uint32_t c = 0; c < held_by.size(); ++c) {
+          REQUIRE(held_by[c] == most_held(naive, u, l, c));
           const std::uint32_t step = groups.at(u, l).step;
-          for (std::uint32_t n = 0; n <= room[c]; n += step) {
+          for (std::uint32_t n = 0; n <= held_by[c]; n += step) {
             for (const gang_objective objective :
                  {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
               std::vector<tasks_on_node> placed;
               count.place(u, l, c, n, objective, placed);
               const std::vector<node_units> used = units_of(placed);
-              REQUIRE(is_capacity_used(world, naive, u, l, c, n, used));
+              REQUIRE(is_capacity_used(cluster, naive, u, l, c, n, used));
             }
             some += n > 0 ? 1U : 0U;
           }
@@ -109,23 +109,23 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t nodes = 1 + random.uniform(8);
-    test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
-    for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(random.uniform(9));
+    test_cluster cluster{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    for (std::uint32_t n = 0; n < nodes; ++n) cluster.free.push_back(random.uniform(9));
     if (random.uniform(2) == 0)
-      for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
+      for (std::uint32_t n = 0; n < nodes; ++n) cluster.hosts.push_back({random.uniform(9), 9});
     topology_constraints gang;
     gang.groups = {{64, 1 + random.uniform(3), {random.uniform(2), 0}}};
     if (random.uniform(2) == 0) gang.groups[0].slices = {{node, 2}};
-    const auto capacities = capacities_of_cells(world, 8);
+    const auto capacities = capacities_of_cells(cluster, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
+    capacity_count<ragged_tree> count(capacities, groups, cluster.hosts);
     const auto at_nodes = count.count(0, node);
-    const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
-    std::vector<std::uint32_t> sorted = room;
+    const std::vector<std::uint32_t> held_by(at_nodes.begin(), at_nodes.end());
+    std::vector<std::uint32_t> sorted = held_by;
     std::sort(sorted.begin(), sorted.end(), std::greater<>());
     const std::uint32_t all = count.count(0, rack)[0];
-    REQUIRE(all == std::accumulate(room.begin(), room.end(), 0U));
+    REQUIRE(all == std::accumulate(held_by.begin(), held_by.end(), 0U));
     for (std::uint32_t n = groups.at(0, node).step; n <= all; n += groups.at(0, node).step) {
       std::vector<tasks_on_node> placed;
       count.place(0, rack, 0, n, gang_objective::fewest_nodes, placed);
@@ -133,20 +133,20 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
       std::size_t fewest = 0;
       for (std::uint32_t sum = 0; sum < n; ++fewest) sum += sorted[fewest];
       REQUIRE(used.size() == fewest);
-      // All but the last are filled, in the order of their room; no other that is left over would
-      // do for the last and has less room, or as much and less free, or a lower place.
+      // All but the last are filled, in the order of their capacity; no other that is left over would
+      // do for the last and has less capacity, or as much and less free, or a lower position.
       for (std::size_t i = 0; i + 1 < used.size(); ++i) {
-        CHECK(used[i].second == room[used[i].first]);
+        CHECK(used[i].second == held_by[used[i].first]);
         CHECK(used[i].second == sorted[i]);
       }
       const auto [last, rest] = used.back();
-      REQUIRE(rest <= room[last]);
+      REQUIRE(rest <= held_by[last]);
       for (std::uint32_t other = 0; other < nodes; ++other) {
         bool taken = false;
         for (const auto& [at, here] : used) taken = taken || at == other;
-        if (taken || room[other] < rest) continue;
+        if (taken || held_by[other] < rest) continue;
         const auto rank = [&](std::uint32_t at) {
-          return std::tuple(room[at], world.free[at], at);
+          return std::tuple(held_by[at], cluster.free[at], at);
         };
         CHECK(rank(other) > rank(last));
       }
@@ -157,16 +157,16 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
 namespace {
 
 // The most nodes with most free leaves that can be left as they are when n units are put on nodes.
-std::uint32_t most_untouched(const test_cluster& world, const std::vector<std::uint32_t>& room,
+std::uint32_t most_untouched(const test_cluster& cluster, const std::vector<std::uint32_t>& held_by,
                              std::uint32_t step, std::uint32_t n, std::uint32_t at) {
-  const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
-  if (at == world.num_nodes()) return n == 0 ? 0 : world.num_nodes() + 1;  // no way
-  std::uint32_t best = world.num_nodes() + 1;
-  for (std::uint32_t here = 0; here <= std::min(n, room[at]); here += step) {
-    const std::uint32_t rest = most_untouched(world, room, step, n - here, at + 1);
-    if (rest > world.num_nodes()) continue;
-    const std::uint32_t all = rest + (here == 0 && world.free[at] == highest ? 1U : 0U);
-    best = best > world.num_nodes() ? all : std::max(best, all);
+  const std::uint32_t highest = *std::max_element(cluster.free.begin(), cluster.free.end());
+  if (at == cluster.num_nodes()) return n == 0 ? 0 : cluster.num_nodes() + 1;  // no way
+  std::uint32_t best = cluster.num_nodes() + 1;
+  for (std::uint32_t here = 0; here <= std::min(n, held_by[at]); here += step) {
+    const std::uint32_t rest = most_untouched(cluster, held_by, step, n - here, at + 1);
+    if (rest > cluster.num_nodes()) continue;
+    const std::uint32_t all = rest + (here == 0 && cluster.free[at] == highest ? 1U : 0U);
+    best = best > cluster.num_nodes() ? all : std::max(best, all);
   }
   return best;
 }
@@ -179,21 +179,21 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t nodes = 2 + random.uniform(4);
-    test_cluster world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    test_cluster cluster{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
     for (std::uint32_t n = 0; n < nodes; ++n)
-      world.free.push_back(random.uniform(3) == 0 ? 8 : random.uniform(5));
+      cluster.free.push_back(random.uniform(3) == 0 ? 8 : random.uniform(5));
     if (random.uniform(2) == 0)
-      for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
+      for (std::uint32_t n = 0; n < nodes; ++n) cluster.hosts.push_back({random.uniform(9), 9});
     topology_constraints gang;
     gang.groups = {{64, random.uniform(4), {random.uniform(3), 0}}};
     if (random.uniform(3) == 0) gang.groups[0].slices = {{node, 2}};
     if (random.uniform(3) == 0) gang.groups[0].spread = {{node, 2}};
-    const auto capacities = capacities_of_cells(world, 8);
+    const auto capacities = capacities_of_cells(cluster, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
+    capacity_count<ragged_tree> count(capacities, groups, cluster.hosts);
     const auto at_nodes = count.count(0, node);
-    const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
+    const std::vector<std::uint32_t> held_by(at_nodes.begin(), at_nodes.end());
     const std::uint32_t step = groups.at(0, node).step;
     const std::uint32_t all = std::min(count.count(0, rack)[0], 8U);
     for (std::uint32_t n = step; n <= all; n += step) {
@@ -201,15 +201,15 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
       count.place(0, rack, 0, n, gang_objective::whole_cells, placed);
       const std::vector<node_units> used = units_of(placed);
       std::uint32_t untouched = 0;
-      const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
+      const std::uint32_t highest = *std::max_element(cluster.free.begin(), cluster.free.end());
       for (std::uint32_t at = 0; at < nodes; ++at) {
         const auto is = [&](const node_units& u) { return u.first == at; };
         const bool taken = std::any_of(used.begin(), used.end(), is);
-        untouched += !taken && world.free[at] == highest ? 1U : 0U;
-        // What is less free and not used up has no room.
-        if (!taken && room[at] > 0) CHECK(world.free[at] >= world.free[used.back().first]);
+        untouched += !taken && cluster.free[at] == highest ? 1U : 0U;
+        // What is less free and not used up has no capacity.
+        if (!taken && held_by[at] > 0) CHECK(cluster.free[at] >= cluster.free[used.back().first]);
       }
-      REQUIRE(untouched == most_untouched(world, room, step, n, 0));
+      REQUIRE(untouched == most_untouched(cluster, held_by, step, n, 0));
       spared += untouched;
     }
   }
@@ -222,13 +222,13 @@ TEST_CASE("capacity_count: what cells bear is what the proof says they do") {
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, most);
-    const naive_cells naive(world, gang);
-    const auto capacities = capacities_of_cells(world, most);
+    const naive_cells naive(cluster, gang);
+    const auto capacities = capacities_of_cells(cluster, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
+    capacity_count<ragged_tree> count(capacities, groups, cluster.hosts);
     for (int round = 0; round < 4; ++round) {
       std::vector<std::uint32_t> weights;
       for (std::size_t u = 0; u < groups.size(); ++u) weights.push_back(random.uniform(4));

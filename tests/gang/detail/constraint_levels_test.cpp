@@ -48,43 +48,43 @@ TEST_CASE("constraints_at: where steps grow or fewer may be; level_below skips t
 }
 
 TEST_CASE("capacity_above: of one kind alone what every cell can hold, all vectors tried") {
-  std::size_t cut = 0;  // times the constraints left less than there is room for
+  std::size_t cut = 0;  // times the constraints left less than the capacity
   for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(8);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
-    const naive_cells naive(world, gang);
+    const naive_cells naive(cluster, gang);
     colocated_groups groups;
-    groups.assign(gang, node, world.tree.num_levels());
+    groups.assign(gang, node, cluster.tree.num_levels());
     for (std::size_t u = 0; u < groups.size(); ++u) {
       std::vector<std::uint32_t> on_nodes;
-      for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
+      for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
         const auto fit = [&](std::uint64_t units_here) {
-          return units_here * groups[u].gpus <= world.free[n] &&
-                 (world.hosts.empty() ||
-                  (units_here * groups[u].cpu_milli <= world.hosts[n].cpu_milli &&
-                   units_here * groups[u].memory_mib <= world.hosts[n].memory_mib));
+          return units_here * groups[u].gpus <= cluster.free[n] &&
+                 (cluster.hosts.empty() ||
+                  (units_here * groups[u].cpu_milli <= cluster.hosts[n].cpu_milli &&
+                   units_here * groups[u].memory_mib <= cluster.hosts[n].memory_mib));
         };
         on_nodes.push_back(0);
         while (on_nodes[n] < groups[u].tasks && fit(on_nodes[n] + 1)) ++on_nodes[n];
       }
-      for (level_t l = node; l <= world.tree.num_levels(); ++l) {
-        const auto capacities = capacity_above(world.tree, groups, u, node, l, on_nodes);
+      for (level_t l = node; l <= cluster.tree.num_levels(); ++l) {
+        const auto capacities = capacity_above(cluster.tree, groups, u, node, l, on_nodes);
         REQUIRE(capacities.size() == naive.num_cells(l));
         for (std::uint32_t c = 0; c < capacities.size(); ++c) {
-          std::uint32_t room = 0;
+          std::uint32_t largest = 0;
           std::uint32_t without_constraints = 0;
           for (const naive_cells::counts& v : naive.held(l, c)) {
             if (std::count(v.begin(), v.end(), 0U) + (v[u] > 0 ? 1 : 0) ==
                 static_cast<std::ptrdiff_t>(v.size()))
-              room = std::max(room, v[u]);
+              largest = std::max(largest, v[u]);
           }
           for (std::uint32_t n = 0; n < on_nodes.size(); ++n)
-            without_constraints += world.cell(n, l) == c ? on_nodes[n] : 0;
-          REQUIRE(capacities[c] == room);
-          cut += room < std::min(without_constraints, groups[u].tasks) ? 1U : 0U;
+            without_constraints += cluster.cell(n, l) == c ? on_nodes[n] : 0;
+          REQUIRE(capacities[c] == largest);
+          cut += largest < std::min(without_constraints, groups[u].tasks) ? 1U : 0U;
         }
       }
     }

@@ -33,7 +33,7 @@ using costs = std::map<counts, std::int64_t>;
 
 // A class for each node; a vector has a fixed cost and a cost for each task, either may be negative.
 struct node_prices {
-  std::vector<std::set<counts>> holds{};  // room, constraints aside, closed downwards
+  std::vector<std::set<counts>> holds{};  // capacities, constraints aside, closed downwards
   std::vector<std::vector<std::int64_t>> prices{};
 
   std::optional<std::int64_t> operator()(std::uint32_t n, class_vectors::counts v) const {
@@ -45,7 +45,7 @@ struct node_prices {
 };
 
 // Of every vector that a cell can hold the least cost, level by level.
-costs least(const test_cluster& world, const naive_cells& naive, const node_prices& price,
+costs least(const test_cluster& cluster, const naive_cells& naive, const node_prices& price,
             level_t l, std::uint32_t c) {
   const counts none(naive.kinds().size(), 0);
   costs found{{none, 0}};
@@ -57,7 +57,7 @@ costs least(const test_cluster& world, const naive_cells& naive, const node_pric
   for (const std::uint32_t part : naive.parts(l, c)) {
     costs more;
     for (const auto& [a, cost_a] : found) {
-      for (const auto& [b, cost_b] : least(world, naive, price, l - 1, part)) {
+      for (const auto& [b, cost_b] : least(cluster, naive, price, l - 1, part)) {
         counts sum = a;
         bool some = true;
         for (std::size_t u = 0; u < sum.size(); ++u) {
@@ -86,11 +86,11 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(6);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
-    const naive_cells naive(world, gang);
+    const naive_cells naive(cluster, gang);
     colocated_groups groups;
-    groups.assign(gang, node, world.tree.num_levels());
+    groups.assign(gang, node, cluster.tree.num_levels());
     if (groups.size() == 0) continue;
     topology_constraints unconstrained = gang;
     for (constrained_task_group& m : unconstrained.groups) {
@@ -101,10 +101,10 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
     for (std::size_t m = 0; m < gang.groups.size(); ++m)
       if (naive.lowest_constraint(static_cast<std::uint32_t>(m)) == any_level)
         unconstrained.groups[m].spread.clear();
-    const naive_cells capacities(world, unconstrained);
+    const naive_cells capacities(cluster, unconstrained);
     node_prices price;
     std::vector<std::uint32_t> classes;
-    for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
+    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
       classes.push_back(n);
       price.holds.push_back(capacities.held(node, n));
       std::vector<std::int64_t>& prices = price.prices.emplace_back();
@@ -113,13 +113,13 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
     }
     class_vectors vectors;
     step_budget steps(10'000'000);
-    REQUIRE(vectors.ask_alone(groups, node, world.num_nodes(), price, steps));
+    REQUIRE(vectors.ask_alone(groups, node, cluster.num_nodes(), price, steps));
     REQUIRE(vectors.ask_all(price, steps));
     cost_tables<ragged_tree> tables;
-    REQUIRE(tables.begin(world.tree, node, groups, classes, vectors, steps));
-    for (level_t l = node; l <= world.tree.num_levels(); ++l) {
+    REQUIRE(tables.begin(cluster.tree, node, groups, classes, vectors, steps));
+    for (level_t l = node; l <= cluster.tree.num_levels(); ++l) {
       for (std::uint32_t c = 0; c < naive.num_cells(l); ++c) {
-        const costs expected = least(world, naive, price, l, c);
+        const costs expected = least(cluster, naive, price, l, c);
         const std::uint64_t before = steps.steps();
         const auto cost = tables.make(l, c, steps);
         const std::uint64_t needed = steps.steps() - before;
@@ -135,7 +135,7 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
           ++not_had;
         } else {
           REQUIRE(*cost == whole->second);
-          std::vector<counts> on(world.num_nodes(), counts(groups.size(), 0));
+          std::vector<counts> on(cluster.num_nodes(), counts(groups.size(), 0));
           std::vector<tasks_on_node> placed_here;
           tables.place(placed_here);
           for (const tasks_on_node& p : placed_here) {
@@ -151,7 +151,7 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
               counts here(groups.size(), 0);
               for (std::uint32_t n = 0; n < on.size(); ++n)
                 for (std::size_t u = 0; u < here.size(); ++u)
-                  if (world.cell(n, k) == i) here[u] += on[n][u];
+                  if (cluster.cell(n, k) == i) here[u] += on[n][u];
               REQUIRE(naive.held(k, i).contains(here));
               if (k == l) REQUIRE((here == naive.tasks()) == (i == c));
             }
@@ -165,7 +165,7 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
       }
     }
     step_budget none(1);  // a gang has two vectors at least
-    REQUIRE(!tables.begin(world.tree, node, groups, classes, vectors, none));
+    REQUIRE(!tables.begin(cluster.tree, node, groups, classes, vectors, none));
   }
   CHECK(had > 0);
   CHECK(not_had > 0);

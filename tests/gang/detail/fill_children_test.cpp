@@ -40,14 +40,14 @@ TEST_CASE("fill_children: in the order of the objective, all of n, copies one af
     rng random(seed);
     std::vector<child_capacity> children;
     const std::uint32_t step = 1 + random.uniform(3);
-    std::uint32_t room = 0;
+    std::uint32_t total = 0;
     for (std::uint32_t c = 0; c < 1 + random.uniform(7); ++c) {
       children.push_back(
           {c, step * (1 + random.uniform(4)), random.uniform(5), 1 + random.uniform(3)});
-      room += children.back().capacity * children.back().copies;
+      total += children.back().capacity * children.back().copies;
     }
     const bool few = random.uniform(2) == 0;
-    const std::uint32_t n = step * random.uniform(room / step + 1);
+    const std::uint32_t n = step * random.uniform(total / step + 1);
     std::vector<child_capacity> given = children;
     const std::vector<tasks_in_cell> used =
         fill_children(given, n, few ? gang_objective::fewest_nodes : gang_objective::whole_cells);

@@ -30,14 +30,14 @@ TEST_CASE(
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(8);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
-    const naive_cells naive(world, gang);
-    const auto capacities = capacities_of_cells(world, most);
+    const naive_cells naive(cluster, gang);
+    const auto capacities = capacities_of_cells(cluster, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     if (groups.size() == 0) continue;
-    greedy_by_group<ragged_tree, node_capacity_left> turns(world.tree, node, groups);
+    greedy_by_group<ragged_tree, node_capacity_left> greedy(cluster.tree, node, groups);
     for (level_t l = node; l <= capacities.top(); ++l) {
       for (std::uint32_t c = 0; c < naive.num_cells(l); ++c) {
         const bool fits = naive.held(l, c).contains(naive.tasks());
@@ -47,15 +47,15 @@ TEST_CASE(
                {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
             std::vector<node_capacity_left> nodes;
             for (const cell_id n : capacities.nodes(l, c)) {
-              nodes.push_back({&groups, world.free[n.value]});
-              if (world.hosts.empty()) continue;
-              nodes.back().cpu_milli = world.hosts[n.value].cpu_milli;
-              nodes.back().memory_mib = world.hosts[n.value].memory_mib;
+              nodes.push_back({&groups, cluster.free[n.value]});
+              if (cluster.hosts.empty()) continue;
+              nodes.back().cpu_milli = cluster.hosts[n.value].cpu_milli;
+              nodes.back().memory_mib = cluster.hosts[n.value].memory_mib;
             }
-            std::vector<naive_cells::counts> on(world.num_nodes(),
+            std::vector<naive_cells::counts> on(cluster.num_nodes(),
                                                 naive_cells::counts(groups.size()));
             std::vector<tasks_on_node> placed_here;
-            if (!turns(l, c, order, objective, nodes, placed_here)) continue;
+            if (!greedy(l, c, order, objective, nodes, placed_here)) continue;
             for (const tasks_on_node& p : placed_here) on[p.node][p.group] += p.tasks;
             found = true;
             for (level_t k = node; k <= l; ++k) {
@@ -63,7 +63,7 @@ TEST_CASE(
                 naive_cells::counts here(groups.size(), 0);
                 for (std::uint32_t n = 0; n < on.size(); ++n)
                   for (std::size_t u = 0; u < here.size(); ++u)
-                    if (world.cell(n, k) == i) here[u] += on[n][u];
+                    if (cluster.cell(n, k) == i) here[u] += on[n][u];
                 REQUIRE(naive.held(k, i).contains(here));
                 if (k == l)
                   REQUIRE(here == (i == c ? naive.tasks() : naive_cells::counts(here.size(), 0)));

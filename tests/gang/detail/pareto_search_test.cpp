@@ -37,9 +37,10 @@ held_vectors vectors_in(const pareto_front& front) {
 }
 
 // The whole gang is where place() puts it, in cells that hold what they have of it.
-void check_front_placed(pareto_search<ragged_tree>& search, const test_cluster& world,
+void check_front_placed(pareto_search<ragged_tree>& search, const test_cluster& cluster,
                         const naive_cells& naive, level_t l, std::uint32_t c) {
-  std::vector<naive_cells::counts> on(world.num_nodes(), naive_cells::counts(naive.tasks().size()));
+  std::vector<naive_cells::counts> on(cluster.num_nodes(),
+                                      naive_cells::counts(naive.tasks().size()));
   std::vector<tasks_on_node> placed;
   search.place(placed);
   for (const tasks_on_node& p : placed) {
@@ -51,7 +52,7 @@ void check_front_placed(pareto_search<ragged_tree>& search, const test_cluster& 
       naive_cells::counts here(naive.tasks().size(), 0);
       for (std::uint32_t n = 0; n < on.size(); ++n)
         for (std::size_t u = 0; u < here.size(); ++u)
-          if (world.cell(n, k) == i) here[u] += on[n][u];
+          if (cluster.cell(n, k) == i) here[u] += on[n][u];
       REQUIRE(naive.held(k, i).contains(here));
       if (k == l) REQUIRE(here == (i == c ? naive.tasks() : naive_cells::counts(here.size(), 0)));
     }
@@ -68,13 +69,13 @@ TEST_CASE("pareto_search: the front is the greatest of all vectors that the cell
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t most = 1 + random.uniform(8);
-    const test_cluster world = random_small_cells(random, most);
+    const test_cluster cluster = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
-    const naive_cells naive(world, gang);
-    const auto capacities = capacities_of_cells(world, most);
+    const naive_cells naive(cluster, gang);
+    const auto capacities = capacities_of_cells(cluster, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
-    search.begin(capacities, groups, world.hosts);
+    search.begin(capacities, groups, cluster.hosts);
     for (level_t l = node; l <= capacities.top(); ++l) {
       for (std::uint32_t c = 0; c < naive.num_cells(l); ++c) {
         CAPTURE(l);
@@ -100,7 +101,7 @@ TEST_CASE("pareto_search: the front is the greatest of all vectors that the cell
         }
         REQUIRE(search.holds_gang() == held.contains(naive.tasks()));
         if (!search.holds_gang()) continue;
-        check_front_placed(search, world, naive, l, c);
+        check_front_placed(search, cluster, naive, l, c);
         ++placed;
       }
     }
@@ -113,20 +114,20 @@ TEST_CASE("pareto_search: a budget is kept, and what it ended is made again") {
   for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const test_cluster world = random_small_cells(random, 8);
+    const test_cluster cluster = random_small_cells(random, 8);
     const topology_constraints gang = random_small_gang(random, 4);
-    const auto capacities = capacities_of_cells(world, 8);
+    const auto capacities = capacities_of_cells(cluster, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     pareto_search<ragged_tree> fresh;
-    fresh.begin(capacities, groups, world.hosts);
+    fresh.begin(capacities, groups, cluster.hosts);
     REQUIRE(fresh.make(capacities.top(), 0, pareto_search<ragged_tree>::all, much));
     const pareto_front front = fresh.front();
     const std::uint64_t needed = fresh.steps();
     for (const std::uint64_t budget : {needed - 1, needed / 2, std::uint64_t{0}}) {
       if (needed == 0) break;
       pareto_search<ragged_tree> search;
-      search.begin(capacities, groups, world.hosts);
+      search.begin(capacities, groups, cluster.hosts);
       REQUIRE(!search.make(capacities.top(), 0, pareto_search<ragged_tree>::all, budget));
       REQUIRE(search.steps() == budget);
       REQUIRE(search.make(capacities.top(), 0, pareto_search<ragged_tree>::all, needed));
@@ -142,14 +143,14 @@ TEST_CASE("pareto_search: with a beam what is found can be had, and is all where
   for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const test_cluster world = random_small_cells(random, 8);
+    const test_cluster cluster = random_small_cells(random, 8);
     const topology_constraints gang = random_small_gang(random, 4);
-    const naive_cells naive(world, gang);
-    const auto capacities = capacities_of_cells(world, 8);
+    const naive_cells naive(cluster, gang);
+    const auto capacities = capacities_of_cells(cluster, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     pareto_search<ragged_tree> search;
-    search.begin(capacities, groups, world.hosts);
+    search.begin(capacities, groups, cluster.hosts);
     const held_vectors held = naive.held(capacities.top(), 0);
     for (std::size_t beam = 1; beam <= 3; ++beam) {
       REQUIRE(search.make(capacities.top(), 0, beam, much));
@@ -159,7 +160,7 @@ TEST_CASE("pareto_search: with a beam what is found can be had, and is all where
       if (!search.is_truncated()) REQUIRE(found == naive.greatest(capacities.top(), 0));
       cuts += search.is_truncated() ? 1U : 0U;
       if (!search.holds_gang()) continue;
-      check_front_placed(search, world, naive, capacities.top(), 0);
+      check_front_placed(search, cluster, naive, capacities.top(), 0);
       placed += search.is_truncated() ? 1U : 0U;
     }
   }

@@ -44,7 +44,7 @@ std::vector<naive_cells::counts> refusal_weights(const naive_cells& naive, std::
   return all;
 }
 
-// Few large tasks and some small ones, which a rack may lack room for in many ways.
+// Few large tasks and some small ones, which may not fit a rack for many reasons.
 topology_constraints large_and_small_tasks(rng& random) {
   topology_constraints gang;
   gang.groups = {{1 + random.uniform(2), 7}, {3 + random.uniform(5), 1 + random.uniform(2)}};
@@ -55,15 +55,16 @@ topology_constraints large_and_small_tasks(rng& random) {
 }
 // Three racks of four nodes of eight, some racks with a few whole nodes, others with many parts.
 test_cluster whole_nodes_and_parts(rng& random) {
-  test_cluster world{ragged_tree({{1}, {3}, {4, 4, 4}, std::vector<std::uint32_t>(12, 8)}), {}, {}};
+  test_cluster cluster{
+      ragged_tree({{1}, {3}, {4, 4, 4}, std::vector<std::uint32_t>(12, 8)}), {}, {}};
   for (std::uint32_t r = 0; r < 3; ++r) {
     const std::uint32_t whole = random.uniform(3);
     for (std::uint32_t n = 0; n < 4; ++n)
-      world.free.push_back(n < whole ? 8 : random.uniform(whole > 0 ? 3 : 7));
+      cluster.free.push_back(n < whole ? 8 : random.uniform(whole > 0 ? 3 : 7));
   }
   if (random.uniform(3) == 0)
-    for (std::uint32_t n = 0; n < 12; ++n) world.hosts.push_back({random.uniform(7), 6});
-  return world;
+    for (std::uint32_t n = 0; n < 12; ++n) cluster.hosts.push_back({random.uniform(7), 6});
+  return cluster;
 }
 
 }  // namespace
@@ -77,12 +78,12 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
     rng random(seed);
     const bool constrained = random.uniform(3) == 0;
     const std::uint32_t most = constrained ? 1 + random.uniform(6) : 8;
-    const test_cluster world =
+    const test_cluster cluster =
         constrained ? random_small_cells(random, most) : whole_nodes_and_parts(random);
     const topology_constraints gang =
         constrained ? random_small_gang(random, most) : large_and_small_tasks(random);
-    const naive_cells naive(world, gang);
-    const auto capacities = capacities_of_cells(world, most);
+    const naive_cells naive(cluster, gang);
+    const auto capacities = capacities_of_cells(cluster, most);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     const level_t l = constrained ? node + random.uniform(capacities.top()) : level_t{rack};
@@ -117,7 +118,7 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
     }
     std::reverse(listed.begin(), listed.end());
     const infeasibility_proof why =
-        explain_refusal(capacities, groups, world.hosts, l, found, listed);
+        explain_refusal(capacities, groups, cluster.hosts, l, found, listed);
 
     infeasibility_proof expected;
     expected.level = l;

@@ -179,8 +179,8 @@ TEST_CASE("hived_catalog: a leaf is a bit of its node, and is found by it") {
     const chain_layout& in = layout.chains[l.chain];
     const std::uint32_t i = l.leaf.value - in.tree.cells(0).first.value;
     const std::uint32_t size = l.chain == 0 ? 4 : 8;  // "RACK" comes before "BOX"
-    const task_place at{node_id(in.first_node + i / size), std::uint64_t{1} << (i % size)};
-    REQUIRE(catalog.place_of(l) == at);
+    const hived_placement at{node_id(in.first_node + i / size), std::uint64_t{1} << (i % size)};
+    REQUIRE(catalog.placement_of(l) == at);
     gang_request r = faultless_gang(catalog);
     r.groups = {{1, 2}};
     const auto found = catalog.find_leaves(r, std::vector{at});
@@ -188,7 +188,7 @@ TEST_CASE("hived_catalog: a leaf is a bit of its node, and is found by it") {
     REQUIRE(found->size() == 2);
     CHECK((*found)[0] == l);
     CHECK(!(*found)[1].leaf.valid());
-    std::vector<task_place> listed;
+    std::vector<hived_placement> listed;
     catalog.list_tasks(*found, r.groups, listed);
     CHECK(listed == std::vector{at});
   }
@@ -201,20 +201,20 @@ TEST_CASE("hived_catalog: placements of tasks as a host reports them, right and 
   const node_id n0 = layout.find_node("n0").value();
   const node_id b1 = layout.find_node("b1").value();
   // One task has ended, one lacks a leaf, one is whole.
-  const std::vector<task_place> reported{{n0, 0b0110}, {node_id(), 0}, {b1, 0b10000000}};
+  const std::vector<hived_placement> reported{{n0, 0b0110}, {node_id(), 0}, {b1, 0b10000000}};
   const auto found = catalog.find_leaves(r, reported);
   REQUIRE(found.ok());
   REQUIRE(found->size() == 5);
   CHECK((*found)[0] != (*found)[1]);
   CHECK(!(*found)[2].leaf.valid());
   CHECK(!(*found)[3].leaf.valid());
-  std::vector<task_place> listed{{n0, 1}};
+  std::vector<hived_placement> listed{{n0, 1}};
   catalog.list_tasks(*found, r.groups, listed);
   REQUIRE(listed.size() == 4);
   for (std::size_t t = 0; t < 3; ++t) CHECK(listed[t + 1] == reported[t]);
 
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
-  const auto refused = [&](const std::vector<task_place>& tasks, absl::StatusCode code,
+  const auto refused = [&](const std::vector<hived_placement>& tasks, absl::StatusCode code,
                            const std::string& what) {
     check_refused(catalog.find_leaves(r, tasks).status(), code, what);
   };
@@ -229,7 +229,7 @@ TEST_CASE("hived_catalog: placements of tasks as a host reports them, right and 
           "gang 7: node b1: more leaf cells than the task requests");
   refused({{n0, 0b0011}, {b1, 0b11}, {n0, 0b0010}}, invalid,
           "gang 7: two tasks have the same leaf cell");
-  CHECK(catalog.find_leaves(r, std::vector<task_place>{{n0, 3}, {n0, 12}, {b1, 128}}).ok());
+  CHECK(catalog.find_leaves(r, std::vector<hived_placement>{{n0, 3}, {n0, 12}, {b1, 128}}).ok());
 }
 
 TEST_CASE("hived_catalog: a leaf of another configuration, by the names of node and device") {

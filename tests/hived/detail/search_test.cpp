@@ -225,7 +225,7 @@ TEST_CASE("a gang whose leaves became bad is not blocked by its own claims") {
   const auto claimed = h.propose(high);
   REQUIRE(claimed->result == plan_result::preempt);
   REQUIRE(h.commit(*claimed).ok());
-  for (const task_place& t : claimed->tasks) REQUIRE(h.mark_bad(t.node).ok());
+  for (const hived_placement& t : claimed->tasks) REQUIRE(h.mark_bad(t.node).ok());
   const auto again = h.propose(high);
   CHECK(again->result == plan_result::preempt);
   CHECK(again->cancelled == std::vector<job_id>{job_id(2)});

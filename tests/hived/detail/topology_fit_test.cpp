@@ -75,9 +75,9 @@ void start_constrained(hived& h, const gang_request& r) {
   REQUIRE(plan.result == plan_result::bind);
   REQUIRE(h.commit(plan).ok());
 }
-std::set<std::uint32_t> racks_spanned(const std::vector<task_place>& tasks) {
+std::set<std::uint32_t> racks_spanned(const std::vector<hived_placement>& tasks) {
   std::set<std::uint32_t> racks;
-  for (const task_place& t : tasks) racks.insert(t.node.value / 4);
+  for (const hived_placement& t : tasks) racks.insert(t.node.value / 4);
   return racks;
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("what is undecided on all nodes is not refused on suggested nodes") {
                       {.name = "b", .cells = {{"ROW.RACK.NODE", 12}}}});
   gang_request others = constrained_gang(1, {{12, 4}}, {});  // all racks but the first
   others.tenant = tenant_id(1);
-  std::vector<task_place> there;
+  std::vector<hived_placement> there;
   for (std::uint32_t n = 4; n < 16; ++n) there.push_back({.node = node_id(n), .leaves = 15});
   REQUIRE(h.recover(others, there).ok());
   gang_request r = constrained_gang(9, {{2, 4}}, {}, 10);
@@ -416,7 +416,7 @@ TEST_CASE("constraints that cannot be understood are refused in words, and nothi
 TEST_CASE("a gang under constraints that runs already is taken wherever it is") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
   const gang_request r = constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes});
-  const std::vector<task_place> tasks{{node_id(0), 15}, {node_id(9), 15}};
+  const std::vector<hived_placement> tasks{{node_id(0), 15}, {node_id(9), 15}};
   const auto own = h.recover(r, tasks);
   REQUIRE(own.ok());
   CHECK(*own);

@@ -133,8 +133,8 @@ struct nothing_needed {
 
 TEST_CASE("branch_and_bound: a hundred thousand gangs, all of which can be reprieved") {
   const std::vector<std::uint64_t> costs(100'000, 1);
-  nothing_needed world;
+  nothing_needed cluster;
   branch_and_bound search;
-  CHECK(search(world, costs));
-  CHECK(world.best == 0);
+  CHECK(search(cluster, costs));
+  CHECK(cluster.best == 0);
 }

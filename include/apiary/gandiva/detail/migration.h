@@ -60,12 +60,12 @@ struct move_gain {
 };
 
 // Computes the gain of a move in O(1) from the free GPUs of both servers.
-class move_gains {
+class migration_gains {
  public:
   // Gains without typical tasks.
-  move_gains() = default;
+  migration_gains() = default;
   // The tasks of the metric are typical, as whole GPUs of `model`; CPU does not count.
-  explicit move_gains(const fragmentation& metric, gpu_model model = 0) noexcept {
+  explicit migration_gains(const fragmentation& metric, gpu_model model = 0) noexcept {
     node_state server;
     server.gpus = max_gpus_per_node;
     server.model = model;
@@ -107,7 +107,7 @@ class move_gains {
 [[nodiscard]] inline std::vector<migration> defragment(std::span<const server_capacity> servers,
                                                        std::span<const running_job> jobs,
                                                        std::uint32_t threshold,
-                                                       const move_gains& gains = {}) {
+                                                       const migration_gains& gains = {}) {
   constexpr std::uint32_t most = placement::max_gpus;
   const auto n = static_cast<std::uint32_t>(servers.size());
   APIARY_ASSERT(threshold > 0);
@@ -215,7 +215,7 @@ class move_gains {
 //       unsubscribed GPUs + jobs of those to be emptied), or nothing if there is none to empty.
 class gandiva_migration {
  public:
-  gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const move_gains& gains)
+  gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const migration_gains& gains)
       : threshold_(threshold), min_run_time_(min_run_time), gains_(gains) {}
 
   void consolidate(gandiva_jobs& jobs, time_ms now) const {
@@ -300,7 +300,7 @@ class gandiva_migration {
 
   std::uint32_t threshold_;
   time_ms min_run_time_;
-  move_gains gains_;
+  migration_gains gains_;
 };
 
 // Gives jobs idle GPUs of their server after nothing has changed there for the idle period.

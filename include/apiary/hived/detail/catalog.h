@@ -206,7 +206,7 @@ class hived_catalog {
     return absl::OkStatus();
   }
   // The node of a leaf, and the bit of the leaf in the node.
-  [[nodiscard]] task_place place_of(chain_leaf l) const noexcept {
+  [[nodiscard]] hived_placement placement_of(chain_leaf l) const noexcept {
     const chain_layout& chain = layout_.chains[l.chain];
     const cell_id node = chain.tree.ancestor(l.leaf, chain.node_level);
     return {node_id(chain.first_node + chain.tree.index(node, chain.node_level)),
@@ -214,14 +214,14 @@ class hived_catalog {
   }
   // Appends the node and leaves of each task. Leaves that are not valid are left out.
   void list_tasks(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
-                  std::vector<task_place>& out) const {
+                  std::vector<hived_placement>& out) const {
     std::size_t i = 0;
     for (const task_group& m : groups) {
       for (std::uint32_t t = 0; t < m.tasks; ++t) {
-        task_place& at = out.emplace_back();
+        hived_placement& at = out.emplace_back();
         for (const std::size_t last = i + m.gpus; i < last; ++i) {
           if (!leaves[i].leaf.valid()) continue;
-          const task_place leaf = place_of(leaves[i]);
+          const hived_placement leaf = placement_of(leaves[i]);
           at.node = leaf.node;
           at.leaves |= leaf.leaves;
         }
@@ -252,7 +252,7 @@ class hived_catalog {
   // than the cluster.
   // kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
-      const gang_request& r, std::span<const task_place> tasks) const {
+      const gang_request& r, std::span<const hived_placement> tasks) const {
     std::vector<chain_leaf> all;
     std::size_t t = 0;
     std::uint64_t size = 0;
@@ -301,11 +301,11 @@ class hived_catalog {
   }
   // The leaf with the names of a leaf of another configuration; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
-    const task_place there = other.place_of(l);
+    const hived_placement there = other.placement_of(l);
     return find_leaf(other.layout_.node_name(there.node), other.device_of(there));
   }
   // The device index of a leaf. Requires: exactly one bit is set in leaf.leaves.
-  [[nodiscard]] std::uint32_t device_of(task_place leaf) const {
+  [[nodiscard]] std::uint32_t device_of(hived_placement leaf) const {
     return layout_.device(leaf.node, static_cast<std::uint32_t>(std::countr_zero(leaf.leaves)));
   }
   // Converts a request of another configuration to this one, by the names of tenant, leaf type and
@@ -344,7 +344,8 @@ class hived_catalog {
   [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {
     return layout_.chain(layout_.chain_of(node)).tree.descendants(layout_.node_cell(node), 0).first;
   }
-  [[nodiscard]] absl::Status check_task(job_id job, task_place task, std::uint32_t limit) const {
+  [[nodiscard]] absl::Status check_task(job_id job, hived_placement task,
+                                        std::uint32_t limit) const {
     if (task.node.value >= layout_.num_nodes()) {
       return absl::NotFoundError(name(job) + ": there is no node " +
                                  std::to_string(task.node.value));

@@ -202,7 +202,7 @@ APIARY_INLINE absl::Status hived::mark_healthy(node_id node,
 }
 
 APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
-                                                  std::span<const task_place> tasks,
+                                                  std::span<const hived_placement> tasks,
                                                   std::span<const level_t> whole_cells) {
   APIARY_RETURN_IF_ERROR(core_->catalog.check(request, true));
   if (gangs().find(request.job))
@@ -217,7 +217,7 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
     if (!l.leaf.valid()) continue;
     any = true;
     if (cells().chain(l.chain).holders(l.leaf).idle()) continue;
-    const task_place at = core_->catalog.place_of(l);
+    const hived_placement at = core_->catalog.placement_of(l);
     return absl::FailedPreconditionError(name(request.job) + ": leaf cell " +
                                          std::to_string(std::countr_zero(at.leaves)) + " of node " +
                                          layout().node_name(at.node) + " is in use");
@@ -268,8 +268,8 @@ APIARY_INLINE bool hived::being_preempted(const gang_record& gang) const noexcep
   return core_->state.being_preempted(gang);
 }
 
-APIARY_INLINE std::vector<task_place> hived::tasks(const gang_record& gang) const {
-  std::vector<task_place> all;
+APIARY_INLINE std::vector<hived_placement> hived::tasks(const gang_record& gang) const {
+  std::vector<hived_placement> all;
   core_->catalog.list_tasks(gang.leaves, gang.request.groups, all);
   return all;
 }
@@ -309,7 +309,7 @@ APIARY_INLINE bool hived::is_placement_usable(const gang_record& gang,
   return std::all_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
     return !l.leaf.valid() ||
            (cells().chain(l.chain).healthy().healthy(l.leaf) &&
-            (suggested == nullptr || suggested->test(core_->catalog.place_of(l).node.value)));
+            (suggested == nullptr || suggested->test(core_->catalog.placement_of(l).node.value)));
   });
 }
 

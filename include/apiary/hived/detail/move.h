@@ -73,7 +73,7 @@ class hived_move {
     };
     for (std::uint32_t i = 0; i < leaves.size(); ++i) {
       if (!gang.leaves[i].leaf.valid()) continue;
-      const task_place at = from_.place_of(gang.leaves[i]);
+      const hived_placement at = from_.placement_of(gang.leaves[i]);
       put({i, std::string(from_.layout().node_name(at.node)), from_.device_of(at)},
           to_.find_leaf(from_, gang.leaves[i]));
     }

@@ -1,9 +1,9 @@
-// apiary/tests/support/naive_moves.h - the best move of a task, by making each and counting again.
+// apiary/tests/support/naive_migrations.h - the best move of a task, by making each and counting again.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include "naive_sharing.h"
-#include <apiary/gandiva/detail/fragmentation_moves.h>
+#include <apiary/gandiva/detail/fragmentation_migrations.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 
@@ -22,24 +22,24 @@ namespace apiary_test {
   return sum;
 }
 
-// Every task, every node, every device: what fragmentation_moves::best should find.
-[[nodiscard]] inline std::optional<apiary::detail::fragmentation_move> naive_best_move(
+// Every task, every node, every device: what fragmentation_migrations::best should find.
+[[nodiscard]] inline std::optional<apiary::detail::fragmentation_migration> naive_best_move(
     const apiary::task_mix& mix, const apiary::node_table& nodes,
     std::span<const apiary::detail::placed_task> tasks, std::uint32_t cost) {
   const std::uint64_t before = weighted_fragmentation(mix, nodes);
-  std::optional<apiary::detail::fragmentation_move> best;
+  std::optional<apiary::detail::fragmentation_migration> best;
   std::uint64_t best_gpus = 1;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const apiary::task_request& task = tasks[i].task;
     apiary::node_table without = nodes;
     without.remove(task, tasks[i].where);
-    std::optional<apiary::detail::fragmentation_move> to;  // of this task
+    std::optional<apiary::detail::fragmentation_migration> to;  // of this task
     const auto consider = [&](apiary::placement where) {
       apiary::node_table then = without;
       then.place(task, where);
       const std::uint64_t after = weighted_fragmentation(mix, then);
       if (after >= before || (to && before - after <= to->gain)) return;
-      to = apiary::detail::fragmentation_move{i, where, before - after};
+      to = apiary::detail::fragmentation_migration{i, where, before - after};
     };
     for (const apiary::node_id n : nodes.ids()) {
       if (!without[n].fits(task)) continue;

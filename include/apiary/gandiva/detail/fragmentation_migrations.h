@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/fragmentation_moves.h - the migration that lowers fragmentation most.
+// apiary/gandiva/detail/fragmentation_migrations.h - the migration that lowers fragmentation most.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,11 +28,11 @@ struct placed_task {
   placement where{};
 };
 // A migration of one task.
-struct fragmentation_move {
+struct fragmentation_migration {
   std::size_t task = 0;    // its index
   placement to{};          // another node, or other devices of its own
   std::uint64_t gain = 0;  // W * (F of the cluster before - after), above 0
-  friend bool operator==(const fragmentation_move&, const fragmentation_move&) = default;
+  friend bool operator==(const fragmentation_migration&, const fragmentation_migration&) = default;
 };
 
 // Finds the move of one task that lowers the cluster's fragmentation F most for each GPU moved. For
@@ -41,9 +41,9 @@ struct fragmentation_move {
 //           Fragmentation" (USENIX ATC 2023), §3, instead of free GPUs by server.
 // Requires: the same nodes at each call; update() after each change of one. W < 2^32.
 // Cost:     best O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
-class fragmentation_moves {
+class fragmentation_migrations {
  public:
-  explicit fragmentation_moves(fragmentation metric) : metric_(std::move(metric)) {}
+  explicit fragmentation_migrations(fragmentation metric) : metric_(std::move(metric)) {}
   [[nodiscard]] const fragmentation& metric() const noexcept { return metric_; }
   // Node n has changed.
   void update(node_id n) {
@@ -51,15 +51,15 @@ class fragmentation_moves {
   }
   // The move that gains most for each GPU moved (a task without GPUs counts as one), if that is
   // more than `cost` thousandths. Ties go to the first task, then node, then device.
-  [[nodiscard]] std::optional<fragmentation_move> best(const node_table& nodes,
-                                                       std::span<const placed_task> tasks,
-                                                       std::uint32_t cost) {
+  [[nodiscard]] std::optional<fragmentation_migration> best(const node_table& nodes,
+                                                            std::span<const placed_task> tasks,
+                                                            std::uint32_t cost) {
     if (changes_.size() > nodes.size()) {  // a fresh start costs no more
       kinds_.clear();
       changes_.clear();
     }
     ++round_;
-    std::optional<fragmentation_move> found;
+    std::optional<fragmentation_migration> found;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       const task_request& task = tasks[i].task;
       const placement at = tasks[i].where;
@@ -72,7 +72,8 @@ class fragmentation_moves {
       if (other.gain > to.gain || (other.gain == to.gain && other.where.node < to.where.node))
         to = other;
       if (to.gain == no_fit || leaving + to.gain <= 0) continue;
-      const fragmentation_move move{i, to.where, static_cast<std::uint64_t>(leaving + to.gain)};
+      const fragmentation_migration move{i, to.where,
+                                         static_cast<std::uint64_t>(leaving + to.gain)};
       if (pays(move.gain, task, cost) &&
           (!found || move.gain * gpus(tasks[found->task].task) > found->gain * gpus(task)))
         found = move;

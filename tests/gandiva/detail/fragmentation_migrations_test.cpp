@@ -1,10 +1,10 @@
-// apiary/tests/gandiva/detail/fragmentation_moves_test.cpp - the best move of one task, against trying all.
+// apiary/tests/gandiva/detail/fragmentation_migrations_test.cpp - the best move of one task, against trying all.
 // SPDX-License-Identifier: MIT
-#include "support/naive_moves.h"
+#include "support/naive_migrations.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/fragmentation_moves.h>
+#include <apiary/gandiva/detail/fragmentation_migrations.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
@@ -37,9 +37,9 @@ TEST_CASE("two halves on two GPUs of a node go together where whole GPUs are ask
   std::vector<placed_task> tasks = {{part_of_gpu(500), {node_id(0), 1}},
                                     {part_of_gpu(500), {node_id(0), 2}}};
   for (const placed_task& t : tasks) nodes.place(t.task, t.where);
-  fragmentation_moves moves(metric);
+  fragmentation_migrations moves(metric);
   // 1000 thousandths less, for half a GPU moved.
-  CHECK(moves.best(nodes, tasks, 1999) == fragmentation_move{0, {node_id(0), 2}, 1000});
+  CHECK(moves.best(nodes, tasks, 1999) == fragmentation_migration{0, {node_id(0), 2}, 1000});
   CHECK(!moves.best(nodes, tasks, 2000));
   CHECK(!moves.best(nodes, {}, 0));
 }
@@ -50,7 +50,7 @@ TEST_CASE("an empty mix moves nothing") {
   nodes.add(two_gpus);
   const placed_task t{part_of_gpu(500), {node_id(0), 1}};
   nodes.place(t.task, t.where);
-  fragmentation_moves moves{fragmentation(task_mix())};
+  fragmentation_migrations moves{fragmentation(task_mix())};
   CHECK(!moves.best(nodes, std::vector{t}, 0));
 }
 
@@ -61,10 +61,10 @@ TEST_CASE("random clusters: the move that trying all of them finds, until none i
     rng random(seed);
     const task_mix mix = apiary_test::random_mix(random);
     node_table nodes = apiary_test::random_nodes(random, 1 + random.uniform(5));
-    fragmentation_moves moves{fragmentation(mix)};
+    fragmentation_migrations moves{fragmentation(mix)};
     std::vector<placed_task> tasks;
     for (std::uint32_t round = 0; round < 12; ++round) {
-      // Some come, wherever there is room; some go; health changes.
+      // Some tasks start wherever they fit; some end; health changes.
       for (std::uint32_t j = 0; j < 6; ++j) {
         const task_request task = apiary_test::random_task(random, j);
         const node_id n(random.uniform(nodes.size()));
