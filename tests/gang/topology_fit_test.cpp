@@ -504,7 +504,7 @@ TEST_CASE("random replicas, each in one cell, against going from node to node") 
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     const std::uint32_t most = 1 + random.uniform(5);
-    const test_cluster world = random_test_cluster(random, most);
+    const test_cluster cluster = random_test_cluster(random, most);
     topology_constraints gang;
     const std::uint32_t replicas = 1 + random.uniform(4);
     gang.groups.push_back({replicas, random.uniform(3)});
@@ -523,16 +523,16 @@ TEST_CASE("random replicas, each in one cell, against going from node to node") 
     if (random.uniform(3) == 0) gang.required = node + random.uniform(3);
     if (random.uniform(3) == 0) gang.preferred = node + random.uniform(3);
     if (!gang.valid(node, 4)) continue;
-    const capacity_index<ragged_tree> capacities = capacity_of(world, most);
-    node_after_node naive(world, gang);
+    const capacity_index<ragged_tree> capacities = capacity_of(cluster, most);
+    node_after_node naive(cluster, gang);
     const level_t first = first_level(gang, capacities.top(), [&](level_t l) { return naive(l); });
-    check(fit, capacities, world, gang, first, round % 16 == 0, seen);
+    check(fit, capacities, cluster, gang, first, round % 16 == 0, seen);
     if (first <= capacities.top()) continue;
     for (std::size_t m = 1; m < gang.groups.size(); ++m)
       if (!gang.groups[m].on_node_of_leader()) gang.groups[m].leader = no_task_group;
     for (std::size_t m = 1; m < gang.groups.size(); ++m)
       if (gang.groups[m].leader == no_task_group) gang.groups[m].leader_level = any_level;
-    split += fit(capacities, gang, world.hosts).verdict == fit_verdict::fits ? 1U : 0U;
+    split += fit(capacities, gang, cluster.hosts).verdict == fit_verdict::fits ? 1U : 0U;
   }
   MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
           seen.mutations, " mutations, ", split, " would fit if replicas could be split");
