@@ -300,6 +300,44 @@ TEST_CASE("tasks of failed nodes move, the others stay: against trying every nod
   for (const char* const what : {"moved", "moved all", "busy", "unhealthy"}) CHECK(seen[what] > 20);
 }
 
+TEST_CASE("a task that moves on an overcommitted node leaves no more CPU than there is") {
+  gang_scheduler s = gang_scheduler::create("", "NodeName=a Gres=gpu:4 CPUs=10").value();
+  gang_scheduler::request r{.job = "x"};
+  r.gang.groups = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 6'000}}};
+  const std::vector<placement> here{{node_id(0), 1}, {node_id(0), 2}};
+  REQUIRE(s.recover(r, here).ok());
+  REQUIRE(s.mark_bad(node_id(0), 0).ok());
+  CHECK(s.explain_replacement("x")->text ==
+        "job x cannot move 1 task from node a now; it could if node a were healthy again");
+  REQUIRE(s.resize_node(node_id(0), 4, {.cpu_milli = 12'000}).ok());
+  CHECK(s.explain_replacement("x")->text == "job x can move 1 task from node a to node a now");
+}
+
+TEST_CASE("many failed tasks") {
+  gang_cluster cluster{.levels = {"rack"}};
+  for (std::uint32_t n = 0; n < 4'000; ++n)
+    cluster.nodes.push_back(
+        {.name = "n" + std::to_string(n), .cells = {"r" + std::to_string(n / 16)}, .gpus = 8});
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  gang_scheduler::request r{.job = "x"};
+  r.gang.groups = {{.tasks = 1'500, .gpus = 8}};
+  REQUIRE(s.commit(s.propose(r).value()).ok());
+  const std::vector<placement> tasks = s.find("x")->tasks;
+  for (std::uint32_t t = 0; t < 1'000; ++t) REQUIRE(s.mark_bad(tasks[t].node).ok());
+  const auto plan = s.propose_replacement("x");
+  REQUIRE(plan.ok());
+  CHECK(plan->result == plan_result::bind);
+  CHECK(plan->tasks.size() == 1'000);
+  REQUIRE(s.mark_bad(tasks[1'000].node).ok());
+  CHECK(s.propose_replacement("x")->reason == wait_reason::undecided);
+  // Not enough healthy nodes: equal nodes are tried once, not in all orders.
+  REQUIRE(s.mark_healthy(tasks[1'000].node).ok());
+  r.job = "y";
+  r.gang.groups[0].tasks = 1'501;
+  REQUIRE(s.commit(s.propose(r).value()).ok());
+  CHECK(s.propose_replacement("x")->reason == wait_reason::busy);
+}
+
 TEST_CASE("only a running gang with a failed task has a replacement") {
   gang_scheduler s = gang_scheduler::create("", "NodeName=a,b Gres=gpu:4").value();
   gang_scheduler::request r{.job = "x"};

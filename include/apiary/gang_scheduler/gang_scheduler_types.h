@@ -72,12 +72,13 @@ struct gang_scheduler_types {
   };
   // Why a gang waits, and what would help.
   struct explanation {
-    gang_scheduler_types::plan plan{};           // as propose() answers
-    std::optional<infeasibility_proof> proof{};  // of `busy` and `never`, if the search has one
-    std::vector<blocking_resource> blocking{};   // explain/blocking_resource.h
-    std::vector<node_id> nodes_to_free{};        // the gang would fit if they were idle, healthy
-    std::uint64_t gpus_to_free = 0;              // GPUs of these nodes that are not free now
-    std::string text{};                          // a sentence for people
+    gang_scheduler_types::plan plan{};  // as propose() answers
+    // Of `busy` and `never`, if the search has one. A shorter last slice is a task group of its own.
+    std::optional<infeasibility_proof> proof{};
+    std::vector<blocking_resource> blocking{};  // explain/blocking_resource.h
+    std::vector<node_id> nodes_to_free{};       // the gang would fit if they were idle, healthy
+    std::uint64_t gpus_to_free = 0;             // GPUs of these nodes that are not free now
+    std::string text{};                         // a sentence for people
   };
   // Capacity of a cell, for example of a rack.
   struct cell_capacity {

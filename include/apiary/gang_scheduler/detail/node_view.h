@@ -49,11 +49,15 @@ struct used_node {
     return healthy_gpus() & ~used & ~reserved;
   }
   [[nodiscard]] resources free_host() const noexcept {
-    if (bad) return {};
+    return bad ? resources{} : left_of(shape.host, cpu_milli, memory_mib);
+  }
+  // What is left of CPU and memory when so much is in use; none if it is more.
+  [[nodiscard]] static resources left_of(const resources& host, std::uint64_t cpu,
+                                         std::uint64_t memory) noexcept {
     const auto rest = [](std::uint32_t of, std::uint64_t in_use) {
       return in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U;
     };
-    return {rest(shape.host.cpu_milli, cpu_milli), rest(shape.host.memory_mib, memory_mib)};
+    return {rest(host.cpu_milli, cpu), rest(host.memory_mib, memory)};
   }
   [[nodiscard]] std::uint64_t hash(std::uint32_t id) const noexcept {
     digest d;

@@ -7,6 +7,7 @@
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/detail/tasks_of_gang.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/resources.h>
@@ -29,20 +30,19 @@ namespace detail {
 // Places the tasks of a gang that are on bad nodes or GPUs, while its other tasks stay where they
 // are. It tries every node for every task, the fullest first, and skips nodes that are equal to one
 // that failed. Exact unless the budget ends.
-// Cost: a step for each node that is looked at; O(nodes of the view + tasks) to begin.
+// Cost: O(nodes of the view + tasks); then a step for each node that is tried and for 32 that are
+//       listed.
 class task_replacement {
  public:
+  // The most tasks that are placed; a gang that has lost more had better be placed anew.
+  static constexpr std::size_t max_tasks = 1'000;
+
   // Requires: `gang` is as it was proposed; `accepts` has a 1 for each position that it accepts.
   task_replacement(const scheduled_gangs& state, const scheduled_gangs::entry& gang,
                    const std::vector<unsigned char>& accepts, std::uint64_t budget)
-      : state_(state), gang_(gang.who), budget_(budget) {
-    const std::vector<constrained_task_group>& groups = gang_.what.gang.groups;
-    for (std::uint32_t m = 0; m < groups.size(); ++m) {
-      first_.push_back(static_cast<std::uint32_t>(group_of_.size()));
-      group_of_.resize(group_of_.size() + groups[m].tasks, m);
-    }
-    where_.assign(group_of_.size(), none);
-    for (std::uint32_t t = 0; t < group_of_.size(); ++t) {
+      : state_(state), gang_(gang.who), budget_(budget), tasks_of_(gang.who.what.gang) {
+    where_.assign(tasks_of_.size(), none);
+    for (std::uint32_t t = 0; t < tasks_of_.size(); ++t) {
       const placement& p = gang_.tasks[t];
       const used_node& n = state.node(p.node.value);
       if (n.bad || (p.gpu_mask & n.bad_gpus) != 0) {
@@ -59,16 +59,21 @@ class task_replacement {
       const used_node& n = state.node(id);
       nodes_[p] = {n.free_gpus(), n.healthy_gpus(), 0, n.free_host(), n.shape.host, true};
     }
-    for (std::uint32_t t = 0; t < group_of_.size(); ++t) {
+    struct sums {
+      std::uint64_t cpu_milli = 0;
+      std::uint64_t memory_mib = 0;
+    };
+    std::map<std::uint32_t, sums> given_back;  // by node
+    for (std::uint32_t t = 0; t < tasks_of_.size(); ++t) {
       const used_node& n = state.node(gang_.tasks[t].node.value);
       node& at = nodes_[n.position];
-      const resources& own = groups[group_of_[t]].host;
+      const resources& own = tasks_of_.group(t).host;
       if (!at.usable) continue;
       if (where_[t] == none) {  // it gives back what it has
         at.free |= gang_.tasks[t].gpu_mask & n.healthy_gpus();
-        at.host.cpu_milli = (std::min)(n.shape.host.cpu_milli, at.host.cpu_milli + own.cpu_milli);
-        at.host.memory_mib =
-            (std::min)(n.shape.host.memory_mib, at.host.memory_mib + own.memory_mib);
+        sums& back = given_back[gang_.tasks[t].node.value];
+        back.cpu_milli += own.cpu_milli;
+        back.memory_mib += own.memory_mib;
       } else {
         at.whole &= ~gang_.tasks[t].gpu_mask;
         at.whole_host.cpu_milli -= (std::min)(at.whole_host.cpu_milli, own.cpu_milli);
@@ -76,7 +81,18 @@ class task_replacement {
       }
       at.own = true;
     }
+    for (const auto& [id, back] : given_back) {
+      const used_node& n = state.node(id);
+      nodes_[n.position].host = used_node::left_of(n.shape.host, n.cpu_milli - back.cpu_milli,
+                                                   n.memory_mib - back.memory_mib);
+    }
     for (node& at : nodes_) at.idle = at.whole;
+    for (std::uint32_t k = 0; k < failed_.size(); ++k) {
+      const bool equal = k > 0 && tasks_of_.are_equal(failed_[k - 1], failed_[k]);
+      run_.push_back(equal ? run_.back() : k);
+      end_of_run_.resize(k + std::size_t{1});
+      end_of_run_[run_.back()] = k + 1;
+    }
     banned_.assign(nodes_.size(), 0);
   }
 
@@ -87,6 +103,7 @@ class task_replacement {
     const topology_constraints& gang = gang_.what.gang;
     const level_t top = state_.layout().num_levels();
     const level_t last = (std::min)(gang.required, top);
+    if (failed_.size() > max_tasks) return fit_verdict::budget_ended;
     steps_ = 0;
     to_free_ = to_free;
     for (level_ = (std::min)(gang.preferred, last); level_ <= last; ++level_) {
@@ -98,7 +115,7 @@ class task_replacement {
         stays_in_ = cell(p, level_);
       }
       if (!one) continue;
-      if (place(0)) return fit_verdict::fits;
+      if (place(0, nullptr)) return fit_verdict::fits;
       if (steps_ > budget_) return fit_verdict::budget_ended;
     }
     return fit_verdict::does_not_fit;
@@ -112,83 +129,64 @@ class task_replacement {
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  struct node {
-    std::uint32_t free = 0;   // masks of GPUs
-    std::uint32_t whole = 0;  // if all other gangs on it end
-    std::uint32_t idle = 0;   // `whole` before any task was placed
-    resources host{};
-    resources whole_host{};
-    bool usable = false;
-    bool own = false;  // a task of the gang is or was here, or is placed here
-    bool freed = false;
-  };
-  [[nodiscard]] const constrained_task_group& group(std::uint32_t t) const {
-    return gang_.what.gang.groups[group_of_[t]];
-  }
+  using node = offered_node;
   [[nodiscard]] std::uint32_t cell(std::uint32_t position, level_t l) const {
     const ragged_tree& tree = state_.layout().tree();
     if (l == state_.layout().num_levels()) return 0;
     return tree.index(tree.ancestor(tree.cells(0)[position], l), l);
   }
   void add_to_spread(std::uint32_t t, std::uint32_t more) {
-    for (const level_count& s : group(t).spread)
-      spread_[{group_of_[t], s.level, cell(where_[t], s.level)}] += more;
+    for (const level_count& s : tasks_of_.group(t).spread)
+      spread_[{tasks_of_.group_index(t), s.level, cell(where_[t], s.level)}] += more;
   }
-  // Calls f(level, position) for each task that has a node and must be in one cell of the level with
-  // task t.
-  template <class F>
-  void for_each_mate(std::uint32_t t, const F& f) const {
-    const std::uint32_t m = group_of_[t];
-    const std::uint32_t i = t - first_[m];
-    const auto range = [&](std::uint32_t of, std::uint32_t from, std::uint32_t size, level_t l) {
-      const std::uint32_t end = (std::min)(from + size, gang_.what.gang.groups[of].tasks);
-      for (std::uint32_t k = from; k < end; ++k)
-        if (where_[first_[of] + k] != none) f(l, where_[first_[of] + k]);
-    };
-    for (const level_count& s : group(t).slices) range(m, i / s.tasks * s.tasks, s.tasks, s.level);
-    const std::vector<constrained_task_group>& groups = gang_.what.gang.groups;
-    const std::uint32_t leaders = group(t).leader == no_task_group ? m : group(t).leader;
-    const std::uint32_t replica = i / (group(t).tasks / groups[leaders].tasks);
-    for (std::uint32_t o = 0; o < groups.size(); ++o) {
-      if (groups[o].leader != leaders || groups[o].tasks == 0) continue;
-      if (leaders != m && o != m) continue;
-      const level_t l = groups[o].on_node_of_leader() ? 0 : groups[o].leader_level;
-      const std::uint32_t each = groups[o].tasks / groups[leaders].tasks;
-      range(leaders, replica, 1, l);
-      range(o, replica * each, each, l);
-    }
-  }
-  [[nodiscard]] bool place(std::size_t k) {
+  // A cell that a task must be in.
+  struct pin {
+    level_t level = 0;
+    std::uint32_t cell = 0;
+    friend bool operator==(const pin&, const pin&) = default;
+  };
+  // The nodes of a cell in the order in which tasks try them, and where that stands.
+  struct candidates {
+    pin in{};
+    std::vector<std::array<std::uint32_t, 2>> nodes{};
+    std::size_t next = 0;
+  };
+  // Places the failed tasks from number k on. `before`: the candidates of the task before.
+  [[nodiscard]] bool place(std::size_t k, candidates* before) {
     if (k == failed_.size()) {
       collect();
       return true;
     }
     const std::uint32_t t = failed_[k];
-    // The lowest cell that the tasks with a node leave to this one.
-    level_t l = state_.layout().num_levels();
-    std::uint32_t c = 0;
-    const auto pin = [&](level_t at, std::uint32_t position) {
-      if (at >= l) return;
-      l = at;
-      c = cell(position, at);
+    // The cells that the tasks with a node leave to this one.
+    std::vector<pin> pins;
+    std::uint64_t looks = 0;
+    const auto add_pin = [&](level_t l, std::uint32_t position) {
+      const pin at{l, cell(position, l)};
+      if (++looks % 32 == 0) ++steps_;
+      if (std::find(pins.begin(), pins.end(), at) == pins.end()) pins.push_back(at);
     };
     if (stays_in_) {
-      l = level_;
-      c = *stays_in_;
+      pins.push_back({level_, *stays_in_});
     } else if (k > 0) {
-      pin(level_, where_[failed_[0]]);
+      add_pin(level_, where_[failed_[0]]);
     }
-    for_each_mate(t, pin);
-    std::vector<std::array<std::uint32_t, 2>> order;
-    for (const cell_id p : positions_inside(state_.layout().tree(), l, c, 0))
-      if (nodes_[p.value].usable) order.push_back({rank(nodes_[p.value], group(t)), p.value});
-    std::sort(order.begin(), order.end());
+    tasks_of_.for_each_mate(where_, t, add_pin);
+    pin lowest{state_.layout().num_levels(), 0};
+    for (const pin& at : pins)
+      if (at.level < lowest.level) lowest = at;
     // A node that failed for this task fails for the later tasks that are equal to it, too.
-    std::vector<std::array<std::uint32_t, 7>> failed;
+    const std::uint32_t run = run_[k] + 1;
+    candidates own;
+    candidates& all = run <= k && before->in == lowest ? *before : own;
+    if (&all == &own) list_candidates(lowest, tasks_of_.group(t), own);
+    if (most_tasks(all, tasks_of_.group(t)) < end_of_run_[run_[k]] - k) return false;
+    std::map<std::array<std::uint32_t, 7>, bool> failed;
     std::vector<std::uint32_t> banned;
-    const std::uint32_t run = run_of(k) + 1;
     bool placed = false;
-    for (const auto& [by, p] : order) {
+    for (std::size_t i = all.next; i < all.nodes.size(); ++i) {
+      all.next = i;
+      const std::uint32_t p = all.nodes[i][1];
       if (placed || ++steps_ > budget_) break;
       if (banned_[p] == run) continue;
       const node& at = nodes_[p];
@@ -200,10 +198,8 @@ class task_replacement {
                                               at.whole_host.memory_mib,
                                               cell(p, 1)};
       const bool has_equals = !at.own && !at.freed;
-      const bool known =
-          has_equals && std::find(failed.begin(), failed.end(), kind) != failed.end();
-      placed = !known && try_node(k, p);
-      if (has_equals && !known) failed.push_back(kind);
+      const bool known = has_equals && !failed.try_emplace(kind, true).second;
+      placed = !known && try_node(k, p, pins, all);
       if (banned_[p] != 0) continue;
       banned_[p] = run;
       banned.push_back(p);
@@ -211,51 +207,47 @@ class task_replacement {
     for (const std::uint32_t p : banned) banned_[p] = 0;
     return placed;
   }
-  // Nodes where the task fits come first, the fullest of them; then those with most free GPUs.
-  [[nodiscard]] static std::uint32_t rank(const node& at, const constrained_task_group& task) {
-    const auto free = static_cast<std::uint32_t>(std::popcount(at.free));
-    return free >= task.gpus && task.host.fits_in(at.host) ? free : 64 - free;
+  void list_candidates(pin in, const constrained_task_group& task, candidates& to) {
+    to.in = in;
+    for (const cell_id p : positions_inside(state_.layout().tree(), in.level, in.cell, 0))
+      if (nodes_[p.value].usable) to.nodes.push_back({nodes_[p.value].rank(task), p.value});
+    std::sort(to.nodes.begin(), to.nodes.end());
+    steps_ += to.nodes.size() / 32;
   }
-  // The first of the failed tasks up to number k that are all equal: of one group without leaders,
-  // in the same slices.
-  [[nodiscard]] std::uint32_t run_of(std::size_t k) const {
-    const std::uint32_t m = group_of_[failed_[k]];
-    for (const constrained_task_group& o : gang_.what.gang.groups)
-      if (group(failed_[k]).leader != no_task_group || o.leader == m)
-        return static_cast<std::uint32_t>(k);
-    const auto same = [&](std::uint32_t other) {
-      bool all = group_of_[other] == m;
-      for (const level_count& s : group(failed_[k]).slices)
-        all = all && (other - first_[m]) / s.tasks == (failed_[k] - first_[m]) / s.tasks;
-      return all;
-    };
-    while (k > 0 && same(failed_[k - 1])) --k;
-    return static_cast<std::uint32_t>(k);
+  // A bound on the tasks like this one that the candidates can hold.
+  [[nodiscard]] std::uint64_t most_tasks(const candidates& of, const constrained_task_group& task) {
+    steps_ += (of.nodes.size() - of.next) / 32;
+    std::uint64_t sum = 0;
+    std::uint32_t gain = 0;  // the most that an idle node would add
+    for (std::size_t i = of.next; i < of.nodes.size(); ++i) {
+      const node& at = nodes_[of.nodes[i][1]];
+      const std::uint32_t now = node::capacity(task, at.free, at.host);
+      sum += now;
+      if (to_free_ > 0 && !at.freed)
+        gain =
+            (std::max)(gain, (std::max)(now, node::capacity(task, at.whole, at.whole_host)) - now);
+    }
+    return sum + std::uint64_t{gain} * to_free_;
   }
-  [[nodiscard]] bool try_node(std::size_t k, std::uint32_t p) {
+  [[nodiscard]] bool try_node(std::size_t k, std::uint32_t p, const std::vector<pin>& pins,
+                              candidates& all) {
     const std::uint32_t t = failed_[k];
-    const constrained_task_group& task = group(t);
-    bool allowed = true;
-    for_each_mate(t, [&](level_t l, std::uint32_t other) {
-      allowed = allowed && cell(other, l) == cell(p, l);
-    });
+    const constrained_task_group& task = tasks_of_.group(t);
+    bool allowed = std::all_of(pins.begin(), pins.end(),
+                               [&](const pin& at) { return cell(p, at.level) == at.cell; });
     for (const level_count& s : task.spread) {
-      const auto at = spread_.find({group_of_[t], s.level, cell(p, s.level)});
+      const auto at = spread_.find({tasks_of_.group_index(t), s.level, cell(p, s.level)});
       allowed = allowed && (at == spread_.end() ? 0 : at->second) < s.tasks;
     }
     if (!allowed) return false;
     const node before = nodes_[p];
     node& at = nodes_[p];
-    const auto fits = [&] {
-      return static_cast<std::uint32_t>(std::popcount(at.free)) >= task.gpus &&
-             task.host.fits_in(at.host);
-    };
-    if (!fits() && !at.freed && to_free_ > 0) {
+    if (!at.fits(task) && !at.freed && to_free_ > 0) {
       at.freed = true;
       at.free = at.whole;
       at.host = at.whole_host;
     }
-    if (!fits()) {
+    if (!at.fits(task)) {
       nodes_[p] = before;
       return false;
     }
@@ -271,7 +263,9 @@ class task_replacement {
     if (at.freed && !before.freed) --to_free_;
     where_[t] = p;
     add_to_spread(t, 1);
-    const bool placed = place(k + 1);
+    const std::size_t next = all.next;
+    const bool placed = place(k + 1, &all);
+    all.next = next;
     add_to_spread(t, ~std::uint32_t{0});
     where_[t] = none;
     if (nodes_[p].freed && !before.freed) ++to_free_;
@@ -289,7 +283,7 @@ class task_replacement {
       const std::uint32_t id = state_.layout().node_at(p);
       if (left.find(p) == left.end()) left[p] = free_before(p);
       std::uint32_t mask = 0;
-      for (std::uint32_t g = 0; g < group(t).gpus; ++g) {
+      for (std::uint32_t g = 0; g < tasks_of_.group(t).gpus; ++g) {
         mask |= left[p] & (0 - left[p]);
         left[p] &= left[p] - 1;
       }
@@ -322,12 +316,13 @@ class task_replacement {
   std::size_t to_free_ = 0;
   level_t level_ = 0;
   std::optional<std::uint32_t> stays_in_;  // the cell of level_ with the tasks that stay
-  std::vector<std::uint32_t> first_;       // task of each group
-  std::vector<std::uint32_t> group_of_;    // each task
+  tasks_of_gang tasks_of_;
   std::vector<std::uint32_t> failed_;
-  std::vector<std::uint32_t> where_;   // position of each task; none: it has no node now
-  std::vector<node> nodes_;            // by position
-  std::vector<std::uint32_t> banned_;  // by position: 1 + the first of the equal tasks; 0: none
+  std::vector<std::uint32_t> run_;         // of each failed task, the first of the equal ones
+  std::vector<std::uint32_t> end_of_run_;  // of each first one, the number after the last
+  std::vector<std::uint32_t> where_;       // position of each task; none: it has no node now
+  std::vector<node> nodes_;                // by position
+  std::vector<std::uint32_t> banned_;      // by position: 1 + the first of the equal tasks; 0: none
   std::map<cell_of_group, std::uint32_t> spread_;
   std::vector<placement> tasks_;
   std::vector<node_id> freed_;
