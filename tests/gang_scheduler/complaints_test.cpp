@@ -57,7 +57,7 @@ struct asked_cluster {
   gang_scheduler s;
 };
 
-constexpr level_t rack = 1;
+constexpr level_t rack_level = 1;
 constexpr level_t block = 2;
 
 }  // namespace
@@ -97,7 +97,7 @@ TEST_CASE("KAI 1591: a gang that must be in one clique preempts in a full one") 
   c.run("c", 7, 8, 8, 1);
   gang_scheduler::request gang{.job = "train", .priority = 9};
   gang.gang.groups = {{.tasks = 4, .gpus = 8}};
-  gang.gang.required = rack;
+  gang.gang.required = rack_level;
   CHECK(c.ask(gang) ==
         "job train can start on nodes n5, n6, n7 and n8 in clique r2 when jobs b and c have been "
         "preempted; no other choice costs less");
@@ -115,14 +115,14 @@ TEST_CASE("KAI 1591: victims respect the preferred clique") {
   c.run("fixed", 1, 1, 8, 9);
   gang_scheduler::request gang{.job = "train", .priority = 5};
   gang.gang.groups = {{.tasks = 2, .gpus = 8}};
-  gang.gang.preferred = rack;
+  gang.gang.preferred = rack_level;
   CHECK(c.ask(gang) ==
         "job train can start on nodes n3 and n4 in clique r2 when jobs old-3 and old-4 have been "
         "preempted; no other choice costs less");
   REQUIRE(c.s.finish("old-2").ok());
   REQUIRE(c.s.finish("old-3").ok());
   CHECK(c.ask(gang) == "job train can start now on nodes n2 and n3");
-  gang.gang.required = rack;
+  gang.gang.required = rack_level;
   CHECK(c.ask(gang) ==
         "job train can start on nodes n3 and n4 in clique r2 when job old-4 has been preempted; no "
         "other choice costs less");
@@ -133,7 +133,7 @@ TEST_CASE("KAI 1591: victims respect the preferred clique") {
 TEST_CASE("Kueue 9046: slices in blocks and in racks") {
   asked_cluster c({18, 18, 18, 18, 18, 18}, "rack", 3);
   gang_scheduler::request gang{.job = "moe"};
-  gang.gang.groups = {{.tasks = 96, .gpus = 8, .slices = {{rack, 16}, {block, 48}}}};
+  gang.gang.groups = {{.tasks = 96, .gpus = 8, .slices = {{rack_level, 16}, {block, 48}}}};
   CHECK(c.s.propose(gang)->result == plan_result::bind);
   c.run("other", 91, 94, 8);  // four nodes of rack r6
   CHECK(c.ask(gang) ==
@@ -148,9 +148,12 @@ TEST_CASE("Kueue 9046: slices in blocks and in racks") {
 TEST_CASE("Kueue 7446 and 11953: a leader and its workers in one rack for each replica") {
   asked_cluster c({4, 4});
   gang_scheduler::request gang{.job = "lws"};
-  gang.gang.groups = {
-      {.tasks = 2, .gpus = 0, .host = {.cpu_milli = 16'000}},
-      {.tasks = 8, .gpus = 8, .host = {.cpu_milli = 32'000}, .leader = 0, .leader_level = rack}};
+  gang.gang.groups = {{.tasks = 2, .gpus = 0, .host = {.cpu_milli = 16'000}},
+                      {.tasks = 8,
+                       .gpus = 8,
+                       .host = {.cpu_milli = 32'000},
+                       .leader = 0,
+                       .leader_level = rack_level}};
   const auto plan = c.s.propose(gang);
   REQUIRE(plan.ok());
   REQUIRE(plan->result == plan_result::bind);
@@ -176,7 +179,7 @@ TEST_CASE("Kueue 7446 and 11953: a leader and its workers in one rack for each r
 TEST_CASE("Slurm: segments that do not divide the job") {
   asked_cluster c({18, 18, 18}, "block");
   gang_scheduler::request gang{.job = "mpi"};
-  gang.gang.groups = {{.tasks = 40, .gpus = 8, .slices = {{rack, 16}}}};
+  gang.gang.groups = {{.tasks = 40, .gpus = 8, .slices = {{rack_level, 16}}}};
   const auto plan = c.s.propose(gang);
   REQUIRE(plan.ok());
   REQUIRE(plan->result == plan_result::bind);
@@ -197,7 +200,7 @@ TEST_CASE("Kueue 14244: a failed node is replaced inside the rack of the gang") 
   c.run("small", 4, 4, 1);
   gang_scheduler::request gang{.job = "train"};
   gang.gang.groups = {{.tasks = 3, .gpus = 8}};
-  gang.gang.required = rack;
+  gang.gang.required = rack_level;
   gang.filter.nodes = {"n1", "n2", "n3", "n4"};
   REQUIRE(c.s.commit(c.s.propose(gang).value()).ok());
   REQUIRE(c.s.mark_bad(c.s.find_node("n3").value()).ok());

@@ -46,7 +46,7 @@ struct plain_cluster {
   }
 };
 
-plain_cluster random_cluster(rng& random) {
+plain_cluster random_plain_cluster(rng& random) {
   plain_cluster c;
   const std::uint32_t nodes = 3 + random.uniform(4);
   for (std::uint32_t n = 0; n < nodes; ++n) {
@@ -134,7 +134,7 @@ TEST_CASE("a shorter last slice against trying every node for every task") {
   for (std::uint64_t round = 0; round < scaled(std::uint64_t{3'000}); ++round) {
     CAPTURE(round);
     rng random(round);
-    const plain_cluster c = random_cluster(random);
+    const plain_cluster c = random_plain_cluster(random);
     gang_scheduler s = gang_scheduler::create(c.described()).value();
     gang_scheduler::request r{.job = 1};
     constrained_task_group group{.tasks = 3 + random.uniform(5), .gpus = 1 + random.uniform(2)};
@@ -186,7 +186,7 @@ TEST_CASE("tasks of failed nodes move, the others stay: against trying every nod
   for (std::uint64_t round = 0; round < scaled(std::uint64_t{6'000}); ++round) {
     CAPTURE(round);
     rng random(round);
-    const plain_cluster c = random_cluster(random);
+    const plain_cluster c = random_plain_cluster(random);
     gang_scheduler s = gang_scheduler::create(c.described()).value();
     const auto start = [&](const gang_scheduler::request& r) {
       const auto plan = s.propose(r);
