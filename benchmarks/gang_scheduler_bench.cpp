@@ -55,6 +55,7 @@ struct busy {
   std::uint64_t total = 0;
 
   std::uint64_t percent = 0;
+  time_ms now = 0;  // one more with each gang
 
   explicit busy(std::uint32_t gpus, std::uint32_t percent_used)
       : scheduler(gang_scheduler::create(cluster_of(gpus)).value()),
@@ -73,7 +74,7 @@ struct busy {
     submit({.job = next++, .gang = random_gang(random, divisible)});
   }
   void submit(const gang_scheduler::request& r) {
-    const auto plan = scheduler.propose(r);
+    const auto plan = scheduler.propose(r, ++now);
     if (!plan.ok() || !scheduler.commit(*plan).ok()) return;
     used += scheduler.find(r.job)->gpus;
     running.push_back(r.job);
@@ -85,8 +86,8 @@ struct busy {
     running.pop_front();
   }
 };
+std::vector<busy> made;
 busy& busy_cluster(std::int64_t gpus, std::uint32_t percent = 80) {
-  static std::vector<busy> made;
   if (made.empty() || made[0].total != static_cast<std::uint64_t>(gpus) ||
       made[0].percent != percent) {
     made.clear();  // one at a time
@@ -125,6 +126,18 @@ void propose(benchmark::State& state, bool divisible, const Change& change) {
 void none(gang_scheduler::request&) {}
 void in_rack(gang_scheduler::request& r) { r.gang.required = rack; }
 void in_zone(gang_scheduler::request& r) { r.filter.labels = {"zone=a"}; }
+void on_listed_nodes(gang_scheduler::request& r) {
+  static node_names names;  // every other node of the cluster
+  static std::uint64_t total = 0;
+  const std::uint64_t now = made[0].total;
+  if (total != now) {
+    std::vector<std::string> list;
+    for (std::uint64_t n = 0; n < now / 8; n += 2) list.push_back("n" + std::to_string(n));
+    names = list;
+    total = now;
+  }
+  r.filter.nodes = names;
+}
 void with_cpu(gang_scheduler::request& r) {
   for (constrained_task_group& m : r.gang.groups) m.host.cpu_milli = m.gpus * 12'000;
 }
@@ -134,6 +147,7 @@ void mixed(benchmark::State& state) { propose(state, false, none); }
 void required_rack(benchmark::State& state) { propose(state, true, in_rack); }
 void mixed_rack(benchmark::State& state) { propose(state, false, in_rack); }
 void label(benchmark::State& state) { propose(state, true, in_zone); }
+void listed(benchmark::State& state) { propose(state, true, on_listed_nodes); }
 void cpu(benchmark::State& state) { propose(state, true, with_cpu); }
 
 // A gang starts, another one ends.
@@ -155,6 +169,26 @@ void join_and_leave(benchmark::State& state) {
     if (!id.ok() || !cluster.scheduler.remove_node(*id).ok()) state.SkipWithError("it failed");
   }
 }
+// Half as many nodes again join, one rack after the other; the mean of a call, with all rebuilds.
+void grow(benchmark::State& state) {
+  const gang_cluster cluster = cluster_of(static_cast<std::uint32_t>(state.range(0)));
+  const gang_scheduler idle = gang_scheduler::create(cluster).value();
+  double joined = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    gang_scheduler scheduler = idle;
+    state.ResumeTiming();
+    for (const gang_cluster::node& n : cluster.nodes) {
+      if (n.name.back() % 2 == 0) continue;
+      gang_cluster::node added = n;
+      added.name += "b";
+      if (!scheduler.add_node(added).ok()) state.SkipWithError("it failed");
+      ++joined;
+    }
+  }
+  state.counters["us_per_node"] =
+      benchmark::Counter(joined / 1e6, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
 // A full cluster, in which no rack is idle.
 busy& full_cluster(std::int64_t gpus) {
   busy& cluster = busy_cluster(gpus, 99);
@@ -166,13 +200,13 @@ busy& full_cluster(std::int64_t gpus) {
   }
   return cluster;
 }
-// A gang of a higher priority that needs victims; in a rack, or in slices.
+// A gang of a higher priority that needs victims; in a rack, in slices, or anywhere.
 void victims(benchmark::State& state, const topology_constraints& gang) {
   busy& cluster = full_cluster(state.range(0));
   gang_scheduler::request r{.job = "asked", .priority = 1, .gang = gang};
   std::size_t found = 0;
   for (auto _ : state) {
-    const auto plan = cluster.scheduler.propose(r);
+    const auto plan = cluster.scheduler.propose(r, cluster.now);
     if (!plan.ok() || plan->result != plan_result::preempt) state.SkipWithError("no victims");
     if (plan.ok()) found = plan->victims.size();
   }
@@ -184,6 +218,21 @@ void victims_in_a_rack(benchmark::State& state) {
 }
 void victims_in_slices(benchmark::State& state) {
   victims(state, {.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 16}}}}});
+}
+// The same if the state changes between two proposals: one gang ends, another one starts.
+void victims_after_changes(benchmark::State& state) {
+  busy& cluster = full_cluster(state.range(0));
+  rng random(11);
+  gang_scheduler::request r{.job = "asked", .priority = 1};
+  r.gang = {.groups = {{.tasks = 16, .gpus = 8}}, .required = rack};
+  for (auto _ : state) {
+    state.PauseTiming();
+    cluster.finish(random);
+    while (!cluster.full()) cluster.submit(random, false);
+    state.ResumeTiming();
+    const auto plan = cluster.scheduler.propose(r, cluster.now);
+    if (!plan.ok() || plan->result == plan_result::wait) state.SkipWithError("no victims");
+  }
 }
 
 // Gangs that have to wait: nothing is free for them, and no gang has a lower priority.
@@ -210,9 +259,12 @@ BENCHMARK(mixed)->Name("gang_scheduler/mixed")->Apply(sizes);
 BENCHMARK(required_rack)->Name("gang_scheduler/required_rack")->Apply(sizes);
 BENCHMARK(mixed_rack)->Name("gang_scheduler/mixed_required_rack")->Apply(sizes);
 BENCHMARK(label)->Name("gang_scheduler/label")->Apply(sizes);
+BENCHMARK(listed)->Name("gang_scheduler/listed_nodes")->Apply(sizes);
 BENCHMARK(cpu)->Name("gang_scheduler/cpu")->Apply(sizes);
 BENCHMARK(start_and_end)->Name("gang_scheduler/start_and_end")->Apply(sizes);
 BENCHMARK(join_and_leave)->Name("gang_scheduler/join_and_leave")->Apply(sizes);
+BENCHMARK(grow)->Name("gang_scheduler/grow")->Apply(sizes)->Unit(benchmark::kMillisecond);
 BENCHMARK(waits)->Name("gang_scheduler/waits")->Apply(sizes);
 BENCHMARK(victims_in_a_rack)->Name("gang_scheduler/victims_in_a_rack")->Apply(sizes);
+BENCHMARK(victims_after_changes)->Name("gang_scheduler/victims_after_changes")->Apply(sizes);
 BENCHMARK(victims_in_slices)->Name("gang_scheduler/victims_in_slices")->Arg(10'240)->Arg(102'400);

@@ -45,7 +45,9 @@ struct asked_cluster {
            std::int32_t priority = 0, resources host = {}) {
     gang_scheduler::request r{.job = job, .priority = priority};
     r.gang.groups = {{.tasks = last - first + 1, .gpus = gpus, .host = host}};
-    for (std::uint32_t n = first; n <= last; ++n) r.filter.nodes.push_back("n" + std::to_string(n));
+    std::vector<std::string> names;
+    for (std::uint32_t n = first; n <= last; ++n) names.push_back("n" + std::to_string(n));
+    r.filter.nodes = names;
     if (first != last || gpus == 0 || gpus == 8) r.gang.groups[0].spread = {{0, 1}};
     const auto plan = s.propose(r);
     REQUIRE(plan.ok());

@@ -22,11 +22,11 @@ using namespace apiary_test;
 
 namespace {
 
-gang_queue queue_of(std::uint32_t nodes) {
+gang_queue queue_of(std::uint32_t nodes, gang_queue_options options = {}) {
   gang_cluster cluster;
   for (std::uint32_t n = 0; n < nodes; ++n)
     cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4});
-  return gang_queue(gang_scheduler::create(cluster).value());
+  return gang_queue(gang_scheduler::create(cluster).value(), options);
 }
 job_request job(std::uint32_t id, std::uint32_t gpus, std::int32_t priority = 0) {
   return {.job = job_id(id), .priority = priority, .gpus = gpus};
@@ -157,6 +157,90 @@ TEST_CASE("jobs of random histories start in order, and only if they have to") {
       REQUIRE(copy.propose(gang)->result == plan_result::wait);
     }
   }
+}
+
+TEST_CASE("jobs are backfilled if the first one does not start later") {
+  gang_queue q = queue_of(3, {.backfill = true});
+  std::vector<job_action> actions;
+  const auto submit = [&](std::uint32_t id, std::uint32_t gpus, time_ms estimate) {
+    job_request r = job(id, gpus);
+    r.estimate = estimate;
+    REQUIRE(q.submit(r, 0).ok());
+  };
+  const auto started = [&](time_ms now) {
+    actions.clear();
+    REQUIRE(q.decide(now, actions).ok());
+    std::vector<std::uint32_t> jobs;
+    for (const job_action& a : actions) jobs.push_back(a.job.value);
+    return jobs;
+  };
+  submit(1, 4, 100);
+  submit(2, 3, 200);
+  submit(3, 10, 50);       // the first that waits: two whole nodes and 2 GPUs are free at 200
+  submit(4, 1, 1000);      // fits beside job 2
+  submit(5, 1, max_time);  // would need one of the whole nodes
+  submit(6, 1, 200);       // the same, but ends in time
+  submit(7, 1, 201);       // does not
+  CHECK(started(0) == std::vector<std::uint32_t>{1, 2, 4, 6});
+  REQUIRE(q.finish(job_id(1), 100).ok());
+  CHECK(started(100).empty());
+  REQUIRE(q.finish(job_id(2), 200).ok());
+  REQUIRE(q.finish(job_id(6), 200).ok());
+  CHECK(started(200) == std::vector<std::uint32_t>{3, 5});
+  CHECK(q.scheduler().audit().empty());
+}
+
+TEST_CASE("a backfilled job never delays the first one") {
+  std::uint64_t backfilled = 0;
+  for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{200}); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    gang_queue q = queue_of(3, {.backfill = true});
+    std::map<std::uint32_t, job_request> waiting;
+    std::map<std::uint32_t, time_ms> running;  // with their ends
+    std::map<std::uint32_t, time_ms> latest;   // starts, of jobs that were the first ones
+    for (time_ms now = 0; now < 120; ++now) {
+      for (auto at = running.begin(); at != running.end();) {
+        const auto it = at++;
+        if (it->second > now) continue;
+        REQUIRE(q.finish(job_id(it->first), now).ok());
+        running.erase(it);
+      }
+      if (random.uniform(3) == 0) {
+        job_request r = job(static_cast<std::uint32_t>(now), 1 + random.uniform(9));
+        r.estimate = 1 + random.uniform(20);
+        REQUIRE(q.submit(r, now).ok());
+        waiting[r.job.value] = r;
+      }
+      std::vector<job_action> actions;
+      REQUIRE(q.decide(now, actions).ok());
+      for (const job_action& a : actions) {
+        const std::uint32_t id = a.job.value;
+        REQUIRE(a.what == job_action::verb::start);
+        backfilled += id != waiting.begin()->first ? 1 : 0;
+        if (latest.contains(id)) REQUIRE(now <= latest[id]);
+        running[id] = now + waiting[id].estimate;
+        waiting.erase(id);
+      }
+      if (waiting.empty() || latest.contains(waiting.begin()->first)) continue;
+      // When it starts if no other job does.
+      const job_request& first = waiting.begin()->second;
+      gang_scheduler alone = q.scheduler();
+      std::map<time_ms, std::vector<std::uint32_t>> ends;
+      for (const auto& [id, end] : running) ends[end].push_back(id);
+      for (const auto& [end, jobs] : ends) {
+        for (const std::uint32_t id : jobs) REQUIRE(alone.finish(id).ok());
+        gang_scheduler::request r{.job = "copy"};
+        if (first.gpus >= 4) r.gang.groups.push_back({.tasks = first.gpus / 4, .gpus = 4});
+        if (first.gpus % 4 > 0) r.gang.groups.push_back({.tasks = 1, .gpus = first.gpus % 4});
+        if (alone.propose(r)->result != plan_result::bind) continue;
+        latest[first.job.value] = end;
+        break;
+      }
+      REQUIRE(latest.contains(first.job.value));
+    }
+  }
+  CHECK(backfilled > 0);
 }
 
 TEST_CASE("the simulator runs the queue") {

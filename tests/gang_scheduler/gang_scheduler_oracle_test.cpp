@@ -46,7 +46,7 @@ struct pair_of_schedulers {
   // Proposes, judges the answer, and commits it perhaps.
   plan_result ask(const gang_scheduler::request& r, bool commit) {
     const std::uint64_t hash = fast.hash();
-    const auto plan = fast.propose(r);
+    const auto plan = fast.propose(r, slow.now);
     CAPTURE(plan.status().ToString());
     REQUIRE(plan.ok());
     REQUIRE(fast.hash() == hash);
@@ -71,7 +71,7 @@ struct pair_of_schedulers {
   // A preempting gang asks again.
   void again(const job_key& job) {
     const naive_gang_scheduler::gang& g = slow.gangs.at(job);
-    const auto plan = fast.propose(g.what);
+    const auto plan = fast.propose(g.what, slow.now);
     REQUIRE(plan.ok());
     bool bad = false;
     for (const placement& p : g.tasks) {
@@ -100,6 +100,7 @@ struct pair_of_schedulers {
       REQUIRE(found != nullptr);
       REQUIRE(found->tasks == g.tasks);
       REQUIRE(found->preempting == g.preempting);
+      REQUIRE(found->started == g.started);
       REQUIRE(found->ends_for == g.ends_for);
       REQUIRE(found->victims == std::vector<job_key>(g.victims.begin(), g.victims.end()));
     }
@@ -188,10 +189,13 @@ gang_scheduler::request random_request(rng& random, pair_of_schedulers& both) {
     case 2:
       r.filter.tolerations = {"old"};
       break;
-    case 3:
+    case 3: {
+      std::vector<std::string> names;
       for (const auto& [id, n] : both.slow.nodes)
-        if (random.uniform(2) == 0) r.filter.nodes.push_back(n.shape.name);
+        if (random.uniform(2) == 0) names.push_back(n.shape.name);
+      r.filter.nodes = names;
       break;
+    }
     default:
       break;
   }
@@ -205,6 +209,7 @@ auto random_key(rng& random, const Map& map) {
 
 void random_event(rng& random, pair_of_schedulers& both) {
   auto& [fast, slow, next_name, next_job, seen, optimal] = both;
+  slow.now += random.uniform(4);
   const std::uint32_t kind = random.uniform(20);
   if (kind < 9) {
     both.ask(random_request(random, both), random.uniform(4) != 0);
@@ -320,8 +325,9 @@ TEST_CASE("random histories give the answers of a scheduler that recomputes ever
   CHECK(seen["wait undecided"] * 1000 <= events);
   CHECK(not_lowest * 100 <= lowest);
   if (is_quick()) return;
-  for (const char* const what : {"bind", "preempt", "wait never", "wait busy", "wait unhealthy",
-                                 "again", "add_node", "remove_node", "resize_node"})
+  for (const char* const what :
+       {"bind", "preempt", "wait never", "wait busy", "wait unhealthy", "wait not suggested",
+        "again", "add_node", "remove_node", "resize_node"})
     CHECK(seen[what] > 100);
   CHECK(optimal * 10 > preempting * 5);
 }

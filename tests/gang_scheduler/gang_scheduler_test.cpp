@@ -10,9 +10,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <support/scale.h>
 #include <utility>
@@ -425,4 +427,142 @@ TEST_CASE("a proof of an explanation can be checked") {
   CHECK(proof_check(tree, 0, free, {}, gang)(why));
   why.cells[0].most = 4;
   CHECK(!proof_check(tree, 0, free, {}, gang)(why));
+}
+
+TEST_CASE("victims in one rack are the cheapest of all racks") {
+  // 3 whole nodes of a rack with 4: each choice of nodes ends the gangs on them, so the optimum is
+  // the best of 4 choices in each rack.
+  using loss = std::pair<std::vector<std::uint32_t>, std::uint64_t>;
+  std::uint64_t preempting = 0;
+  for (std::uint64_t seed = 0; seed < scaled(60U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    gang_cluster cluster{.levels = {"rack", "block"}};
+    constexpr std::uint32_t racks = 40;
+    for (std::uint32_t n = 0; n < 4 * racks; ++n)
+      cluster.nodes.push_back({.name = "n" + std::to_string(n),
+                               .cells = {"r" + std::to_string(n / 4), "b" + std::to_string(n / 20)},
+                               .gpus = 4});
+    gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+    const auto fill = [&](std::uint64_t first_job) {
+      for (std::uint64_t job = first_job; job < first_job + 400; ++job) {
+        gang_scheduler::request r{.job = job,
+                                  .priority = static_cast<std::int32_t>(random.uniform(4))};
+        r.gang.groups = {{.tasks = 1 + random.uniform(4), .gpus = 1 + random.uniform(4)}};
+        const auto plan = scheduler.propose(r, random.uniform(90));
+        if (plan.ok() && plan->result == plan_result::bind) REQUIRE(scheduler.commit(*plan).ok());
+      }
+    };
+    fill(0);
+    for (std::uint32_t round = 0; round < 8; ++round) {
+      for (std::uint32_t i = 0; i < 20; ++i)
+        scheduler.finish(random.uniform(400 * (round + 1))).IgnoreError();
+      fill(400 * (round + std::uint64_t{1}));
+      gang_scheduler::request r{.job = "asked", .priority = 3};
+      r.gang.groups = {{.tasks = 3, .gpus = 4}};
+      r.gang.required = rack;
+      const time_ms now = 50 + random.uniform(100);
+      const auto loss_of = [&](const std::vector<job_key>& victims) {
+        loss sum{{0, 0, 0}, 0};
+        for (const job_key& v : victims) {
+          const gang_scheduler::running_gang& g = *scheduler.find(v);
+          ++sum.first[static_cast<std::size_t>(2 - g.what.priority)];
+          sum.second += g.gpus * static_cast<std::uint64_t>(std::max<time_ms>(now - g.started, 0));
+        }
+        return sum;
+      };
+      std::optional<loss> best;
+      for (std::uint32_t c = 0; c < racks; ++c)
+        for (std::uint32_t without = 0; without < 4; ++without) {
+          std::vector<job_key> victims;
+          for (std::uint32_t n = 0; n < 4; ++n)
+            for (const job_key& job : scheduler.jobs_on(node_id(4 * c + n)))
+              if (n != without) victims.push_back(job);
+          std::sort(victims.begin(), victims.end());
+          victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
+          if (std::any_of(victims.begin(), victims.end(),
+                          [&](const job_key& v) { return scheduler.find(v)->what.priority >= 3; }))
+            continue;
+          if (!best || loss_of(victims) < *best) best = loss_of(victims);
+        }
+      const auto plan = scheduler.propose(r, now);
+      REQUIRE(plan.ok());
+      REQUIRE(scheduler.audit().empty());
+      REQUIRE(best.has_value() == (plan->result != plan_result::wait));
+      if (!best) continue;
+      REQUIRE(loss_of(plan->victims) == *best);
+      CHECK(plan->cost == plan->lower_bound);
+      preempting += plan->victims.empty() ? 0 : 1;
+    }
+  }
+  CHECK(preempting > 0);
+}
+
+TEST_CASE("a list of nodes is the reason if the gang would fit on others") {
+  gang_scheduler s = two_racks();
+  REQUIRE(run(s, tasks("x", 1, 4)) == plan_result::bind);  // on a
+  gang_scheduler::request r = tasks("y", 1, 4);
+  const auto reason = [&] {
+    const auto plan = s.propose(r);
+    REQUIRE(plan.ok());
+    REQUIRE(plan->result == plan_result::wait);
+    return plan->reason;
+  };
+  r.filter.nodes = {"a"};
+  CHECK(reason() == wait_reason::not_suggested);
+  CHECK(
+      sentence(s, r) ==
+      "job y waits: the gang needs 1 free node of 4 GPUs; the cluster has none; it may run only on "
+      "nodes \"a\"; it would fit if node a were free (4 more GPUs); without the list of nodes it "
+      "would start now");
+  r.gang.groups[0].tasks = 2;  // a alone can never hold it
+  CHECK(reason() == wait_reason::not_suggested);
+  r.filter.nodes = {"a", "b"};
+  CHECK(reason() == wait_reason::not_suggested);
+  r.gang.groups[0].tasks = 4;
+  CHECK(reason() == wait_reason::never);
+  r.filter.nodes = {"a", "b", "c", "d"};
+  CHECK(reason() == wait_reason::busy);
+  // A gang of lower priority is preempted on the list, although others would fit elsewhere.
+  r = tasks("z", 1, 4, 1);
+  r.filter.nodes = {"a"};
+  CHECK(s.propose(r).value().result == plan_result::preempt);
+  // A list is shared by its copies; a removed node makes it wrong.
+  const node_names list{"c", "d"};
+  r.filter.nodes = list;
+  CHECK(r.filter.nodes == node_names(std::vector<std::string>{"c", "d"}));
+  CHECK(r.filter.nodes != node_names{"d", "c"});
+  CHECK(run(s, r) == plan_result::bind);
+  REQUIRE(s.remove_node(at(s, "d")).ok());
+  r.job = "w";
+  const auto wrong = s.propose(r);
+  CHECK(wrong.status().code() == absl::StatusCode::kNotFound);
+  CHECK(wrong.status().message() == "job w: the filter names node \"d\", which does not exist");
+}
+
+TEST_CASE("racks grow, one after the other and one far beyond the others") {
+  gang_cluster cluster{.levels = {"rack"}};
+  for (std::uint32_t n = 0; n < 64; ++n)
+    cluster.nodes.push_back(
+        {.name = "n" + std::to_string(n), .cells = {"r" + std::to_string(n / 4)}, .gpus = 4});
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  REQUIRE(run(s, tasks("x", 3, 4)) == plan_result::bind);
+  for (std::uint32_t n = 64; n < 320; ++n) {
+    const std::uint32_t rack_of = n < 192 ? (n - 64) / 8 : 3;
+    REQUIRE(
+        s.add_node(
+             {.name = "n" + std::to_string(n), .cells = {"r" + std::to_string(rack_of)}, .gpus = 4})
+            .ok());
+    if (n % 16 != 0) continue;
+    REQUIRE(s.audit().empty());
+    gang_scheduler::request r = tasks(n, 2, 4, 1);  // victims are listed by cell
+    r.gang.required = rack;
+    REQUIRE(s.propose(r).ok());
+  }
+  gang_scheduler::request r = tasks("y", 141, 4);  // the rack has 4 + 8 + 128 nodes
+  r.gang.required = rack;
+  CHECK(run(s, r) == plan_result::wait);
+  r.gang.groups[0].tasks = 140;
+  CHECK(run(s, r) == plan_result::bind);
+  CHECK(s.audit().empty());
 }

@@ -56,7 +56,23 @@ TEST_CASE("victim_cost: sets are in the order of classes, numbers and GPU-time")
       REQUIRE((cost_of(gangs, cost, a) < cost_of(gangs, cost, b)) == (one < other));
     }
     REQUIRE(cost_of(gangs, cost, sets - 1) < std::uint64_t{1} << 63);
+    // The sizes of the classes give the same costs.
+    std::map<std::uint32_t, std::uint64_t> numbers;
+    std::uint64_t time = 0;
+    for (const victim_cost::loss& g : gangs) {
+      ++numbers[g.priority];
+      time += g.gpu_time;
+    }
+    std::vector<victim_cost::class_size> classes;
+    for (const auto& [priority, number] : numbers) classes.push_back({priority, number});
+    const victim_cost by_class(classes, time);
+    for (const victim_cost::loss& g : gangs) REQUIRE(by_class(g) == cost(g));
   }
+  // A sum beyond the range is rounded.
+  const victim_cost::class_size two[] = {{0, 3}, {1, 2}};
+  const victim_cost rounded(two, ~std::uint64_t{0});
+  CHECK(rounded.time_shift() > 0);
+  CHECK(rounded({1, 0}) > 3 * rounded({0, 0}) + (~std::uint64_t{0} >> rounded.time_shift()));
 }
 
 TEST_CASE("victim_cost: what exceeds the range is left out, the least important first") {

@@ -37,6 +37,7 @@ class naive_gang_scheduler {
   struct gang {
     request what{};
     std::vector<apiary::placement> tasks{};
+    apiary::time_ms started = 0;
     bool preempting = false;
     std::set<apiary::job_key> victims{};
     std::optional<apiary::job_key> ends_for{};
@@ -45,10 +46,12 @@ class naive_gang_scheduler {
   // Plans whose victims allow the lowest level that any victims of the same cost allow, and others.
   std::uint64_t lowest = 0;
   std::uint64_t not_lowest = 0;
+  apiary::time_ms now = 0;
   std::map<std::uint32_t, node> nodes{};
   std::map<apiary::job_key, gang> gangs{};
   std::map<std::uint32_t, apiary::disruption_budget> budgets{};  // by tenant
-  std::uint64_t (*cost)(const request&) = nullptr;  // else the number of gangs by priority
+  // Of a gang; else the number of gangs by priority, then their GPU-time.
+  std::uint64_t (*cost)(const request&) = nullptr;
 
   // Whether the answer to a request of a gang that does not run is right; empty, or what is wrong.
   // `optimal` counts the plans whose victims were proved to be the cheapest.
@@ -98,6 +101,10 @@ class naive_gang_scheduler {
     }
     if (p.result == apiary::plan_result::preempt) return "";
     if (!p.tasks.empty() || !p.victims.empty()) return "it waits, with tasks or victims";
+    request without_list = r;
+    without_list.filter.nodes = {};
+    if (!r.filter.nodes.empty() && first_level(without_list, {}))
+      return p.reason == apiary::wait_reason::not_suggested ? "" : "it would fit without its list";
     switch (p.reason) {
       case apiary::wait_reason::undecided:
         return "";
@@ -116,6 +123,8 @@ class naive_gang_scheduler {
   }
   void commit(const request& r, const plan& p) {
     gang& g = gangs[r.job];
+    const bool starts = g.preempting && p.result != apiary::plan_result::preempt;
+    if (g.tasks.empty() || starts) g.started = now;
     g.preempting = p.result == apiary::plan_result::preempt;
     if (!g.tasks.empty()) return;
     g.what = r;
@@ -162,7 +171,7 @@ class naive_gang_scheduler {
     for (const std::string& t : n.shape.taints)
       if (!has(f.tolerations, t)) return false;
     return (f.models.empty() || has(f.models, n.shape.model)) &&
-           (f.nodes.empty() || has(f.nodes, n.shape.name));
+           (f.nodes.empty() || has(f.nodes.names(), n.shape.name));
   }
 
  private:
@@ -276,18 +285,23 @@ class naive_gang_scheduler {
       if (!g.preempting && !g.ends_for && g.what.priority < r.priority) all.push_back(job);
     return all;
   }
-  // Fewer gangs of a higher priority come first.
+  // Fewer gangs of a higher priority come first, then less GPU-time.
   [[nodiscard]] std::vector<std::uint64_t> cost_of(const std::set<apiary::job_key>& victims) const {
     std::map<std::int32_t, std::uint64_t, std::greater<>> by_priority;
     for (const auto& [job, g] : gangs) by_priority[g.what.priority] = 0;
     std::uint64_t sum = 0;
+    std::uint64_t gpu_time = 0;
     for (const apiary::job_key& v : victims) {
       ++by_priority[gangs.at(v).what.priority];
       if (cost != nullptr) sum += cost(gangs.at(v).what);
+      const apiary::time_ms run = std::max<apiary::time_ms>(now - gangs.at(v).started, 0);
+      for (const apiary::placement& p : gangs.at(v).tasks)
+        gpu_time += p.num_gpus() * static_cast<std::uint64_t>(run);
     }
     if (cost != nullptr) return {sum};
     std::vector<std::uint64_t> counts;
     for (const auto& [priority, n] : by_priority) counts.push_back(n);
+    counts.push_back(gpu_time);
     return counts;
   }
   [[nodiscard]] bool within_budgets(const std::set<apiary::job_key>& victims) const {

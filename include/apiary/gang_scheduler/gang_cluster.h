@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/resources.h>
@@ -12,6 +13,9 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,11 +23,51 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// A list of node names for a node_filter. Copies share it: a list that is made once costs O(1) in
+// each further request, however long it is.
+class node_names {
+ public:
+  // No names.
+  node_names() = default;
+  // These names.
+  node_names(std::vector<std::string> names)
+      : list_(names.empty() ? nullptr : std::make_shared<const list>(std::move(names))) {}
+  // These names.
+  node_names(std::initializer_list<std::string> names)
+      : node_names(std::vector<std::string>(names)) {}
+
+  // Whether there are no names.
+  [[nodiscard]] bool empty() const noexcept { return list_ == nullptr; }
+  // The names, in the order that was given.
+  [[nodiscard]] std::span<const std::string> names() const noexcept {
+    return list_ == nullptr ? std::span<const std::string>() : list_->names;
+  }
+  // A hash of the names in their order. Cost: O(1).
+  [[nodiscard]] std::uint64_t hash() const noexcept { return list_ == nullptr ? 0 : list_->hash; }
+  // Cost: O(1) if one is a copy of the other, or if they differ; otherwise O(names).
+  friend bool operator==(const node_names& a, const node_names& b) {
+    return a.list_ == b.list_ || (a.list_ && b.list_ && a.list_->hash == b.list_->hash &&
+                                  a.list_->names == b.list_->names);
+  }
+
+ private:
+  struct list {
+    explicit list(std::vector<std::string> all) : names(std::move(all)) {
+      digest d;
+      for (const std::string& name : names) d.add(name);
+      hash = d.value();
+    }
+    std::vector<std::string> names;
+    std::uint64_t hash = 0;
+  };
+  std::shared_ptr<const list> list_;
+};
+
 // Which nodes a gang accepts. A default filter accepts every node without taints.
 struct node_filter {
   std::vector<std::string> labels{};       // all of them: "key=value", or "key" for any value
   std::vector<std::string> models{};       // one of these GPU models; empty: any
-  std::vector<std::string> nodes{};        // one of these names; empty: any
+  node_names nodes{};                      // one of these names; empty: any
   std::vector<std::string> tolerations{};  // the node may have these taints
   friend bool operator==(const node_filter&, const node_filter&) = default;
 

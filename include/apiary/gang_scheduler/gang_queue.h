@@ -17,24 +17,36 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
+// Options of a gang_queue.
+struct gang_queue_options {
+  // A job may start before the first one if the first one can start as early as without it, by the
+  // estimates of the running jobs. If the first one waits for a bad node, every job that fits may.
+  bool backfill = false;
+};
+
 // Queues jobs over a gang_scheduler: higher priorities first, then in the order of submission. The
-// first job that does not fit holds up all jobs behind it. A job may suspend running jobs of lower
-// priority, at least cost; they keep their place in the order.
+// first job that does not fit holds up all jobs behind it, unless backfilling lets them start. A job
+// may suspend running jobs of lower priority, at least cost; they wait again, in the same order.
 //
 // A job of n GPUs is a gang of tasks that each fill a node of the largest size, and one task with
 // the remaining GPUs.
 // Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
-//       starts and one for the first that does not.
+//       starts and one for the first that does not. Backfilling adds one for each waiting job, and
+//       a trial for the first job and for each job that might delay it: the ends of the running
+//       jobs, and a proposal for each of them.
 class gang_queue {
  public:
   // Starts with an empty queue. Requires: no gang runs.
-  explicit gang_queue(gang_scheduler scheduler) : scheduler_(std::move(scheduler)) {
+  explicit gang_queue(gang_scheduler scheduler, gang_queue_options options = {})
+      : scheduler_(std::move(scheduler)), options_(options) {
     APIARY_VERIFY(scheduler_.num_gangs() == 0);
     const auto nodes = scheduler_.free_capacity(0);
     for (const gang_scheduler::cell_capacity& n : *nodes) {
@@ -50,7 +62,7 @@ class gang_queue {
       return absl::AlreadyExistsError(absl::StrCat("job ", job.job.value, " is here already"));
     if (job.gpus == 0)
       return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " asks for 0 GPUs"));
-    entry e{.gang = gang_of(job), .gpus = job.gpus};
+    entry e{.gang = gang_of(job), .gpus = job.gpus, .estimate = job.estimate};
     APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
     if (plan.result == plan_result::wait && plan.reason == wait_reason::never)
       return absl::InvalidArgumentError(
@@ -90,7 +102,7 @@ class gang_queue {
                               scheduler_.propose(first->second.gang, now));
       if (plan.result == plan_result::wait) {
         hold_up(first->first, first->second, now);
-        return absl::OkStatus();
+        return options_.backfill ? backfill(now, actions) : absl::OkStatus();
       }
       APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
       if (plan.result == plan_result::preempt) {
@@ -101,10 +113,7 @@ class gang_queue {
         APIARY_ASSIGN_OR_RETURN(plan, scheduler_.propose(first->second.gang, now));
         APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
       }
-      actions.push_back({.job = id_of(first->second.gang.job),
-                         .where = place(plan.tasks),
-                         .waited = first->second.waited(now)});
-      running_.insert(waiting_.extract(first));
+      start(first, plan, now, actions);
     }
     return absl::OkStatus();
   }
@@ -116,10 +125,12 @@ class gang_queue {
   [[nodiscard]] const gang_scheduler& scheduler() const noexcept { return scheduler_; }
 
  private:
-  using order_key = std::pair<std::int64_t, std::uint64_t>;  // ascending: who comes first
+  using order_key = std::pair<std::int64_t, std::uint64_t>;  // ascending: the first job first
   struct entry {
     gang_scheduler::request gang{};
     std::uint32_t gpus = 0;
+    time_ms estimate = max_time;
+    time_ms ends = max_time;  // by the estimate, if it runs
     delay_clock clock{};
     delays before{};  // what the clock showed when the job began to wait
 
@@ -133,6 +144,67 @@ class gang_queue {
       return sum;
     }
   };
+  using job_end = std::pair<time_ms, job_key>;
+
+  void start(std::map<order_key, entry>::iterator job, const gang_scheduler::plan& plan,
+             time_ms now, std::vector<job_action>& actions) {
+    entry& e = job->second;
+    e.ends = add_time(now, e.estimate);
+    actions.push_back(
+        {.job = id_of(e.gang.job), .where = place(plan.tasks), .waited = e.waited(now)});
+    running_.insert(waiting_.extract(job));
+  }
+  // Starts jobs behind the first one, in order, that do not delay it.
+  absl::Status backfill(time_ms now, std::vector<job_action>& actions) {
+    const gang_scheduler::request& first = waiting_.begin()->second.gang;
+    std::vector<job_end> ends;
+    for (const auto& [key, e] : running_) ends.emplace_back((std::max)(e.ends, now), e.gang.job);
+    std::sort(ends.begin(), ends.end());
+    const std::optional<time_ms> at = start_of(first, ends);
+    for (auto next = std::next(waiting_.begin()); next != waiting_.end();) {
+      const auto job = next++;
+      APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan,
+                              scheduler_.propose(job->second.gang, now));
+      if (plan.result != plan_result::bind) continue;
+      const time_ms end = add_time(now, job->second.estimate);
+      const bool ends_before = end != max_time && at && end <= *at;
+      if (at && !ends_before && would_delay(plan, first, *at, ends)) continue;
+      APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
+      const job_end added{end, job->second.gang.job};
+      ends.insert(std::upper_bound(ends.begin(), ends.end(), added), added);
+      start(job, plan, now, actions);
+    }
+    return absl::OkStatus();
+  }
+  // When the job can start if the running jobs end at these times; nullopt: not even after all.
+  std::optional<time_ms> start_of(const gang_scheduler::request& job,
+                                  const std::vector<job_end>& ends) {
+    std::optional<time_ms> at;
+    scheduler_.what_if([&](gang_scheduler& trial) {
+      for (std::size_t i = 0; i < ends.size() && !at; ++i) {
+        trial.finish(ends[i].second).IgnoreError();
+        if (i + 1 < ends.size() && ends[i + 1].first == ends[i].first) continue;
+        if (can_start(trial, job, ends[i].first)) at = ends[i].first;
+      }
+    });
+    return at;
+  }
+  // Whether the job cannot start at this time if the plan of another job is applied now.
+  bool would_delay(const gang_scheduler::plan& other, const gang_scheduler::request& job,
+                   time_ms at, const std::vector<job_end>& ends) {
+    bool starts = false;
+    scheduler_.what_if([&](gang_scheduler& trial) {
+      if (!trial.commit(other).ok()) return;
+      for (const job_end& e : ends)
+        if (e.first <= at) trial.finish(e.second).IgnoreError();
+      starts = can_start(trial, job, at);
+    });
+    return !starts;
+  }
+  static bool can_start(gang_scheduler& trial, const gang_scheduler::request& job, time_ms at) {
+    const auto plan = trial.propose(job, at);
+    return plan.ok() && plan->result != plan_result::wait;
+  }
   // All keys of this queue are numbers below 2^32.
   [[nodiscard]] static job_id id_of(const job_key& job) {
     return job_id(static_cast<std::uint32_t>(job.number()));
@@ -163,7 +235,7 @@ class gang_queue {
     waiting_.insert(running_.extract(at));
     return absl::OkStatus();
   }
-  // The first job waits for GPUs; the one that did so before waits for its turn again.
+  // The first job waits for GPUs; the one that did so before waits for the jobs before it.
   void hold_up(const order_key& key, entry& e, time_ms now) {
     const auto before = waiting_.find(held_up_);
     if (before != waiting_.end() && held_up_ != key)
@@ -176,6 +248,7 @@ class gang_queue {
   }
 
   gang_scheduler scheduler_;
+  gang_queue_options options_;
   std::uint32_t total_ = 0;
   std::uint32_t task_gpus_ = 0;  // of the largest task
   std::uint64_t submitted_ = 0;

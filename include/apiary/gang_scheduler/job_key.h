@@ -32,6 +32,8 @@ class job_key {
 
   // Whether it names a job: false for an empty text.
   [[nodiscard]] bool valid() const noexcept { return !is_text_ || !text_.empty(); }
+  // Whether it is a text.
+  [[nodiscard]] bool is_text() const noexcept { return is_text_; }
   // The number; 0 for a text.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   // The number in decimal, or the text.

@@ -22,8 +22,8 @@ APIARY_NAMESPACE_BEGIN
 //           GPU-time is rounded down to multiples of 2^time_shift(); then the lowest classes count
 //           as one. 20,000 gangs in three classes leave GPU-times of 31 million in sum.
 // Requires: all candidates of the search are among the gangs of the constructor.
-// Cost:     constructor O(gangs * log), at most 64 times O(gangs) if GPU-times are large; then
-//           O(log classes) a gang.
+// Cost:     constructor from gangs O(gangs * log), at most 64 times O(gangs) if GPU-times are large;
+//           from classes O(classes). Then O(log classes) a gang.
 // Example:  through gang_scheduler examples/least_cost_victims.cpp
 class victim_cost {
  public:
@@ -33,32 +33,32 @@ class victim_cost {
     std::uint64_t gpu_time = 0;  // GPU-time that has to be spent again, in any unit
   };
 
+  // The gangs of one priority class.
+  struct class_size {
+    std::uint32_t priority = 0;
+    std::uint64_t gangs = 0;
+  };
+
   // For these gangs.
   explicit victim_cost(std::span<const loss> gangs) {
     std::vector<std::uint32_t> priorities;
     for (const loss& g : gangs) priorities.push_back(g.priority);
     detail::merge_sort(priorities);
-    // As many of the highest classes as the range allows; the last one has all lower classes, too.
-    std::uint64_t sets = 1;  // numbers of gangs in the classes so far
-    for (std::size_t last = priorities.size(); last > 0;) {
-      const auto at = std::lower_bound(priorities.begin(), priorities.end(), priorities[last - 1]);
-      const auto first = static_cast<std::size_t>(at - priorities.begin());
-      const std::uint64_t rest = first > 0 ? first + 1 : 1;  // for all lower classes as one
-      const bool separate = last - first + 1 <= max_cost / sets / rest;
-      const std::size_t from = separate ? first : 0;
-      classes_.push_back({priorities[from], last - from + 1});
-      sets *= last - from + 1;
-      last = from;
+    std::vector<class_size> sizes;
+    for (const std::uint32_t p : priorities) {
+      if (sizes.empty() || sizes.back().priority != p) sizes.push_back({p, 0});
+      ++sizes.back().gangs;
     }
-    const std::uint64_t times = max_cost / sets;
+    const std::uint64_t times = list_classes(sizes);
     while (!time_is_below(gangs, times)) ++time_shift_;
-    std::reverse(classes_.begin(), classes_.end());
-    std::uint64_t weight = times;
-    for (a_class& c : classes_) {
-      const std::uint64_t gangs_and_one = c.weight;
-      c.weight = weight;
-      weight *= gangs_and_one;
-    }
+    set_weights(times);
+  }
+  // For gangs of these classes, in ascending order of priority, whose GPU-times add up to at most
+  // this much. Cost: O(classes).
+  victim_cost(std::span<const class_size> classes, std::uint64_t gpu_time) {
+    const std::uint64_t times = list_classes(classes);
+    while (time_shift_ < 64 && gpu_time >> time_shift_ >= times) ++time_shift_;
+    set_weights(times);
   }
 
   // The cost of one gang. Requires: it is one of the gangs of the constructor.
@@ -80,6 +80,32 @@ class victim_cost {
     std::uint32_t lowest = 0;  // lowest priority in it
     std::uint64_t weight = 0;  // of a gang
   };
+  // Lists the classes, the highest first, with one more than their gangs as weights: as many of the
+  // highest as the range allows; the last one has all lower classes, too. Returns how many different
+  // sums of GPU-time the range still allows.
+  std::uint64_t list_classes(std::span<const class_size> sizes) {
+    std::uint64_t rest = 0;  // gangs of the classes that are not listed
+    for (const class_size& c : sizes) rest += c.gangs;
+    std::uint64_t sets = 1;  // numbers of gangs in the classes so far
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      const std::uint64_t below = rest - sizes[i].gangs;
+      const bool separate = sizes[i].gangs + 1 <= max_cost / sets / (below > 0 ? below + 1 : 1);
+      const std::uint64_t gangs = separate ? sizes[i].gangs : rest;
+      classes_.push_back({separate ? sizes[i].priority : sizes[0].priority, gangs + 1});
+      sets *= gangs + 1;
+      if (!separate) break;
+      rest = below;
+    }
+    return max_cost / sets;
+  }
+  void set_weights(std::uint64_t weight) {
+    std::reverse(classes_.begin(), classes_.end());
+    for (a_class& c : classes_) {
+      const std::uint64_t gangs_and_one = c.weight;
+      c.weight = weight;
+      weight *= gangs_and_one;
+    }
+  }
   [[nodiscard]] std::uint64_t counted(const loss& gang) const noexcept {
     return time_shift_ < 64 ? gang.gpu_time >> time_shift_ : 0;
   }

@@ -98,22 +98,22 @@ APIARY_INLINE absl::Status gang_scheduler::resize_node(node_id node, std::uint32
 }
 
 APIARY_INLINE void gang_scheduler::set_victim_cost(cost_function cost) {
-  core_->planner.cost = std::move(cost);
+  core_->planner.victims.cost_function = std::move(cost);
 }
 APIARY_INLINE void gang_scheduler::set_disruption_budget(tenant_id tenant,
                                                          const disruption_budget& budget) {
-  core_->planner.budgets[tenant.value] = budget;
+  core_->planner.victims.budgets[tenant.value] = budget;
 }
 APIARY_INLINE void gang_scheduler::set_step_budget(std::uint64_t steps) {
   core_->planner.budget = (std::max)(steps, std::uint64_t{1});
 }
 APIARY_INLINE void gang_scheduler::what_if(absl::FunctionRef<void(gang_scheduler&)> trial) {
-  const auto cost = core_->planner.cost;
-  const auto budgets = core_->planner.budgets;
+  const auto cost = core_->planner.victims.cost_function;
+  const auto budgets = core_->planner.victims.budgets;
   const std::uint64_t steps = core_->planner.budget;
   core_->state.try_out([&] { trial(*this); });
-  core_->planner.cost = cost;
-  core_->planner.budgets = budgets;
+  core_->planner.victims.cost_function = cost;
+  core_->planner.victims.budgets = budgets;
   core_->planner.budget = steps;
 }
 

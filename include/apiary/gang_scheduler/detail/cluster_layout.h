@@ -23,7 +23,8 @@ namespace detail {
 
 // Gives each node a position: a cell of level 0 of a tree whose upper cells have names. Every cell
 // has spare children, at least an eighth more than it needs, so that nodes and racks can join
-// without a new tree.
+// without a new tree. If the tree has to be made anew before an eighth more nodes have joined, the
+// next one has twice as many spare children, up to as many as it needs.
 // Cost: add O(children of the cells that contain the node), remove O(levels); rebuild O(nodes).
 class cluster_layout {
  public:
@@ -99,7 +100,12 @@ class cluster_layout {
     }
     node_at_[c] = n;
     count(c, true);
+    ++joined_;
     return c;
+  }
+  // A cell has no spare child, so rebuild() is next.
+  void make_more_spare() {
+    if (joined_ < num_nodes_ / 8) spare_eighths_ = (std::min)(2 * spare_eighths_, std::size_t{8});
   }
   // Makes a position spare, and the cells above that have no other node.
   void remove(std::uint32_t position) {
@@ -111,6 +117,8 @@ class cluster_layout {
   template <class CellsOf>
   void rebuild(const std::vector<std::uint32_t>& nodes, const CellsOf& cells_of) {
     const level_t top = num_levels();
+    num_nodes_ = nodes.size();
+    joined_ = 0;
     // The cells of each level by their first node, with their children; [top] is one cell.
     std::vector<std::vector<cell>> all(top + std::size_t{1});
     all[top].push_back({});
@@ -173,7 +181,9 @@ class cluster_layout {
     std::vector<std::uint32_t> nodes;  // in each cell
     std::unordered_map<std::string, std::uint32_t> by_name;
   };
-  [[nodiscard]] static std::size_t with_spare(std::size_t n) noexcept { return n + 1 + n / 8; }
+  [[nodiscard]] std::size_t with_spare(std::size_t n) const noexcept {
+    return n + 1 + n * spare_eighths_ / 8;
+  }
   [[nodiscard]] std::uint32_t parent(level_t l, std::uint32_t c) const noexcept {
     return tree_.index(tree_.parent(tree_.at(l, c), l), l + 1);
   }
@@ -191,6 +201,9 @@ class cluster_layout {
   ragged_tree tree_{std::vector<std::vector<std::uint32_t>>{{1}}};
   std::vector<level> levels_;  // by level; [0] is empty
   std::vector<std::uint32_t> node_at_;
+  std::size_t spare_eighths_ = 1;  // spare children of a cell, besides one, by the others
+  std::size_t num_nodes_ = 0;      // when the tree was made
+  std::size_t joined_ = 0;         // nodes since then
 };
 
 }  // namespace detail

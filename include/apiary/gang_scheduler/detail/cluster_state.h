@@ -62,6 +62,17 @@ class cluster_state {
     const auto at = by_name_.find(name);
     return at == by_name_.end() ? std::nullopt : std::optional(at->second);
   }
+  // Where a node is, and which of its GPUs its gangs can give back: what a search of victims reads of
+  // many nodes.
+  struct usable_node {
+    std::uint32_t position = none;
+    std::uint32_t gpus = 0;  // healthy and not reserved
+    friend bool operator==(const usable_node&, const usable_node&) = default;
+  };
+  // Requires: as node().
+  [[nodiscard]] const usable_node& usable(std::uint32_t n) const noexcept { return usable_[n]; }
+  // Changes when nodes get other positions.
+  [[nodiscard]] std::uint64_t layout_version() const noexcept { return layout_version_; }
   // The nodes that are bad or have a bad GPU, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
   // The lowest id that no node has.
@@ -75,23 +86,30 @@ class cluster_state {
   // The view of a filter, made if it is new. A reference is valid until the next call.
   node_view& view(const node_filter& filter) {
     if (filter == node_filter{}) return views_[0];
-    const std::uint64_t key = node_view::hash_of(filter);
-    std::size_t oldest = 1;
-    for (std::size_t i = 1; i < views_.size(); ++i) {
-      if (views_[i].key == key && views_[i].filter == filter) {
-        views_[i].last_used = ++view_clock_;
-        return views_[i];
+    node_view* found = find_view(filter);
+    if (found == nullptr) {
+      if (views_.size() <= gang_scheduler_types::max_filters) {
+        found = &views_.emplace_back(make_view(filter));
+      } else {
+        found = &*std::min_element(
+            views_.begin() + 1, views_.end(),
+            [](const node_view& a, const node_view& b) { return a.last_used < b.last_used; });
+        *found = make_view(filter);
       }
-      if (views_[i].last_used < views_[oldest].last_used) oldest = i;
     }
-    if (views_.size() <= gang_scheduler_types::max_filters) {
-      oldest = views_.size();
-      views_.push_back(make_view(filter));
-    } else {
-      views_[oldest] = make_view(filter);
-    }
-    views_[oldest].last_used = ++view_clock_;
-    return views_[oldest];
+    found->last_used = ++view_clock_;
+    return *found;
+  }
+  // The first name in the filter that no node has; null if there is none.
+  // Cost: O(1) if the filter has a view and no node has been removed since the last call for it.
+  [[nodiscard]] const std::string* unknown_name(const node_filter& filter) {
+    if (filter.nodes.empty()) return nullptr;
+    node_view* const found = find_view(filter);
+    if (found != nullptr && found->known == removed_) return nullptr;
+    for (const std::string& name : filter.nodes.names())
+      if (!by_name_.contains(name)) return &name;
+    if (found != nullptr) found->known = removed_;
+    return nullptr;
   }
   [[nodiscard]] std::span<const node_view> views() const noexcept { return views_; }
 
@@ -108,10 +126,13 @@ class cluster_state {
     by_name_.emplace(shape.name, id);
     hash_ += n.hash(id);
     n.position = shape.gpus > max_free_ ? none : layout_.add(id, shape.cells);
+    usable_.resize(nodes_.size());
     if (n.present()) {
+      set_usable(id);
       for (node_view& v : views_)
         if (v.accepts(shape)) v.update(n.position, &n);
     } else {
+      if (shape.gpus <= max_free_) layout_.make_more_spare();
       max_free_ = (std::max)(max_free_, shape.gpus);
       std::vector<std::uint32_t> ids;
       for (std::uint32_t p = 0; p < layout_.num_positions(); ++p)
@@ -135,8 +156,10 @@ class cluster_state {
       if (v.members[n.position] != 0) v.update(n.position, nullptr);
     layout_.remove(n.position);
     by_name_.erase(n.shape.name);
+    ++removed_;
     hash_ -= n.hash(id);
     n = {};
+    usable_[id] = {};
     insert_sorted(free_ids_, id);
   }
   // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
@@ -149,6 +172,7 @@ class cluster_state {
     n.shape.gpus = gpus;
     n.shape.host = host;
     hash_ += n.hash(id);
+    set_usable(id);
     if (gpus > max_free_) {
       max_free_ = gpus;
       for (node_view& v : views_) {
@@ -175,6 +199,17 @@ class cluster_state {
   }
 
  protected:
+  // The view of a filter, null if there is none. It takes over the list of names, so that the next
+  // comparison with the same list is fast.
+  [[nodiscard]] node_view* find_view(const node_filter& filter) {
+    const std::uint64_t key = node_view::hash_of(filter);
+    for (std::size_t i = 1; i < views_.size(); ++i) {
+      if (views_[i].key != key || !(views_[i].filter == filter)) continue;
+      views_[i].filter.nodes = filter.nodes;
+      return &views_[i];
+    }
+    return nullptr;
+  }
   template <class F>
   void on_undo(F&& f) {
     if (trials_ > 0) undo_.push_back(std::forward<F>(f));
@@ -183,8 +218,17 @@ class cluster_state {
     layout_.rebuild(ids, [&](std::uint32_t n) -> const std::vector<std::string>& {
       return nodes_[n].shape.cells;
     });
-    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p)
-      if (layout_.node_at(p) != none) nodes_[layout_.node_at(p)].position = p;
+    ++layout_version_;
+    usable_.resize(nodes_.size());
+    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
+      if (layout_.node_at(p) == none) continue;
+      nodes_[layout_.node_at(p)].position = p;
+      set_usable(layout_.node_at(p));
+    }
+  }
+  void set_usable(std::uint32_t id) {
+    const used_node& n = nodes_[id];
+    usable_[id] = {n.position, n.healthy_gpus() & ~n.reserved};
   }
   [[nodiscard]] node_view make_view(const node_filter& filter) const {
     node_view v(filter, layout_.tree(), (std::max)(max_free_, 1U));
@@ -196,6 +240,7 @@ class cluster_state {
     return v;
   }
   void changed(std::uint32_t id) {
+    set_usable(id);
     for (node_view& v : views_) v.update_use(nodes_[id].position, nodes_[id]);
   }
 
@@ -213,13 +258,16 @@ class cluster_state {
   }
 
   cluster_layout layout_;
+  std::uint64_t layout_version_ = 0;
   std::vector<used_node> nodes_;         // by id
+  std::vector<usable_node> usable_;      // by id
   std::vector<std::uint32_t> free_ids_;  // ascending
   std::unordered_map<std::string, std::uint32_t> by_name_;
   std::uint32_t max_free_ = 1;      // the most GPUs that a node has had
   std::vector<std::uint32_t> bad_;  // ascending
   std::vector<node_view> views_;    // [0]: of the filter that accepts nodes without taints
   std::uint64_t view_clock_ = 0;
+  std::uint64_t removed_ = 1;  // nodes so far, and one
   std::uint64_t hash_ = 0;
   std::uint64_t epoch_ = 0;
   std::uint32_t trials_ = 0;

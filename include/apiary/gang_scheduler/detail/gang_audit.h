@@ -15,6 +15,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,9 +81,10 @@ class gang_audit {
   }
   void check_gangs() {
     scheduled_gangs copy = state_;
-    const std::span<const std::uint32_t> slots = copy.in_order();
+    std::vector<std::uint32_t> slots;
+    for (const scheduled_gangs::ordered_gang& g : copy.in_order()) slots.push_back(g.slot);
+    std::map<std::int32_t, scheduled_gangs::priority_class> classes;
     expect(slots.size() == state_.num_gangs(), "gangs are missing in their order");
-    std::int64_t lowest = (std::int64_t{1} << 31);
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const scheduled_gangs::entry& e = copy.at(slots[i]);
       const gang_scheduler_types::running_gang& who = e.who;
@@ -91,7 +93,16 @@ class gang_audit {
              " is out of order");
       expect(state_.slot_of(who.what.job) == slots[i], "job ", job, " is not found");
       hash_ += e.hash;
-      if (e.is_candidate()) lowest = (std::min)(lowest, std::int64_t{who.what.priority});
+      expect(state_.brief_of(slots[i]) == scheduled_gangs::brief{who.gpus, who.started,
+                                                                 who.what.priority, true,
+                                                                 e.is_candidate()},
+             "job ", job, " has another cost as a victim");
+      if (e.is_candidate()) {
+        scheduled_gangs::priority_class& c = classes[who.what.priority];
+        ++c.gangs;
+        c.gpus += who.gpus;
+        c.gpu_starts += who.gpus * static_cast<std::uint64_t>(who.started);
+      }
       std::uint64_t gpus = 0;
       for (const placement& p : who.tasks) gpus += p.num_gpus();
       expect(gpus == who.gpus, "job ", job, " has another number of GPUs");
@@ -122,11 +133,8 @@ class gang_audit {
       }
     }
     expect(hash_ == state_.hash(), "the hash of the state is another one");
-    expect(
-        !state_.has_candidate(
-            static_cast<std::int32_t>((std::min)(lowest, std::int64_t{0x7fffffff}))) &&
-            (lowest >= 0x7fffffff || state_.has_candidate(static_cast<std::int32_t>(lowest + 1))),
-        "the lowest priority is another one");
+    expect(classes == state_.classes(), "the candidates by priority are others");
+    expect(!state_.has_wrong_cell(), "a cell has other candidates");
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       const used_node& n = state_.node(ids_[i]);
       const used_node& a = nodes_[i];
@@ -134,6 +142,9 @@ class gang_audit {
                  n.memory_mib == a.memory_mib && n.gangs.size() == a.gangs.size() &&
                  std::is_permutation(n.gangs.begin(), n.gangs.end(), a.gangs.begin()),
              "node ", ids_[i], " has other gangs");
+      expect(state_.usable(ids_[i]) ==
+                 scheduled_gangs::usable_node{n.position, n.healthy_gpus() & ~n.reserved},
+             "node ", ids_[i], " has other GPUs that victims can give back");
     }
   }
   void check_views() {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,7 +27,7 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // "a" or "a, b or c", each in quotes.
-[[nodiscard]] inline std::string one_of(const std::vector<std::string>& names, const char* last) {
+[[nodiscard]] inline std::string one_of(std::span<const std::string> names, const char* last) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i)
     absl::StrAppend(&text, i == 0 ? "" : i + 1 == names.size() ? last : ", ", "\"", names[i], "\"");
@@ -77,8 +78,8 @@ namespace detail {
 
 APIARY_INLINE std::string node_filter::text() const {
   std::string text =
-      nodes.empty() ? "nodes" : absl::StrCat("nodes ", detail::one_of(nodes, " or "));
-  if (nodes.size() > 3) text = absl::StrCat("a list of ", nodes.size(), " nodes");
+      nodes.empty() ? "nodes" : absl::StrCat("nodes ", detail::one_of(nodes.names(), " or "));
+  if (nodes.names().size() > 3) text = absl::StrCat("a list of ", nodes.names().size(), " nodes");
   if (!labels.empty()) absl::StrAppend(&text, " with label ", detail::one_of(labels, " and "));
   if (!models.empty())
     absl::StrAppend(&text, labels.empty() ? " with GPU model " : " and GPU model ",

@@ -60,7 +60,10 @@ class plan_text {
                             " waits: it is not known whether it fits, because the search "
                             "reached its step budget");
       default:
-        return absl::StrCat(job, " waits", why.empty() ? "" : ": ", why, remedy);
+        return absl::StrCat(job, " waits", why.empty() ? "" : ": ", why, remedy,
+                            plan.reason == wait_reason::not_suggested
+                                ? "; without the list of nodes it would start now"
+                                : "");
     }
   }
 

@@ -6,17 +6,17 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/explain/what_if.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
+#include <apiary/gang_scheduler/detail/cluster_excerpt.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/detail/victim_planner.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/plan.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/topology_victim_search.h>
-#include <apiary/preempt/victim_cost.h>
 #include <apiary/preempt/victim_set.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -24,7 +24,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -37,8 +36,7 @@ class gang_planner {
   using found = topology_fit<ragged_tree>::result;
 
   std::uint64_t budget = 100'000;
-  gang_scheduler_types::cost_function cost{};
-  std::map<std::uint32_t, disruption_budget> budgets{};  // by tenant
+  victim_planner victims{};
 
   // Fills result, tasks, level, victims and reason of a plan. Requires: the request is checked.
   void operator()(scheduled_gangs& state, const gang_scheduler_types::request& r, time_ms now,
@@ -52,8 +50,14 @@ class gang_planner {
       return;
     }
     const bool refused = now_free.verdict == fit_verdict::does_not_fit || now_free.is_refused;
-    if (state.has_candidate(r.priority) && preempt(state, view, r, now, to)) return;
+    if (state.has_candidate(r.priority) && preempt(state, view, r, refused, now, to)) return;
     to.reason = reason(state, view, r.gang, refused);
+    if (r.filter.nodes.empty()) return;
+    node_filter without_list = r.filter;
+    without_list.nodes = {};
+    const node_view& others = state.view(without_list);
+    if (fit(others.free, r.gang, others.hosts).verdict == fit_verdict::fits)
+      to.reason = wait_reason::not_suggested;
   }
   // Whether CPU and memory count for the gang.
   [[nodiscard]] static bool hosted(const topology_constraints& gang) noexcept {
@@ -105,7 +109,6 @@ class gang_planner {
     if (of_budget_ == budget) return;
     of_budget_ = budget;
     fit_ = topology_fit<ragged_tree>(budget);
-    search_ = topology_victim_search<ragged_tree>(budget);
   }
   [[nodiscard]] bool suffice(const topology_constraints& gang,
                              std::span<const tasks_on_node> portions,
@@ -155,149 +158,127 @@ class gang_planner {
     }
     for (const tasks_on_node& p : portions) taken_[p.node] = 0;
   }
-  // What becomes free when a gang ends that uses `own` of the `used` on a node that has `has`. On an
-  // overcommitted node the ends of several gangs free more than the sum.
-  [[nodiscard]] static std::uint32_t freed(std::uint64_t own, std::uint64_t used,
-                                           std::uint32_t has) noexcept {
-    const std::uint64_t too_much = used > has ? used - has : 0;
-    return own > too_much ? static_cast<std::uint32_t>(own - too_much) : 0;
-  }
-  // The running gangs of lower priority, with what they would give back on the nodes of the view.
-  void list_candidates(scheduled_gangs& state, const node_view& view,
-                       const gang_scheduler_types::request& r, time_ms now, bool with_hosts) {
-    overcommitted_ = false;
-    slots_.clear();
-    candidates_.clear();
-    allocations_.clear();
-    freed_.clear();
-    losses_.clear();
-    for (const std::uint32_t slot : state.in_order()) {
-      const scheduled_gangs::entry& e = state.at(slot);
-      if (!e.is_candidate() || e.who.what.priority >= r.priority) continue;
-      const auto first = static_cast<std::uint32_t>(allocations_.size());
-      for (const scheduled_gangs::on_node& o : e.nodes) {
-        const used_node& n = state.node(o.node);
-        if (view.members[n.position] == 0 || n.bad) continue;
-        const std::uint32_t mask = o.mask & n.healthy_gpus() & ~n.reserved;
-        allocations_.push_back({n.position, static_cast<std::uint32_t>(std::popcount(mask))});
-        if (!with_hosts) continue;
-        overcommitted_ = overcommitted_ || n.cpu_milli > n.shape.host.cpu_milli ||
-                         n.memory_mib > n.shape.host.memory_mib;
-        freed_.push_back({freed(o.cpu_milli, n.cpu_milli, n.shape.host.cpu_milli),
-                          freed(o.memory_mib, n.memory_mib, n.shape.host.memory_mib)});
-      }
-      const auto last = static_cast<std::uint32_t>(allocations_.size());
-      if (first == last) continue;
-      slots_.push_back(slot);
-      candidates_.push_back({0, first, last});
-      const auto run = static_cast<std::uint64_t>((std::max)(now - e.who.started, time_ms{0}));
-      const std::uint64_t most = ~std::uint64_t{0} / (std::max)(e.who.gpus, std::uint64_t{1});
-      losses_.push_back({static_cast<std::uint32_t>(e.who.what.priority) ^ (1U << 31),
-                         e.who.gpus * (std::min)(run, most)});
-    }
-    if (cost) {
-      for (std::size_t i = 0; i < slots_.size(); ++i)
-        candidates_[i].cost =
-            (std::min)(cost(state.at(slots_[i]).who, now), std::uint64_t{1} << 40);
-    } else {
-      const victim_cost costs(losses_);
-      for (std::size_t i = 0; i < slots_.size(); ++i) candidates_[i].cost = costs(losses_[i]);
-    }
-  }
   // Finds victims. False if there are none, or if the search does not know.
   bool preempt(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
-               time_ms now, gang_scheduler_types::plan& to) {
+               bool refused, time_ms now, gang_scheduler_types::plan& to) {
     const bool with_hosts = hosted(r.gang);
-    list_candidates(state, view, r, now, with_hosts);
-    if (candidates_.empty()) return false;
-    std::vector<disruption_budget> most;
-    std::vector<std::uint32_t> groups;
-    std::vector<std::uint32_t> gpus;
-    if (!budgets.empty()) {
-      std::map<std::uint32_t, std::uint32_t> group_of;
-      for (const auto& [tenant, max] : budgets) {
-        group_of.emplace(tenant, static_cast<std::uint32_t>(most.size()));
-        most.push_back(max);
-      }
-      for (const std::uint32_t slot : slots_) {
-        const auto at = group_of.find(state.at(slot).who.what.tenant.value);
-        groups.push_back(at == group_of.end() ? ~std::uint32_t{0} : at->second);
-        gpus.push_back(static_cast<std::uint32_t>(state.at(slot).who.gpus));
-      }
-    }
     const std::span<resources> hosts = with_hosts ? std::span(view.hosts) : std::span<resources>();
-    begin();
-    const victim_set set =
-        search_(view.free, r.gang, candidates_, allocations_, hosts, freed_, {groups, most, gpus});
-    if (set.verdict != fit_verdict::fits) return false;
-    victims_.assign(set.victims.begin(), set.victims.end());
-    std::uint64_t cost_of_victims = set.cost;
-    const std::uint64_t lower_bound = set.lower_bound;
-    // Victims that cost no more and allow a lower level, if the gang prefers one.
+    if (!victims(state, view, r, refused, with_hosts, now, budget)) return false;
+    chosen_.assign(victims.victims().begin(), victims.victims().end());
+    to.cost = victims.cost();
+    to.lower_bound = victims.lower_bound();
     const level_t last = (std::min)(r.gang.required, state.layout().num_levels());
-    topology_constraints lower = r.gang;
-    for (lower.required = r.gang.preferred; lower.required < last; ++lower.required) {
-      if (lower.required >= level_with_victims(view, r.gang, hosts)) break;
-      const victim_set other =
-          search_(view.free, lower, candidates_, allocations_, hosts, freed_, {groups, most, gpus});
-      if (other.verdict != fit_verdict::fits || other.cost > cost_of_victims) continue;
-      victims_.swap(before_);
-      victims_.assign(other.victims.begin(), other.victims.end());
-      if (all_needed(view, r.gang, hosts)) {
-        cost_of_victims = other.cost;
-        break;
-      }
-      victims_.swap(before_);
+    const bool prefers = r.gang.preferred < last;
+    if (prefers) allow_lower_level(state, view, r, now, to);
+    bool is_placed = false;
+    extra_.resize(state.layout().num_positions());
+    set_extra(state, view, true);
+    cluster_excerpt* const in = prefers ? nullptr : victims.excerpt();
+    if (in != nullptr) {
+      is_placed = place(state, r.gang, in->capacities(), in->hosts(), in, to);
+    } else {
+      journal log;
+      transaction tx(log);
+      victims.evict(tx, chosen_);
+      is_placed = place(state, r.gang, view.free, hosts, nullptr, to);
     }
-    extra_.assign(state.layout().num_positions(), 0);
-    journal log;
-    transaction tx(log);
-    for (const std::uint32_t v : victims_) {
-      journaled::evict_gang(tx, view.free, candidates_[v], allocations_, hosts, freed_);
-      for (const scheduled_gangs::on_node& o : state.at(slots_[v]).nodes) {
-        const used_node& n = state.node(o.node);
-        if (view.members[n.position] != 0)
-          extra_[n.position] |= o.mask & n.healthy_gpus() & ~n.reserved;
-      }
-    }
-    const found then = fit(view.free, r.gang, hosts);
-    if (then.verdict != fit_verdict::fits) return false;
-    assign(state, r.gang, then.portions, to.tasks);
-    to.result = victims_.empty() ? plan_result::bind : plan_result::preempt;
-    to.level = then.level;
-    to.cost = cost_of_victims;
-    to.lower_bound = overcommitted_ ? 0 : lower_bound;
-    for (const std::uint32_t v : victims_) to.victims.push_back(state.at(slots_[v]).who.what.job);
+    set_extra(state, view, false);
+    if (!is_placed) return false;
+    to.result = chosen_.empty() ? plan_result::bind : plan_result::preempt;
+    for (const std::uint32_t v : chosen_) to.victims.push_back(state.at(v).who.what.job);
     return true;
   }
-  // The lowest level from the preferred one on where the gang fits if the victims end, except victim
-  // `without`; any_level: nowhere.
-  [[nodiscard]] level_t level_with_victims(node_view& view, const topology_constraints& gang,
-                                           std::span<resources> hosts,
-                                           std::size_t without = ~std::size_t{0}) {
+  // Takes victims that cost no more and allow a lower level, if the gang prefers one.
+  void allow_lower_level(scheduled_gangs& state, node_view& view,
+                         const gang_scheduler_types::request& r, time_ms now,
+                         gang_scheduler_types::plan& to) {
+    const level_t last = (std::min)(r.gang.required, state.layout().num_levels());
+    gang_scheduler_types::request lower = r;
+    for (lower.gang.required = r.gang.preferred; lower.gang.required < last;
+         ++lower.gang.required) {
+      if (lower.gang.required >= level_without(view, r.gang, chosen_)) return;
+      if (!victims(state, view, lower, false, hosted(r.gang), now, budget) ||
+          victims.cost() > to.cost)
+        continue;
+      const std::vector<std::uint32_t> others(victims.victims().begin(), victims.victims().end());
+      if (!all_needed(view, r.gang, others)) continue;
+      chosen_ = others;
+      to.cost = victims.cost();
+      return;
+    }
+  }
+  // The lowest level from the preferred one on where the gang fits without these gangs; any_level:
+  // nowhere.
+  [[nodiscard]] level_t level_without(node_view& view, const topology_constraints& gang,
+                                      std::span<const std::uint32_t> gangs) {
     journal log;
     transaction tx(log);
-    for (std::size_t i = 0; i < victims_.size(); ++i)
-      if (i != without)
-        journaled::evict_gang(tx, view.free, candidates_[victims_[i]], allocations_, hosts, freed_);
-    const found then = fit(view.free, gang, hosts);
+    victims.evict(tx, gangs);
+    const found then = fit(view.free, gang, view.hosts);
     return then.verdict == fit_verdict::fits ? then.level : any_level;
   }
   [[nodiscard]] bool all_needed(node_view& view, const topology_constraints& gang,
-                                std::span<resources> hosts) {
-    for (std::size_t i = 0; i < victims_.size(); ++i)
-      if (level_with_victims(view, gang, hosts, i) != any_level) return false;
+                                const std::vector<std::uint32_t>& gangs) {
+    for (std::size_t i = 0; i < gangs.size(); ++i) {
+      std::vector<std::uint32_t> fewer = gangs;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (level_without(view, gang, fewer) != any_level) return false;
+    }
     return true;
+  }
+  // Places the gang on what is free without the victims.
+  bool place(const scheduled_gangs& state, const topology_constraints& gang,
+             const capacity_index<ragged_tree>& capacities, std::span<const resources> hosts,
+             const cluster_excerpt* in, gang_scheduler_types::plan& to) {
+    const found then = fit(capacities, gang, hosts);
+    if (then.verdict != fit_verdict::fits) return false;
+    portions_.assign(then.portions.begin(), then.portions.end());
+    if (in != nullptr)
+      for (tasks_on_node& p : portions_) p.node = in->to_global(p.node);
+    assign(state, gang, portions_, to.tasks);
+    to.level = then.level;
+    return true;
+  }
+  // Lists the GPUs of the victims in extra_, or clears them.
+  void set_extra(const scheduled_gangs& state, const node_view& view, bool to) {
+    for (const std::uint32_t v : chosen_)
+      for (const scheduled_gangs::on_node& o : state.at(v).nodes) {
+        const scheduled_gangs::usable_node& n = state.usable(o.node);
+        if (!to) {
+          extra_[n.position] = 0;
+        } else if (view.members[n.position] != 0) {
+          extra_[n.position] |= o.mask & n.gpus;
+        }
+      }
+  }
+  // Whether the gang fits on whole nodes. The cell that has most is tried alone at first.
+  found fit_whole(node_view& view, const topology_constraints& gang) {
+    const level_t level = (std::max)(gang.required, level_t{1});
+    if (level < view.whole.top()) {
+      std::uint32_t size = 1;
+      for (const constrained_task_group& m : gang.groups) size = (std::max)(size, m.gpus);
+      if (size > view.whole.max_free()) return {};
+      const std::span<const std::uint32_t> slots = view.whole.slots(level, size);
+      const auto best = std::max_element(slots.begin(), slots.end());
+      const std::uint32_t cell = static_cast<std::uint32_t>(best - slots.begin());
+      excerpt_.begin(view.whole,
+                     hosted(gang) ? std::span<const resources>(view.whole_hosts)
+                                  : std::span<const resources>(),
+                     level, {&cell, 1});
+      const found alone = fit(excerpt_.capacities(), gang, excerpt_.hosts());
+      if (alone.verdict == fit_verdict::fits) return alone;
+    }
+    return fit(view.whole, gang, view.whole_hosts);
   }
   // Why a gang waits that does not fit (refused), or of which that is not known.
   wait_reason reason(const scheduled_gangs& state, node_view& view,
                      const topology_constraints& gang, bool refused) {
-    const found idle = fit(view.whole, gang, view.whole_hosts);
+    const found idle = fit_whole(view, gang);
     if (idle.verdict == fit_verdict::does_not_fit || idle.is_refused) return wait_reason::never;
     if (!refused || idle.verdict == fit_verdict::budget_ended) return wait_reason::undecided;
     if (state.bad_nodes().empty()) return wait_reason::busy;
-    const fit_verdict healthy = with_healthy_nodes(
-        state, view, [&] { return fit(view.whole, gang, view.whole_hosts).verdict; });
+    const fit_verdict healthy =
+        with_healthy_nodes(state, view, [&] { return fit_whole(view, gang).verdict; });
     if (healthy == fit_verdict::fits) return wait_reason::busy;
     return healthy == fit_verdict::does_not_fit ? wait_reason::unhealthy : wait_reason::undecided;
   }
@@ -308,19 +289,13 @@ class gang_planner {
     std::uint64_t memory_mib = 0;
   };
   topology_fit<ragged_tree> fit_;
-  topology_victim_search<ragged_tree> search_;
-  std::uint64_t of_budget_ = 0;  // the budget of the two searches; 0: not set
+  std::uint64_t of_budget_ = 0;  // the budget of the search; 0: not set
   std::vector<need> needs_;
-  std::vector<std::uint32_t> taken_;  // GPUs by position, 0 between calls
-  std::vector<std::uint32_t> extra_;  // GPUs of victims by position, of the last preempt()
-  std::vector<std::uint32_t> slots_;  // of the candidates
-  std::vector<std::uint32_t> victims_;
-  std::vector<std::uint32_t> before_;  // victims that another choice may replace
-  bool overcommitted_ = false;  // freed_ counts too little where several victims are together
-  std::vector<eviction_candidate> candidates_;
-  std::vector<gpus_on_node> allocations_;
-  std::vector<resources> freed_;
-  std::vector<victim_cost::loss> losses_;
+  std::vector<std::uint32_t> taken_;   // GPUs by position, 0 between calls
+  std::vector<std::uint32_t> extra_;   // GPUs of victims by position, 0 between calls
+  std::vector<std::uint32_t> chosen_;  // victims
+  std::vector<tasks_on_node> portions_;
+  cluster_excerpt excerpt_;
 };
 
 }  // namespace detail

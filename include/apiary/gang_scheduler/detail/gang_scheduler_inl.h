@@ -47,7 +47,7 @@ class gang_scheduler_core {
   [[nodiscard]] static std::string name(const job_key& job) {
     return absl::StrCat("job ", job.text());
   }
-  [[nodiscard]] absl::Status check(const gang_scheduler::request& r) const {
+  [[nodiscard]] absl::Status check(const gang_scheduler::request& r) {
     if (!r.job.valid()) return absl::InvalidArgumentError("the job has an empty text as its key");
     const auto fault = [&](const auto&... words) {
       return absl::InvalidArgumentError(absl::StrCat(name(r.job), ": ", words...));
@@ -74,10 +74,9 @@ class gang_scheduler_core {
                                   ? with_whole_slices(r.gang).fault(0, state.layout().num_levels())
                                   : r.gang.fault(0, state.layout().num_levels());
     if (!wrong.empty()) return fault(wrong);
-    for (const std::string& n : r.filter.nodes)
-      if (!state.find_node(n))
-        return absl::NotFoundError(
-            absl::StrCat(name(r.job), ": the filter names node \"", n, "\", which does not exist"));
+    if (const std::string* const unknown = state.unknown_name(r.filter))
+      return absl::NotFoundError(absl::StrCat(name(r.job), ": the filter names node \"", *unknown,
+                                              "\", which does not exist"));
     return absl::OkStatus();
   }
   [[nodiscard]] absl::Status check(node_id n) const {

@@ -77,6 +77,7 @@ struct node_view {
   node_filter filter;
   std::uint64_t key = 0;             // hash of the filter
   std::uint64_t last_used = 0;       // the number of the request that used it last
+  std::uint64_t known = 0;           // the names existed at this number of removed nodes
   std::vector<std::string> names{};  // of filter.nodes, ascending
   capacity_index<ragged_tree> free;
   capacity_index<ragged_tree> whole;
@@ -87,7 +88,7 @@ struct node_view {
   node_view(node_filter of, const ragged_tree& tree, std::uint32_t max_free)
       : filter(std::move(of)),
         key(hash_of(filter)),
-        names(filter.nodes),
+        names(filter.nodes.names().begin(), filter.nodes.names().end()),
         free(tree, 0, max_free),
         whole(tree, 0, max_free),
         hosts(free.num_nodes()),
@@ -97,11 +98,11 @@ struct node_view {
   }
   [[nodiscard]] static std::uint64_t hash_of(const node_filter& filter) noexcept {
     digest d;
-    for (const auto* texts : {&filter.labels, &filter.models, &filter.nodes, &filter.tolerations}) {
+    for (const auto* texts : {&filter.labels, &filter.models, &filter.tolerations}) {
       d.add(texts->size());
       for (const std::string& text : *texts) d.add(text);
     }
-    return d.value();
+    return d.add(filter.nodes.hash()).value();
   }
   [[nodiscard]] bool accepts(const gang_cluster::node& n) const {
     const auto has = [](const std::vector<std::string>& all, const std::string& one) {

@@ -6,6 +6,7 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/gang_scheduler/detail/candidate_gangs.h>
 #include <apiary/gang_scheduler/detail/cluster_state.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -16,7 +17,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,17 +31,10 @@ namespace detail {
 // record how to undo what they do.
 // Cost: insert, erase and set_preempting O(tasks), and for each node of the gang what a change of
 //       the node costs.
-class scheduled_gangs : public cluster_state {
+class scheduled_gangs : public candidate_gangs {
  public:
   using gang = gang_scheduler_types::running_gang;
 
-  // What a gang has on one node.
-  struct on_node {
-    std::uint32_t node = 0;
-    std::uint32_t mask = 0;
-    std::uint64_t cpu_milli = 0;
-    std::uint64_t memory_mib = 0;
-  };
   struct entry {
     gang who{};
     std::vector<on_node> nodes{};
@@ -53,7 +46,14 @@ class scheduled_gangs : public cluster_state {
     }
   };
 
-  using cluster_state::cluster_state;
+  // A gang in the order of jobs.
+  struct ordered_gang {
+    bool is_text = false;
+    std::uint64_t number = 0;
+    std::uint32_t slot = 0;
+  };
+
+  using candidate_gangs::candidate_gangs;
 
   [[nodiscard]] std::uint32_t slot_of(const job_key& job) const {
     const auto at = slots_.find(job);
@@ -63,23 +63,30 @@ class scheduled_gangs : public cluster_state {
   [[nodiscard]] std::uint32_t num_gangs() const noexcept {
     return static_cast<std::uint32_t>(slots_.size());
   }
-  // Whether a gang of lower priority runs and is not already ending.
-  [[nodiscard]] bool has_candidate(std::int32_t below) const noexcept {
-    return !priorities_.empty() && priorities_.begin()->first < below;
+  // Whether one job is before another one.
+  [[nodiscard]] bool is_before(const ordered_gang& a, const ordered_gang& b) const {
+    if (a.is_text != b.is_text) return b.is_text;
+    if (!a.is_text) return a.number < b.number;
+    return gangs_[a.slot].who.what.job < gangs_[b.slot].who.what.job;
   }
-  // The slots of all gangs in ascending order of their jobs. Cost: O(gangs) after a change.
-  [[nodiscard]] std::span<const std::uint32_t> in_order() {
+  [[nodiscard]] ordered_gang ordered(std::uint32_t slot) const {
+    const job_key& job = gangs_[slot].who.what.job;
+    return {job.is_text(), job.number(), slot};
+  }
+  // All gangs in ascending order of their jobs. Cost: O(gangs) after a change.
+  [[nodiscard]] std::span<const ordered_gang> in_order() {
     drop_dead();
     const auto middle = order_.begin() + static_cast<std::ptrdiff_t>(sorted_);
-    const auto before = [&](std::uint32_t a, std::uint32_t b) {
-      return gangs_[a].who.what.job < gangs_[b].who.what.job;
+    const auto before = [&](const ordered_gang& a, const ordered_gang& b) {
+      return is_before(a, b);
     };
     std::sort(middle, order_.end(), before);
-    std::inplace_merge(order_.begin(), middle, order_.end(), before);
+    if (middle != order_.end())
+      std::inplace_merge(std::lower_bound(order_.begin(), middle, *middle, before), middle,
+                         order_.end(), before);
     sorted_ = order_.size();
     return order_;
   }
-
   // What a gang has on each of its nodes, ascending.
   [[nodiscard]] static std::vector<on_node> nodes_of(const topology_constraints& gang,
                                                      std::span<const placement> tasks) {
@@ -130,13 +137,13 @@ class scheduled_gangs : public cluster_state {
     e.alive = true;
     hash_ += e.hash;
     slots_.emplace(e.who.what.job, slot);
-    order_.push_back(slot);
+    order_.push_back(ordered(slot));
     for (const on_node& o : e.nodes) {
       use(o, e.who.preempting, true);
       nodes_[o.node].gangs.push_back({slot, o.mask});
       changed(o.node);
     }
-    if (e.is_candidate()) ++priorities_[e.who.what.priority];
+    add_candidate(e, slot);
     if (e.who.preempting)
       for (const job_key& v : e.who.victims) set_ends_for(v, e.who.what.job);
     if (e.who.ends_for) {
@@ -154,7 +161,8 @@ class scheduled_gangs : public cluster_state {
     entry& e = gangs_[slot];
     if (trials_ > 0)
       on_undo([who = e.who](cluster_state& s) { static_cast<scheduled_gangs&>(s).insert(who); });
-    if (e.is_candidate()) forget_candidate(e);
+    forget_candidate(slot, e.nodes);
+    briefs_[slot].alive = false;
     if (e.who.preempting)
       for (const job_key& v : e.who.victims) set_ends_for(v, std::nullopt);
     if (e.who.ends_for) {
@@ -182,15 +190,18 @@ class scheduled_gangs : public cluster_state {
           scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
           all.set_preempting(all.slot_of(job), was, before);
         });
-    if (e.is_candidate()) forget_candidate(e);
+    forget_candidate(slot, e.nodes);
     for (const on_node& o : e.nodes) use(o, e.who.preempting, false);
     hash_ -= e.hash;
     e.who.preempting = preempting;
     e.who.started = started;
     e.hash = hash_of(e.who);
     hash_ += e.hash;
-    for (const on_node& o : e.nodes) use(o, e.who.preempting, true);
-    if (e.is_candidate()) ++priorities_[e.who.what.priority];
+    for (const on_node& o : e.nodes) {
+      use(o, e.who.preempting, true);
+      set_usable(o.node);
+    }
+    add_candidate(e, slot);
   }
 
   // What a victim and the gang for which it ends add to the hash.
@@ -233,17 +244,18 @@ class scheduled_gangs : public cluster_state {
     n.cpu_milli += more ? o.cpu_milli : 0 - o.cpu_milli;
     n.memory_mib += more ? o.memory_mib : 0 - o.memory_mib;
   }
-  void forget_candidate(const entry& e) {
-    const auto at = priorities_.find(e.who.what.priority);
-    if (--at->second == 0) priorities_.erase(at);
+  void add_candidate(const entry& e, std::uint32_t slot) {
+    candidate_gangs::add_candidate(
+        slot, {e.who.gpus, e.who.started, e.who.what.priority, true, e.is_candidate()}, e.nodes);
   }
   void set_ends_for(const job_key& victim, const std::optional<job_key>& by) {
-    entry& e = gangs_[slot_of(victim)];
-    if (e.is_candidate()) forget_candidate(e);
+    const std::uint32_t slot = slot_of(victim);
+    entry& e = gangs_[slot];
+    forget_candidate(slot, e.nodes);
     if (e.who.ends_for) hash_ -= hash_of_link(victim, *e.who.ends_for);
     e.who.ends_for = by;
     if (by) hash_ += hash_of_link(victim, *by);
-    if (e.is_candidate()) ++priorities_[e.who.what.priority];
+    add_candidate(e, slot);
   }
   // Removes slots without a gang from order_, so that they can be used again.
   void drop_dead() {
@@ -252,10 +264,10 @@ class scheduled_gangs : public cluster_state {
     std::size_t sorted = 0;
     for (std::size_t i = 0; i < order_.size(); ++i) {
       if (i == sorted_) sorted = kept;
-      if (gangs_[order_[i]].alive) {
+      if (briefs_[order_[i].slot].alive) {
         order_[kept++] = order_[i];
       } else {
-        free_slots_.push_back(order_[i]);
+        free_slots_.push_back(order_[i].slot);
       }
     }
     sorted_ = sorted_ == order_.size() ? kept : sorted;
@@ -272,10 +284,9 @@ class scheduled_gangs : public cluster_state {
   std::vector<entry> gangs_;  // by slot
   std::unordered_map<job_key, std::uint32_t, key_hash> slots_;
   std::vector<std::uint32_t> free_slots_;
-  std::vector<std::uint32_t> order_;  // slots; the first sorted_ in ascending order of jobs
+  std::vector<ordered_gang> order_;  // the first sorted_ in ascending order of jobs
   std::size_t sorted_ = 0;
-  std::size_t dead_ = 0;                              // slots in order_ without a gang
-  std::map<std::int32_t, std::uint32_t> priorities_;  // of candidates, with their number
+  std::size_t dead_ = 0;  // entries of order_ without a gang
 };
 
 }  // namespace detail
