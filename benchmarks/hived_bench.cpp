@@ -5,6 +5,7 @@
 #include "benchmarks/hived_load.h"
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>

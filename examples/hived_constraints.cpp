@@ -5,6 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 

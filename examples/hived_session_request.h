@@ -8,6 +8,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>

@@ -68,6 +68,7 @@
 #include <apiary/hived/audit.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/draw.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>

@@ -14,3 +14,4 @@
 #include <apiary/hived/detail/hived_inl.h>
 #include <apiary/hived/detail/layout_inl.h>
 #include <apiary/hived/detail/queries_inl.h>
+#include <apiary/hived/detail/topology_fit_inl.h>

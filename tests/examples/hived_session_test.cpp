@@ -680,7 +680,7 @@ TEST_CASE("a gang that comes back grows under its rules") {
                 "'spread':[{'level':'HALL','pods':1},{'level':'NODE','pods':1}]}]",
                 ",'required':'POD','preferred':'RACK'", "n0") == back);
   const apiary::request_constraints& constraints =
-      s.scheduler()->gangs()[apiary::gang_slot(0)].request.constraints;
+      *s.scheduler()->gangs()[apiary::gang_slot(0)].request.constraints;
   CHECK(constraints.required == apiary::any_level);
   CHECK(constraints.preferred == 3);
   REQUIRE(constraints.groups.size() == 1);

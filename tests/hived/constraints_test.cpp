@@ -8,6 +8,7 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -92,7 +93,7 @@ void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool we
     const std::uint32_t chain = h.layout().chain_of(plan.tasks[0].node).value;
     for (const vc_chain_id c : apiary_test::clusters_for(h, r)) {
       const virtual_cluster& cluster = h.cells().cluster(c);
-      if (!understood(h, r, cluster.chain()) || is_spread_over_whole_cells(cluster, r.constraints))
+      if (!understood(h, r, cluster.chain()) || is_spread_over_whole_cells(cluster, *r.constraints))
         return;
       const bool fits = fits_beside_others(h, r, c);
       REQUIRE((!fits || !own_victims));
@@ -101,10 +102,10 @@ void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool we
         continue;
       }
       REQUIRE((fits || own_victims));
-      if (!fits || r.constraints.preferred == any_level) return;
+      if (!fits || r.constraints->preferred == any_level) return;
       const level_t last =
-          std::min(r.constraints.required, h.cells().chain(chain).tree().num_levels());
-      for (level_t l = r.constraints.preferred; l < last; ++l) {
+          std::min(r.constraints->required, h.cells().chain(chain).tree().num_levels());
+      for (level_t l = r.constraints->preferred; l < last; ++l) {
         if (!fits_beside_others(h, r, c, l)) continue;
         REQUIRE(apiary_test::in_one_cell(h.layout(), plan.tasks, l));
         ++seen.preferred;

@@ -7,6 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/ragged_tree.h>
@@ -49,14 +50,14 @@ namespace apiary_test {
 [[nodiscard]] inline std::string broken_rule(const apiary::hived_layout& layout,
                                              const apiary::gang_request& r,
                                              const std::vector<apiary::hived_placement>& tasks) {
-  const apiary::level_t required = r.constraints.required;
+  const apiary::level_t required = r.constraints->required;
   if (required != apiary::any_level && !in_one_cell(layout, tasks, required))
     return "not in one cell of level " + std::to_string(required);
   std::vector<std::size_t> first{0};
   for (const apiary::task_group& m : r.groups) first.push_back(first.back() + m.tasks);
   if (tasks.size() != first.back()) return "not all tasks";
-  for (std::size_t m = 0; m < r.constraints.groups.size(); ++m) {
-    const apiary::request_constraints::of_group& constraints = r.constraints.groups[m];
+  for (std::size_t m = 0; m < r.constraints->groups.size(); ++m) {
+    const apiary::request_constraints::of_group& constraints = r.constraints->groups[m];
     const std::string group = "task group " + std::to_string(m) + ": ";
     for (const apiary::level_count& s : constraints.slices) {
       for (std::size_t i = first[m]; i < first[m + 1]; i += s.tasks)
@@ -89,11 +90,11 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
   const apiary::level_t levels = chain.tree.num_levels();
   const auto level = [&] { return chain.node_level + random.uniform(levels - chain.node_level); };
   const auto group = [&](std::size_t m) -> apiary::request_constraints::of_group& {
-    r.constraints.groups.resize(r.groups.size());
-    return r.constraints.groups[m];
+    r.constraints.edit().groups.resize(r.groups.size());
+    return r.constraints.edit().groups[m];
   };
-  if (random.uniform(2) == 0) r.constraints.required = level();
-  if (random.uniform(3) == 0) r.constraints.preferred = level();
+  if (random.uniform(2) == 0) r.constraints.edit().required = level();
+  if (random.uniform(3) == 0) r.constraints.edit().preferred = level();
   if (r.groups.size() > 1 && random.uniform(2) == 0) {
     group(1).leader = 0;
     r.groups[1].tasks = r.groups[0].tasks * (1 + random.uniform(2));
@@ -102,18 +103,18 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
     if (random.uniform(3) == 0) {
       const std::uint32_t slice = 1 + random.uniform(r.groups[m].tasks);
       if (r.groups[m].tasks % slice == 0) group(m).slices.push_back({level(), slice});
-      if (r.groups[m].tasks % 2 == 0 && slice == 1 && !r.constraints.groups.empty() &&
-          !r.constraints.groups[m].slices.empty())
+      if (r.groups[m].tasks % 2 == 0 && slice == 1 && !r.constraints->groups.empty() &&
+          !r.constraints->groups[m].slices.empty())
         group(m).slices.push_back({level(), 2});
     }
     if (random.uniform(3) == 0) group(m).spread.push_back({level(), 1 + random.uniform(2)});
   }
-  if (!apiary::constraints_of(r).valid(chain.node_level, levels)) r.constraints.groups.clear();
+  if (!apiary::constraints_of(r).valid(chain.node_level, levels)) r.constraints.edit().groups.clear();
 }
 
 // Whether its task groups have a spread.
 [[nodiscard]] inline bool has_spread(const apiary::gang_request& r) {
-  for (const apiary::request_constraints::of_group& m : r.constraints.groups)
+  for (const apiary::request_constraints::of_group& m : r.constraints->groups)
     if (!m.spread.empty()) return true;
   return false;
 }
@@ -150,7 +151,7 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
     for (apiary::level_count& s : m.spread) s.level = shift(s.level);
   }
   return node_after_node(
-      cluster, gang)(shift(within == apiary::any_level ? r.constraints.required : within));
+      cluster, gang)(shift(within == apiary::any_level ? r.constraints->required : within));
 }
 
 }  // namespace apiary_test

@@ -10,6 +10,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>
@@ -205,7 +206,7 @@ class hived_play {
       if (!more.tenant.valid()) return;
       more.job = apiary::job_id(next_++);
       more.groups.resize(1);
-      more.constraints.groups.clear();
+      more.constraints.edit().groups.clear();
       ask(more);
       if (!gangs.contains(more.job) || !gangs.contains(*job)) return;
       like.push_back(more.job);
@@ -220,32 +221,32 @@ class hived_play {
     const apiary::gang_request& b = gangs.at(by);
     const bool alike = a.pinned == b.pinned && a.lazy == b.lazy && a.leaf_type == b.leaf_type &&
                        scheduler.find(*job)->cluster == scheduler.find(by)->cluster &&
-                       a.constraints.required == b.constraints.required &&
+                       a.constraints->required == b.constraints->required &&
                        chains_of({*job, by}).size() <= 1;
     std::vector<apiary::hived_placement> tasks = scheduler.tasks(*scheduler.find(*job));
     const std::vector<apiary::hived_placement> more = scheduler.tasks(*scheduler.find(by));
     tasks.insert(tasks.end(), more.begin(), more.end());
-    const bool together = a.constraints.required == apiary::any_level ||
-                          in_one_cell(scheduler.layout(), tasks, a.constraints.required);
+    const bool together = a.constraints->required == apiary::any_level ||
+                          in_one_cell(scheduler.layout(), tasks, a.constraints->required);
     if (!fits(*job) || !fits(by) || !alike || !together)
       return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
     REQUIRE(scheduler.grow(*job, by).ok());
     REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
     std::vector<apiary::task_group>& groups = gangs.at(*job).groups;
     std::vector<apiary::request_constraints::of_group>& constraints =
-        gangs.at(*job).constraints.groups;
+        gangs.at(*job).constraints.edit().groups;
     constraints.resize(groups.size());
     for (std::size_t m = 0; m < b.groups.size(); ++m) {
-      constraints.push_back(m < b.constraints.groups.size()
-                                ? b.constraints.groups[m]
+      constraints.push_back(m < b.constraints->groups.size()
+                                ? b.constraints->groups[m]
                                 : apiary::request_constraints::of_group());
       if (constraints.back().leader != apiary::no_task_group)
         constraints.back().leader += static_cast<std::uint32_t>(groups.size());
     }
     groups.insert(groups.end(), b.groups.begin(), b.groups.end());
     REQUIRE(scheduler.find(*job)->request.groups == groups);
-    if (!scheduler.find(*job)->request.constraints.groups.empty())
-      REQUIRE(scheduler.find(*job)->request.constraints.groups == constraints);
+    if (!scheduler.find(*job)->request.constraints->groups.empty())
+      REQUIRE(scheduler.find(*job)->request.constraints->groups == constraints);
     places_[*job].insert(places_[*job].end(), places_[by].begin(), places_[by].end());
     forget(by);
     ++seen.grown;

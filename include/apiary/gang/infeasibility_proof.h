@@ -15,8 +15,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-class colocated_groups;
-
 // What keeps a gang from fitting: something that it needs besides GPUs, or the GPUs themselves.
 enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, spread, gpus };
 
@@ -92,13 +90,13 @@ struct infeasibility_proof {
 
   // Proves that a gang without constraints does not fit the whole cluster, from the number of nodes
   // with 0, 1, ... free GPUs. The tasks of each group are weighed first, then GPUs, then slots, large
-  // slots first, and weights of a linear program last. The proof has no cells if no weighing refuses;
-  // then it would need a list.
-  // Requires: groups without constraints, CPU and memory; `top` is the level above the roots.
+  // slots first, then weights of a linear program; a list comes last. The proof has no cells if the
+  // gang fits, or if the budget of the list ended.
+  // Requires: at least one GPU a task; `top` is the level above the roots.
   // Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node), and the linear program
-  //           takes up to 5 ms with many groups.
+  //           takes up to 5 ms with many groups; the list takes up to 1,000,000 comparisons.
   [[nodiscard]] static infeasibility_proof of_nodes(std::span<const std::uint32_t> nodes,
-                                                    const colocated_groups& groups,
+                                                    std::span<const task_group> groups,
                                                     level_t node_level, level_t top);
 };
 

@@ -10,10 +10,12 @@
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -44,6 +46,74 @@ struct request_constraints {
   friend bool operator==(const request_constraints&, const request_constraints&) = default;
 };
 
+namespace detail {
+class constrained_search;  // hived/detail/constrained_search.h
+class hived_state;
+class lazy_constrained_search;
+struct constraint_engine;  // hived/detail/constraint_engine.h
+
+// Constructs the search under topology constraints.
+using constrained_search_maker = std::unique_ptr<constrained_search> (*)();
+
+template <class Constraints>
+struct engine_of {
+  using type = constraint_engine;  // found when it is used: it may be incomplete before
+};
+// The maker, or an error of the compiler if the search was not included.
+template <class Constraints>
+[[nodiscard]] constexpr constrained_search_maker search_for() noexcept {
+  if constexpr (requires { sizeof(typename engine_of<Constraints>::type); }) {
+    return &engine_of<Constraints>::type::make;
+  } else {
+    static_assert(!sizeof(Constraints*), "include apiary/hived/constraints.h to set constraints");
+    return nullptr;
+  }
+}
+
+}  // namespace detail
+
+// The topology constraints of a request, none by default: `gang.constraints = {.required = rack}`,
+// or gang_request{.constraints = {{.required = rack}}}. A program that sets them includes
+// hived/constraints.h; others do not compile the search under constraints.
+class optional_constraints {
+ public:
+  // No constraints.
+  optional_constraints() = default;
+  // These constraints.
+  template <class Constraints = request_constraints>
+    requires std::same_as<Constraints, request_constraints>
+  optional_constraints(Constraints constraints)
+      : values_(std::move(constraints)), make_search_(detail::search_for<Constraints>()) {}
+  // Sets these constraints.
+  template <class Constraints = request_constraints>
+    requires std::same_as<Constraints, request_constraints>
+  optional_constraints& operator=(Constraints constraints) {
+    edit<Constraints>() = std::move(constraints);
+    return *this;
+  }
+  // The constraints, to change them.
+  template <class Constraints = request_constraints>
+  [[nodiscard]] Constraints& edit() noexcept {
+    make_search_ = detail::search_for<Constraints>();
+    return values_;
+  }
+
+  // Whether there is a constraint.
+  [[nodiscard]] bool any() const noexcept { return values_.any(); }
+  // The constraints, to read them.
+  [[nodiscard]] const request_constraints& operator*() const noexcept { return values_; }
+  [[nodiscard]] const request_constraints* operator->() const noexcept { return &values_; }
+  friend bool operator==(const optional_constraints& a, const optional_constraints& b) {
+    return a.values_ == b.values_;
+  }
+
+ private:
+  friend class detail::hived_state;
+  friend class detail::lazy_constrained_search;
+  request_constraints values_{};
+  detail::constrained_search_maker make_search_ = nullptr;  // not null if there is a constraint
+};
+
 // A gang: all its tasks are placed, or none is.
 struct gang_request {
   static constexpr std::int32_t opportunistic_priority = -1;  // of gangs without guarantee
@@ -57,19 +127,19 @@ struct gang_request {
   std::optional<std::uint32_t> pinned{};      // only in this pinned cell of the tenant
   bool lazy = false;                          // a preempted gang keeps running as opportunistic
   const summary_bitset* suggested = nullptr;  // one bit per node; null: all nodes
-  request_constraints constraints{};          // topology constraints
+  optional_constraints constraints{};         // topology constraints
 };
 
 // The task groups and topology constraints of a request, as proofs refer to them. Requires:
 // constraints for every task group, or for none.
 [[nodiscard]] inline topology_constraints constraints_of(const gang_request& request) {
-  topology_constraints gang{.required = request.constraints.required,
-                            .preferred = request.constraints.preferred};
+  const request_constraints& asked = *request.constraints;
+  topology_constraints gang{.required = asked.required, .preferred = asked.preferred};
   gang.groups.reserve(request.groups.size());
   for (const task_group& m : request.groups)
     gang.groups.push_back({.tasks = m.tasks, .gpus = m.gpus});
-  for (std::size_t i = 0; i < request.constraints.groups.size(); ++i) {
-    const request_constraints::of_group& constraints = request.constraints.groups[i];
+  for (std::size_t i = 0; i < asked.groups.size(); ++i) {
+    const request_constraints::of_group& constraints = asked.groups[i];
     gang.groups[i].slices = constraints.slices;
     gang.groups[i].spread = constraints.spread;
     gang.groups[i].leader = constraints.leader;
@@ -113,3 +183,7 @@ struct gang_wait {
 };
 
 APIARY_NAMESPACE_END
+
+#ifdef APIARY_COMPILED
+#include <apiary/hived/detail/constraint_engine.h>
+#endif

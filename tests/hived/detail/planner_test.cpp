@@ -4,6 +4,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/planner.h>
 #include <apiary/hived/detail/state.h>
@@ -108,16 +109,16 @@ TEST_CASE(
 TEST_CASE("hived_planner: constraints count where they can be understood") {
   planned_cluster p;
   gang_request r = p.gang(0, 1, 0, 1);
-  r.constraints.required = 2;  // racks, which one chain has
+  r.constraints.edit().required = 2;  // racks, which one chain has
   REQUIRE(p.find(r));
   CHECK(p.planner.place().chain == p.chain("V100"));
   r.leaf_type = p.catalog.type_of(p.chain("K80"));
   CHECK(p.consider(r) == absl::StatusCode::kInvalidArgument);
   r.leaf_type = {};
-  r.constraints.required = 3;
+  r.constraints.edit().required = 3;
   CHECK(p.consider(r) == absl::StatusCode::kInvalidArgument);
   r.tenant = tenant_id(2);
-  r.constraints.required = 2;
+  r.constraints.edit().required = 2;
   CHECK(p.consider(r) == absl::StatusCode::kFailedPrecondition);
 }
 

@@ -5,6 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -447,8 +448,8 @@ TEST_CASE("hived_state: the hash covers which task group has a spread") {
     const cell_id leaf = state.cells().chain(racks).first_leaf(0);
     gang_request r = request_of(job_id(1), a, 0, 1);
     r.groups = {{1, 1}, {1, 1}};
-    r.constraints.groups.resize(2);
-    r.constraints.groups[first ? 0 : 1] = spread;
+    r.constraints.edit().groups.resize(2);
+    r.constraints.edit().groups[first ? 0 : 1] = spread;
     state.recover(record_of(r, {{racks, leaf}, {racks, cell_id(leaf.value + 1)}}));
     hashes.insert(state.hash());
   }

@@ -9,7 +9,8 @@
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/constraints.h>
+#include <apiary/hived/detail/capacity_trees.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/hived.h>
@@ -100,8 +101,8 @@ TEST_CASE("whole cells that are nodes are in no common rack, in use or not, spre
     CAPTURE(spread);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
     gang_request r = constrained_gang(9, {{2, 4}}, {.required = rack_of_nodes}, 10);
-    if (spread) r.constraints.groups.resize(1);
-    if (spread) r.constraints.groups[0].spread = {{rack_of_nodes, 2}};
+    if (spread) r.constraints.edit().groups.resize(1);
+    if (spread) r.constraints.edit().groups[0].spread = {{rack_of_nodes, 2}};
     CHECK(plan_for(h, r).wait.reason == wait_reason::never);
     for (const std::uint32_t job : {1U, 2U})
       start_constrained(h, constrained_gang(job, {{1, 4}}, {}));
@@ -123,8 +124,8 @@ TEST_CASE("gangs of lower priority yield to a spread over racks; lazy gangs run 
     const std::uint32_t rack = h.gangs()[*h.gangs().find(job_id(1))].leaves[0].leaf.value / 16;
     REQUIRE(h.gangs()[*h.gangs().find(job_id(2))].leaves[0].leaf.value / 16 == rack);
     gang_request r = constrained_gang(9, {{2, 4}}, {}, 10);
-    r.constraints.groups.resize(1);
-    r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
+    r.constraints.edit().groups.resize(1);
+    r.constraints.edit().groups[0].spread = {{rack_of_nodes, 1}};
     const gang_plan plan = plan_for(h, r);
     REQUIRE(plan.result != plan_result::wait);
     CHECK(racks_spanned(plan.tasks).size() == 2);
@@ -153,8 +154,8 @@ TEST_CASE("no more gangs than necessary yield to a spread over racks") {
       REQUIRE(rack_of(job_id(job)) == rack_of(job_id(1)));
     }
     gang_request r = constrained_gang(9, {{3, 4}}, {}, 10);
-    r.constraints.groups.resize(1);
-    r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
+    r.constraints.edit().groups.resize(1);
+    r.constraints.edit().groups[0].spread = {{rack_of_nodes, 1}};
     const gang_plan plan = plan_for(h, r);
     CHECK(racks_spanned(plan.tasks).size() == 3);
     // Its own cell goes to a second rack, that of one that gives way to a third.
@@ -183,8 +184,8 @@ TEST_CASE("what is undecided on all nodes is not refused on suggested nodes") {
   for (std::uint32_t n = 4; n < 16; ++n) there.push_back({.node = node_id(n), .leaves = 15});
   REQUIRE(h.recover(others, there).ok());
   gang_request r = constrained_gang(9, {{2, 4}}, {}, 10);
-  r.constraints.groups.resize(1);
-  r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
+  r.constraints.edit().groups.resize(1);
+  r.constraints.edit().groups[0].spread = {{rack_of_nodes, 1}};
   CHECK(plan_for(h, r).wait.reason == wait_reason::undecided);
   const summary_bitset none(16);
   r.suggested = &none;
@@ -283,7 +284,7 @@ TEST_CASE("a gang under constraints preempts the fewest gangs that its constrain
   REQUIRE(h.commit(plan).ok());
   CHECK(apiary_test::faults_of(h) == "");
   gang_request other = r;
-  other.constraints.required = any_level;
+  other.constraints.edit().required = any_level;
   CHECK(h.propose(other).status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(h.finish(job_id(1)).ok());
   const gang_plan bound = plan_for(h, r);
@@ -380,13 +381,13 @@ TEST_CASE("a gang grows by one in its cell of the level that both require") {
   summary_bitset nodes(16, false);
   for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
   gang_request more = constrained_gang(4, {{1, 1}, {2, 1}}, {.required = rack_of_nodes});
-  more.constraints.groups = {{}, {.leader = 0}};
+  more.constraints.edit().groups = {{}, {.leader = 0}};
   more.suggested = &nodes;
   start_constrained(h, more);
   REQUIRE(h.grow(job_id(1), job_id(4)).ok());
   const gang_record& grown = *h.find(job_id(1));
-  REQUIRE(grown.request.constraints.groups.size() == 3);
-  CHECK(grown.request.constraints.groups[2].leader == 1);
+  REQUIRE(grown.request.constraints->groups.size() == 3);
+  CHECK(grown.request.constraints->groups[2].leader == 1);
   CHECK(apiary_test::broken_rule(h.layout(), grown.request, h.tasks(grown)) == "");
   CHECK(apiary_test::faults_of(h) == "");
 }

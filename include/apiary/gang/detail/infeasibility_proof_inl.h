@@ -3,8 +3,8 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/node_knapsack.h>
+#include <apiary/gang/detail/pareto_front.h>
 #include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,6 +37,62 @@ APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_
   return all;
 }
 
+// The largest combinations of tasks that nodes can hold; `nodes` has the number of nodes with 0, 1,
+// ... free GPUs. Combinations with more tasks than the gang has count as those with as many.
+class combinations_of_nodes {
+ public:
+  explicit combinations_of_nodes(std::span<const node_knapsack::task_size> sizes) : sizes_(sizes) {}
+  // The front, sorted; nullopt: the budget ended.
+  std::optional<pareto_front> operator()(std::span<const std::uint32_t> nodes) {
+    pareto_front sum(sizes_.size());
+    tasks_.assign(sizes_.size(), 0);
+    sum.add(tasks_);
+    for (std::size_t f = 1; f < nodes.size(); ++f) {
+      pareto_front of_node(sizes_.size());
+      if (nodes[f] > 0) list_node(of_node, 0, f);
+      for (std::uint32_t n = 0; n < nodes[f]; ++n) {
+        pareto_front next = add(sum, of_node);
+        if (!steps_.pay(next.size() * sum.size())) return std::nullopt;
+        if (sum.covers(next)) break;  // a node more adds nothing
+        sum = std::move(next);
+      }
+    }
+    sum.sort();
+    return sum;
+  }
+
+ private:
+  // Adds the combinations of tasks of the sizes from u on that fit on a node with free GPUs.
+  void list_node(pareto_front& front, std::size_t u, std::size_t free) {
+    if (u == sizes_.size()) {
+      if (steps_.pay(front.size() + 1)) front.add(tasks_);
+      return;
+    }
+    const std::size_t most = (std::min<std::size_t>)(sizes_[u].tasks, free / sizes_[u].gpus);
+    for (std::size_t n = most + 1; n-- > 0 && !steps_.ended();) {
+      tasks_[u] = static_cast<std::uint32_t>(n);
+      list_node(front, u + 1, free - n * sizes_[u].gpus);
+      if (u + 1 == sizes_.size()) break;  // the others hold less
+    }
+  }
+  // All sums of a combination of each.
+  pareto_front add(const pareto_front& a, const pareto_front& b) {
+    pareto_front sums(sizes_.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      for (std::size_t j = 0; j < b.size() && steps_.pay(sums.size() + 1); ++j) {
+        for (std::size_t u = 0; u < sizes_.size(); ++u)
+          tasks_[u] = a[i][u] + (std::min)(b[j][u], sizes_[u].tasks - a[i][u]);
+        sums.add(tasks_);
+      }
+    }
+    return sums;
+  }
+
+  std::span<const node_knapsack::task_size> sizes_;
+  std::vector<std::uint32_t> tasks_;  // of each size
+  step_budget steps_{1'000'000};
+};
+
 }  // namespace detail
 
 APIARY_INLINE infeasibility_proof::reason infeasibility_proof::main_reason() const {
@@ -56,19 +113,29 @@ APIARY_INLINE infeasibility_proof::reason infeasibility_proof::main_reason() con
 }
 
 APIARY_INLINE infeasibility_proof
-infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes, const colocated_groups& groups,
-                              level_t node_level, level_t top) {
+infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
+                              std::span<const task_group> groups, level_t node_level,
+                              level_t top) {
   infeasibility_proof why;
   why.level = top;
   why.node_level = node_level;
   why.node_gpus = nodes.empty() ? 0 : static_cast<std::uint32_t>(nodes.size() - 1);
-  for (std::size_t u = 0; u < groups.size(); ++u) {
-    why.groups.push_back(groups[u].first_group);
-    why.tasks.push_back(groups[u].tasks);
-  }
-  const std::size_t width = groups.size();
+  std::vector<detail::node_knapsack::task_size> sizes;
   std::uint32_t largest = 0;
-  for (std::size_t u = 0; u < width; ++u) largest = (std::max)(largest, groups[u].gpus);
+  for (std::uint32_t m = 0; m < groups.size(); ++m) {
+    if (groups[m].tasks == 0) continue;
+    std::size_t u = 0;
+    while (u < sizes.size() && sizes[u].gpus != groups[m].gpus) ++u;
+    if (u == sizes.size()) {
+      sizes.push_back({.gpus = groups[m].gpus, .tasks = 0});
+      why.groups.push_back(m);
+      why.tasks.push_back(0);
+    }
+    sizes[u].tasks += groups[m].tasks;
+    why.tasks[u] = sizes[u].tasks;
+    largest = (std::max)(largest, groups[m].gpus);
+  }
+  const std::size_t width = sizes.size();
   std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free GPUs
   weighing what;
   for (std::size_t i = 0; i < width + (width > 1 ? largest : 0); ++i) {
@@ -76,13 +143,13 @@ infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes, const coloca
     best.assign(nodes.size(), 0);
     for (std::size_t u = 0; u < width; ++u) {
       const auto slot = static_cast<std::uint32_t>(i <= width ? 1 : largest + 1 + width - i);
-      const std::uint32_t weight = i >= width ? groups[u].gpus / slot : u == i ? 1 : 0;
+      const std::uint32_t weight = i >= width ? sizes[u].gpus / slot : u == i ? 1 : 0;
       what.weights[u] = weight;
-      what.needed += std::uint64_t{weight} * groups[u].tasks;
+      what.needed += std::uint64_t{weight} * sizes[u].tasks;
       if (weight == 0) continue;
-      const std::size_t gpus = groups[u].gpus;
+      const std::size_t gpus = sizes[u].gpus;
       for (std::size_t f = best.size(); f-- > gpus;) {
-        for (std::size_t n = 1; n <= groups[u].tasks && n * gpus <= f; ++n)
+        for (std::size_t n = 1; n <= sizes[u].tasks && n * gpus <= f; ++n)
           best[f] = (std::max)(best[f], best[f - n * gpus] + n * weight);
       }
     }
@@ -93,12 +160,13 @@ infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes, const coloca
     why.cells.push_back({0, 0, most, {}});
     return why;
   }
-  std::vector<detail::node_knapsack::task_size> sizes;
-  for (std::size_t u = 0; u < width; ++u)
-    sizes.push_back({.gpus = groups[u].gpus, .tasks = groups[u].tasks});
   detail::weight_search search;
   detail::step_budget steps(100'000);
-  if (search(sizes, nodes, steps) != fit_verdict::does_not_fit) return why;
+  if (search(sizes, nodes, steps) != fit_verdict::does_not_fit) {
+    const auto held = detail::combinations_of_nodes(sizes)(nodes);
+    if (held && !held->covers(why.tasks)) why.cells.push_back({0, listed, 0, held->values()});
+    return why;
+  }
   what = {{search.weights().begin(), search.weights().end()}, 0};
   const std::vector<std::int64_t> weights(search.weights().begin(), search.weights().end());
   for (std::size_t u = 0; u < width; ++u)

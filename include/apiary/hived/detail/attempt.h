@@ -6,11 +6,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/gang_placer.h>
-#include <apiary/hived/detail/lazy_value.h>
 #include <apiary/hived/detail/leaf_view.h>
-#include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
@@ -74,8 +73,9 @@ class hived_search_step {
     cells.begin();
     release_yielding(cells, q, how.yielding);
     const bool constrained = request.constraints.any();
-    const bool spread = constrained && is_spread_over_whole_cells(cluster, request.constraints);
-    if (spread && (usable == nullptr || how.apart)) bind_apart(cells, c, request, view.usable());
+    const bool spread = constrained && is_spread_over_whole_cells(cluster, *request.constraints);
+    if (spread && (usable == nullptr || how.apart))
+      constrained_(request).bind_apart(cells, c, request, view.usable());
     if (usable != nullptr)
       whole_ = cells.bind_whole_cells(c, *usable, how.task_gpus, how.skips, how.again);
     if (!whole_.complete) {
@@ -86,8 +86,8 @@ class hived_search_step {
     bool fit = fits(view, request, spread);
     const bool evicting = !fit && q.preempting;
     if (evicting) {
-      verdict_ = constrained ? eviction_.preempt_under_constraints(cells, gangs, request, c,
-                                                                   *constrained_, view, spread)
+      verdict_ = constrained ? eviction_.preempt_under_constraints(
+                                   cells, gangs, request, c, constrained_(request), view, spread)
                              : eviction_.preempt(cells, gangs, request, c, view, nodes(view));
       if (!constrained) shortage_ = eviction_.shortage();
       fit = verdict_ == fit_verdict::fits && fits(view, request, spread);
@@ -98,7 +98,7 @@ class hived_search_step {
       cells.rollback();
       return false;
     }
-    choose_nodes(view, constrained);
+    choose_nodes(view, request);
     if (evicting) {
       eviction_.restore_leaves(cells);
       for (std::size_t i = 0; i < nodes_.size(); ++i)
@@ -135,7 +135,7 @@ class hived_search_step {
     place_.chain = c;
     const leaf_view view(cells, c, usable);
     if (!fits(view, request, false)) return false;
-    choose_nodes(view, request.constraints.any());
+    choose_nodes(view, request);
     for (const cell_id leaf : choose_gpus(request)) place_.leaves.push_back({cell_id(), leaf});
     return true;
   }
@@ -149,10 +149,12 @@ class hived_search_step {
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gpu_shortage>& shortage() const noexcept { return shortage_; }
   // The last attempt: whether every virtual leaf got a physical leaf; with a filter, how whole
-  // cells were bound; under topology constraints, the steps of topology_fit.
+  // cells were bound; under topology constraints, the steps of the search.
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
   [[nodiscard]] const hived_cells::bound_whole_cells& whole() const noexcept { return whole_; }
-  [[nodiscard]] std::uint64_t topology_steps() { return constrained_->steps(); }
+  [[nodiscard]] std::uint64_t topology_steps(const gang_request& request) {
+    return constrained_(request).steps();
+  }
   // Releases the cells or claims of the yielding gangs, and the claims of the restarted gang.
   static void release_yielding(hived_cells& cells, const hived_search_input& q,
                                std::span<const gang_slot> yielding) {
@@ -171,8 +173,8 @@ class hived_search_step {
   bool fits(const leaf_view& view, const gang_request& request, bool as_bound) {
     if (request.constraints.any()) {
       shortage_.reset();
-      verdict_ =
-          as_bound ? constrained_->as_bound(view, request) : constrained_->fit(view, request);
+      constrained_search& search = constrained_(request);
+      verdict_ = as_bound ? search.as_bound(view, request) : search.fit(view, request);
       return verdict_ == fit_verdict::fits;
     }
     if (view.filtered()) filtered_ = view.filtered_nodes();
@@ -187,9 +189,10 @@ class hived_search_step {
     return view.filtered() ? *filtered_ : view.nodes();
   }
   // After fits() returned true: chooses nodes.
-  void choose_nodes(const leaf_view& view, bool constrained) {
-    if (constrained) {
-      chosen_.assign(constrained_->nodes().begin(), constrained_->nodes().end());
+  void choose_nodes(const leaf_view& view, const gang_request& request) {
+    if (request.constraints.any()) {
+      const std::span<const std::uint32_t> nodes = constrained_(request).nodes();
+      chosen_.assign(nodes.begin(), nodes.end());
     } else {
       placer_.choose_nodes(nodes(view),
                            view.guaranteed() ? rack_choice::tightest : rack_choice::fullest);
@@ -201,7 +204,7 @@ class hived_search_step {
     for (const std::uint32_t n : chosen_) nodes_.push_back(view.gpus(n, sizes_));
   }
   [[nodiscard]] const std::vector<cell_id>& choose_gpus(const gang_request& request) {
-    return request.constraints.any() ? constrained_->choose_gpus_of(nodes_, request.groups)
+    return request.constraints.any() ? constrained_(request).choose_gpus_of(nodes_, request.groups)
                                      : placer_.choose_gpus_of(nodes_, request.groups);
   }
   // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
@@ -248,7 +251,7 @@ class hived_search_step {
   }
 
   gang_placer placer_;
-  lazy_value<hived_topology_fit> constrained_;
+  lazy_constrained_search constrained_;
   hived_victims eviction_;
   std::optional<gpu_shortage> shortage_;
   fit_verdict verdict_ = fit_verdict::fits;

@@ -112,8 +112,8 @@ class hived_catalog {
     if (tasks > max_tasks) {
       return wrong(std::to_string(tasks) + " tasks; the limit is " + std::to_string(max_tasks));
     }
-    if (!r.constraints.groups.empty() && r.constraints.groups.size() != r.groups.size()) {
-      return wrong("topology constraints for " + std::to_string(r.constraints.groups.size()) +
+    if (!r.constraints->groups.empty() && r.constraints->groups.size() != r.groups.size()) {
+      return wrong("topology constraints for " + std::to_string(r.constraints->groups.size()) +
                    " task groups; it has " + std::to_string(r.groups.size()));
     }
     if (!runs && r.constraints.any() && r.groups.size() > max_constrained_groups) {
@@ -172,7 +172,7 @@ class hived_catalog {
                          : r.pinned != more.pinned                             ? "pinned cell"
                          : r.lazy != more.lazy                                 ? "lazy preemption"
                          : !in_one_chain(gang, by)                             ? "chain"
-                         : r.constraints.required != more.constraints.required ? "required level"
+                         : r.constraints->required != more.constraints->required ? "required level"
                                                                                : nullptr;
     if (differ != nullptr) {
       return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
@@ -188,7 +188,7 @@ class hived_catalog {
   // kFailedPrecondition: the gangs do not lie in one cell of the level that `gang` requires.
   [[nodiscard]] absl::Status are_in_required_cell(const gang_record& gang,
                                                   const gang_record& by) const {
-    const level_t required = gang.request.constraints.required;
+    const level_t required = gang.request.constraints->required;
     std::optional<chain_leaf> cell;
     for (const gang_record* g : {&gang, &by}) {
       for (const chain_leaf& l : g->leaves) {

@@ -185,7 +185,7 @@ class hived_guarantees {
     if (gang.ends_for.valid()) all.add(gang.ends_for.value + std::uint64_t{1});
     all.add(r.groups.size());
     for (const task_group& m : r.groups) all.add((std::uint64_t{m.tasks} << 32) | m.gpus);
-    if (r.constraints.any()) add_constraints(r.constraints, all);
+    if (r.constraints.any()) add_constraints(*r.constraints, all);
     for (const chain_leaf& l : gang.leaves) {
       const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
       all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);

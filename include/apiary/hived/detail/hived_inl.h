@@ -46,11 +46,15 @@ namespace detail {
 // The state of a scheduler, and its buffers.
 struct hived_core {
   explicit hived_core(hived_layout layout) : catalog(std::move(layout)), state(catalog.layout()) {}
+  hived_core(const hived_core& other)
+      : catalog(other.catalog), state(other.state), epoch(other.epoch), restored(other.restored) {
+    planner->victim_cost() = other.planner->victim_cost();
+  }
 
   hived_catalog catalog;
   hived_state state;
-  hived_planner planner;
-  std::uint64_t epoch = 0;       // number of changes, to recognize a stale plan
+  std::unique_ptr<hived_planner> planner = std::make_unique<hived_planner>();  // cost and buffers
+  std::uint64_t epoch = 0;  // number of changes, to recognize a stale plan
   std::vector<job_id> restored;  // gangs that the last change restored
   std::vector<chain_leaf> scratch;
 };
@@ -72,7 +76,7 @@ APIARY_INLINE absl::StatusOr<hived> hived::create(const hived_config& config) {
 }
 
 APIARY_INLINE void hived::set_victim_cost(gang_record::cost_function cost) {
-  core_->planner.victim_cost() = std::move(cost);
+  core_->planner->victim_cost() = std::move(cost);
 }
 
 APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& request) {
@@ -93,14 +97,14 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
     plan.withdraws_ = true;
     plan.cancelled.push_back(request.job);
   }
-  if (!core_->planner.find(core_->catalog, core_->state, request, slot)) {
+  if (!core_->planner->find(core_->catalog, core_->state, request, slot)) {
     plan.request_.job = request.job;
-    plan.wait = core_->planner.why(core_->catalog, core_->state, request);
+    plan.wait = core_->planner->why(core_->catalog, core_->state, request);
     return plan;
   }
   plan.request_ = request;
   plan.request_.suggested = nullptr;
-  plan.place_ = core_->planner.place();
+  plan.place_ = core_->planner->place();
   core_->scratch.clear();
   for (const detail::bound_leaf& l : plan.place_.leaves)
     core_->scratch.push_back({plan.place_.chain, l.image});
@@ -235,8 +239,12 @@ APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hiv
   hived_reconfiguration report =
       detail::hived_move(core_->catalog, core_->state, next.core_->catalog, next.core_->state)
           .carry_over();
-  next.set_victim_cost(core_->planner.victim_cost());
-  *core_ = std::move(*next.core_);
+  next.set_victim_cost(core_->planner->victim_cost());
+  core_->catalog = std::move(next.core_->catalog);
+  core_->state = std::move(next.core_->state);
+  core_->planner = std::move(next.core_->planner);
+  core_->epoch = next.core_->epoch;
+  core_->restored.clear();
   return report;
 }
 APIARY_INLINE const hived_layout& hived::layout() const noexcept { return core_->catalog.layout(); }
@@ -301,7 +309,7 @@ APIARY_INLINE absl::Status hived::check(const gang_request& r) {
   if (slot && gangs()[*slot].state == gang_state::allocated)
     return absl::AlreadyExistsError(name(r.job) + " runs already");
   APIARY_RETURN_IF_ERROR(core_->catalog.check(r));
-  return core_->planner.consider(core_->catalog, cells(), r);
+  return core_->planner->consider(core_->catalog, cells(), r);
 }
 
 APIARY_INLINE bool hived::is_placement_usable(const gang_record& gang,

@@ -4,14 +4,12 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/topology/health.h>
-#include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <bit>
@@ -48,9 +46,6 @@ class leaf_view {
   }
   // Equal for views of the same cells; below the number of virtual clusters and chains together.
   [[nodiscard]] std::uint32_t key() const noexcept { return key_; }
-  [[nodiscard]] ragged_tree tree() const {
-    return guaranteed() ? tree_of(*cluster_) : tree_of(*chain_);
-  }
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return guaranteed() ? cluster_->num_nodes() : chain_->num_nodes();
   }

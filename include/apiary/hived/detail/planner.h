@@ -8,6 +8,7 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
@@ -61,7 +62,7 @@ class hived_planner {
       if (r.constraints.any()) {
         const physical_chain& chain = cells.chain(c);
         const std::string here =
-            constraints_of(r).fault(chain.node_level(), chain.tree().num_levels());
+            constrained_(r).fault(r, chain.node_level(), chain.tree().num_levels());
         if (invalid.empty()) invalid = here;
         if (!here.empty()) continue;
       }
@@ -195,12 +196,7 @@ class hived_planner {
                              wait_reason reason) {
     const refused_chain here = at(r, i, reason);
     if (!r.constraints.any()) return refusal_.may_count(state.cells(), state.gangs(), r, here);
-    gang_request easier = r;  // if bindings matter, physical cells may satisfy slices, too
-    if (r.priority >= 0 &&
-        is_spread_over_whole_cells(state.cells().cluster(clusters_[i]), r.constraints)) {
-      for (request_constraints::of_group& m : easier.constraints.groups) m.slices.clear();
-    }
-    return refusal_.may_fit(state.cells(), state.gangs(), easier, here);
+    return constrained_(r).may_fit(state.cells(), state.gangs(), r, here);
   }
   // Whether the gang certainly fits in no chain, even with bad and not suggested hardware.
   [[nodiscard]] bool is_refused(const hived_state& state, const gang_request& r) {
@@ -212,7 +208,10 @@ class hived_planner {
   void prove(const hived_state& state, const gang_request& r, std::span<const task_group> asked,
              gang_wait& wait) {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      auto found = refusal_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
+      const refused_chain here = at(r, i, wait.reason);
+      auto found = r.constraints.any()
+                       ? constrained_(r).prove(state.cells(), state.gangs(), r, here)
+                       : refusal_(state.cells(), state.gangs(), r, here);
       if (!found) return wait.proof.clear();
       for (std::uint32_t& kind : found->groups) {
         if (r.constraints.any()) break;  // groups were not merged
@@ -274,6 +273,7 @@ class hived_planner {
 
   hived_search search_;
   hived_refusal refusal_;
+  lazy_constrained_search constrained_;
   std::optional<gang_slot> restarted_;  // of the last find()
   bool undecided_ = false;              // a search ended with its budget
   bool merged_ = false;                 // groups_ has fewer groups than the request

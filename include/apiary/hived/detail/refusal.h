@@ -2,13 +2,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
-#include <apiary/gang/topology_constraints.h>
-#include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -17,7 +13,6 @@
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/health.h>
-#include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
@@ -32,7 +27,7 @@ namespace detail {
 
 // Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, or has
 // too few leaves however whole cells are granted; proves that it does not fit.
-// Cost: as count_leaves, and gang_fit or topology_fit; more where the functions say so.
+// Cost: as count_leaves, and gang_fit; more where the functions say so.
 class hived_refusal {
  public:
   // Whether the gang may fit, without its topology constraints, on the leaves that count for `at`;
@@ -47,34 +42,17 @@ class hived_refusal {
     return packed.verdict != fit_verdict::does_not_fit;
   }
   [[nodiscard]] const std::optional<gpu_shortage>& shortage() const noexcept { return shortage_; }
-  // The same under its topology constraints. Cost: also O(cells of the tenant, or of the chain).
-  [[nodiscard]] bool may_fit(const hived_cells& cells, const gang_table& gangs,
-                             const gang_request& request, const refused_chain& at) {
-    return fit_(capacities_in(cells, gangs, request, at), constraints_of(request)).verdict !=
-           fit_verdict::does_not_fit;
-  }
-  // A proof that a gang does not fit; nullopt: the budget ended. Without topology constraints one
-  // weighing of all nodes by their free leaves (infeasibility_proof::of_nodes) or, if none refuses
-  // the gang, everything that fits; under constraints the proof of topology_fit. Requires: the gang
-  // does not fit.
-  // Cost: of_nodes; if no weighing refuses the gang, or under topology constraints, topology_fit
-  //       and O(cells * leaves of a node).
+  // A proof that a gang does not fit without its topology constraints, from all nodes by their free
+  // leaves (infeasibility_proof::of_nodes); nullopt: the budget ended. Requires: it does not fit.
   std::optional<infeasibility_proof> operator()(const hived_cells& cells, const gang_table& gangs,
                                                 const gang_request& request,
                                                 const refused_chain& at) {
-    const topology_constraints gang = constraints_of(request);
-    if (!request.constraints.any()) {
-      const physical_chain& chain = cells.chain(at.chain);
-      const level_t top = chain.tree().num_levels();
-      count_nodes(cells, gangs, request, at);
-      units_.assign(gang, chain.node_level(), top);
-      infeasibility_proof weighed =
-          infeasibility_proof::of_nodes(nodes_, units_, chain.node_level(), top);
-      if (!weighed.cells.empty()) return weighed;
-    }
-    const capacity_index<ragged_tree> index = capacities_in(cells, gangs, request, at);
-    if (fit_(index, gang).verdict != fit_verdict::does_not_fit) return std::nullopt;
-    return fit_.explain(index, gang);
+    const physical_chain& chain = cells.chain(at.chain);
+    count_nodes(cells, gangs, request, at);
+    infeasibility_proof proof = infeasibility_proof::of_nodes(
+        nodes_, request.groups, chain.node_level(), chain.tree().num_levels());
+    if (proof.cells.empty()) return std::nullopt;
+    return proof;
   }
   // A count that the gang exceeds however the unbound whole cells are granted, if there is one.
   // Arguments as in hived_search. Requires: gangs whose cells count as gone have lost them.
@@ -123,24 +101,11 @@ class hived_refusal {
     nodes_.assign(std::size_t{cells.chain(at.chain).node_leaves()} + 1, 0);
     for (const std::uint32_t f : free_) ++nodes_[f];
   }
-  // The cells of the chain or the tenant, with the leaves of each node that count.
-  [[nodiscard]] static capacity_index<ragged_tree> capacities_in(const hived_cells& cells,
-                                                                 const gang_table& gangs,
-                                                                 const gang_request& request,
-                                                                 const refused_chain& at) {
-    const gang_capacity capacities = capacity_of(cells, gangs, request, at);
-    capacity_index<ragged_tree> index(capacities.tree, capacities.node_level,
-                                      cells.chain(at.chain).node_leaves());
-    for (std::uint32_t n = 0; n < capacities.free.size(); ++n) index.set(n, capacities.free[n]);
-    return index;
-  }
   std::vector<std::uint32_t> free_;           // leaves that count, one entry for each node
   std::vector<std::uint32_t> nodes_;          // number of nodes with 0, 1, ... such leaves
   std::vector<gang_fit::node_class> counts_;  // the same as classes
   gang_fit count_fit_;
   std::optional<gpu_shortage> shortage_;  // of may_count
-  colocated_groups units_;
-  topology_fit<ragged_tree> fit_;
 };
 
 }  // namespace detail

@@ -7,9 +7,9 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/refusal.h>
-#include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
@@ -56,7 +56,7 @@ class hived_search {
       found = try_filtered(cells, q, *usable);
     } else {
       // Under anti-affinity other bindings may succeed or end fewer gangs, on good hardware, too.
-      const bool apart = is_spread_over_whole_cells(cells.cluster(c), request.constraints);
+      const bool apart = is_spread_over_whole_cells(cells.cluster(c), *request.constraints);
       found = attempt(cells, q, {});
       if (!apart && (found || (attempt_.mapped() && !chain.any_bad()))) return found;
       if (!found && !attempt_.mapped()) found = try_filtered(cells, q, chain.healthy());
@@ -98,7 +98,7 @@ class hived_search {
   bool try_filtered(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, std::span<const gang_slot> yielding = {}) {
     hived_search_options way{.usable = &usable, .yielding = yielding};
-    way.apart = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.constraints);
+    way.apart = is_spread_over_whole_cells(cells.cluster(q.cluster), *q.request.constraints);
     if (way.apart && attempt(cells, q, way)) return true;
     way.apart = false;
     if (attempt(cells, q, way)) return true;
@@ -135,7 +135,7 @@ class hived_search {
       std::uint64_t cost = grant_cost * whole.bound + whole.visited;
       if (whole.complete || q.request.constraints.any())
         cost += cells.cluster(q.cluster).num_nodes();
-      if (q.request.constraints.any()) cost += attempt_.topology_steps();
+      if (q.request.constraints.any()) cost += attempt_.topology_steps(q.request);
       left -= (std::min)(left, cost);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
       const std::size_t digits = whole.complete ? unbound : whole.bound;
@@ -166,7 +166,7 @@ class hived_search {
       shortage_ = refusal_.shortage();
       return false;
     }
-    const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.constraints);
+    const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), *q.request.constraints);
     gang_placement best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
     const auto try_first = [&](std::size_t n) {  // choose among the first n gangs

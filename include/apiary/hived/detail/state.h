@@ -143,14 +143,16 @@ class hived_state : public hived_guarantees {
   // Adds the topology constraints of `more` to r, with task groups and leaders numbered as after
   // the merge. Requires: the task groups are not merged yet.
   static void join(gang_request& r, const gang_request& more) {
-    if (r.constraints.groups.empty() && more.constraints.groups.empty()) return;
-    r.constraints.groups.resize(r.groups.size());
-    for (request_constraints::of_group constraints : more.constraints.groups) {
+    if (r.constraints->groups.empty() && more.constraints->groups.empty()) return;
+    if (!r.constraints.any()) r.constraints.make_search_ = more.constraints.make_search_;
+    std::vector<request_constraints::of_group>& all = r.constraints.values_.groups;
+    all.resize(r.groups.size());
+    for (request_constraints::of_group constraints : more.constraints->groups) {
       if (constraints.leader != no_task_group)
         constraints.leader += static_cast<std::uint32_t>(r.groups.size());
-      r.constraints.groups.push_back(std::move(constraints));
+      all.push_back(std::move(constraints));
     }
-    r.constraints.groups.resize(r.groups.size() + more.groups.size());
+    all.resize(r.groups.size() + more.groups.size());
   }
   void release_leaf(const gang_record& gang, chain_leaf l) {
     if (gang.state == gang_state::preempting) {

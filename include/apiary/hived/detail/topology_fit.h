@@ -5,17 +5,24 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/gang_fit.h>
+#include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/detail/capacity_trees.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
+#include <apiary/preempt/topology_victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/uniform_tree.h>
@@ -25,33 +32,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The lowest level above l for which the constraints have a spread (anti-affinity), or any_level.
-[[nodiscard]] inline level_t spread_above(const request_constraints& constraints,
-                                          level_t l) noexcept {
-  level_t lowest = any_level;
-  for (const request_constraints::of_group& m : constraints.groups)
-    for (const level_count& s : m.spread)
-      if (s.level > l) lowest = (std::min)(lowest, s.level);
-  return lowest;
-}
-// Whether a spread depends on bindings: the tenant has several whole cells below the level of a
-// spread, and these may lie in one physical cell of that level.
-[[nodiscard]] inline bool is_spread_over_whole_cells(
-    const virtual_cluster& cluster, const request_constraints& constraints) noexcept {
-  if (constraints.required != any_level) return false;  // all tasks are in one whole cell
-  std::uint32_t below = 0;
-  for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
-    below += cluster.tree().roots(l).size();
-    if (below > 1) return spread_above(constraints, l) != any_level;
-  }
-  return false;
-}
 // Binds the unbound whole cells on which a spread depends, of each level at most as many as the
 // gang has tasks: each to a usable cell whose enclosing cell at the level of the lowest spread
 // above has the fewest available leaves of the tenant; ties go to the fewest
@@ -74,7 +61,7 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
   std::uint64_t tasks = 0;
   for (const task_group& m : request.groups) tasks += m.tasks;
   for (level_t l = tree.num_levels(); l-- > 0;) {
-    const level_t over = spread_above(request.constraints, l);
+    const level_t over = spread_above(*request.constraints, l);
     if (over == any_level) continue;
     cells.bind_some(c, l, tasks, [&] {
       cell_id best;
@@ -91,30 +78,35 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
     });
   }
 }
-// Places gangs under topology constraints exactly (topology_fit), on the nodes of a leaf_view. The
+// Places gangs under topology constraints exactly (topology_fit), on the nodes of a leaf_view, and
+// searches victims for them (topology_victim_search). The
 // nodes of a tenant lie in the tenant's cells (tree_of) or, if a spread depends on bindings, where
 // they are bound (tree_as_bound). Then an unbound node in a whole cell below the level of a spread
 // is not used, and of several nodes on one physical node only one under a spread over nodes.
 // Cost: O(nodes of the cluster or chain), capacity_index::set for each node that has changed since
 //       the last search there, and topology_fit. The first search of a cluster or chain, and every
 //       search as bound, costs O(cells) more.
-class hived_topology_fit {
+class hived_topology_fit : public constrained_search {
  public:
-  using capacities_type = capacity_index<ragged_tree>;
-  // The position of a node that is not used.
-  static constexpr std::uint32_t unused_node = ~std::uint32_t{0};
-  fit_verdict fit(const leaf_view& view, const gang_request& request) {
+  [[nodiscard]] std::string fault(const gang_request& request, level_t node_level,
+                                  level_t num_levels) const override {
+    return constraints_of(request).fault(node_level, num_levels);
+  }
+  void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& request,
+                  const health<uniform_tree>& usable) const override {
+    detail::bind_apart(cells, c, request, usable);
+  }
+  fit_verdict fit(const leaf_view& view, const gang_request& request) override {
     order_.clear();
     unused_.clear();
     if (known_.size() <= view.key()) known_.resize(view.key() + 1);
     std::optional<capacities_type>& capacities = known_[view.key()];
     if (!capacities)
-      capacities.emplace(view.tree(), view.chain().node_level(), view.chain().node_leaves());
+      capacities.emplace(view.guaranteed() ? tree_of(view.cluster()) : tree_of(view.chain()), view.chain().node_level(), view.chain().node_leaves());
     for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, view.count(n));
     return decide(*capacities, request);
   }
-  // The same for a tenant, with whole cells as bound now; does_not_fit is true of that only.
-  fit_verdict as_bound(const leaf_view& view, const gang_request& request) {
+  fit_verdict as_bound(const leaf_view& view, const gang_request& request) override {
     set_capacities_as_bound(view, request, {});
     return decide(*bound_, request);
   }
@@ -123,7 +115,7 @@ class hived_topology_fit {
   // after_preemption[n] counts (its leaves once all possible victims have ended), then the
   // one with the most available leaves.
   void set_capacities_as_bound(const leaf_view& view, const gang_request& request,
-                               std::span<const std::uint32_t> after_preemption) {
+                               std::span<const std::uint32_t> after_preemption) override {
     const physical_chain& chain = view.chain();
     const bound_tree tree = tree_as_bound(view.cluster(), chain);
     bound_.emplace(tree.tree, chain.node_level(), chain.node_leaves());
@@ -134,7 +126,7 @@ class hived_topology_fit {
     for (std::uint32_t n = 0; n < tree.nodes.size(); ++n) {
       const bound_tree::node& at = tree.nodes[n];
       order_.push_back(at.number);
-      const level_t over = spread_above(request.constraints, at.whole);
+      const level_t over = spread_above(*request.constraints, at.whole);
       unused_[n] = over != any_level && !at.at.valid();
       if (unused_[n]) continue;
       bound_->set(n, view.count(at.number));
@@ -155,22 +147,20 @@ class hived_topology_fit {
       unused_[other] = true;
     }
   }
-  // The capacities, the gang and the steps of the last search; a caller restores changed
-  // capacities. positions_of_nodes: the position of each node in the capacities, or unused_node.
-  [[nodiscard]] capacities_type& capacities() noexcept { return *capacities_; }
-  [[nodiscard]] const topology_constraints& gang() const noexcept { return gang_; }
-  [[nodiscard]] std::vector<std::uint32_t> positions_of_nodes() const {
+  [[nodiscard]] std::vector<std::uint32_t> positions_of_nodes() const override {
     std::vector<std::uint32_t> places(capacities_->num_nodes(), unused_node);
     for (std::uint32_t i = 0; i < places.size(); ++i)
       if (unused_.empty() || !unused_[i]) places[order_.empty() ? i : order_[i]] = i;
     return places;
   }
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  // After `fits`: the nodes used, numbered as in the cluster or chain.
-  [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return nodes_; }
-  // Chooses leaves for all tasks, by group; slices are consecutive tasks. nodes[i]: of nodes()[i].
+  victim_set victims(std::span<const eviction_candidate> candidates,
+                     std::span<const gpus_on_node> allocations) override {
+    return victims_(*capacities_, gang_, candidates, allocations);
+  }
+  [[nodiscard]] std::uint64_t steps() const noexcept override { return steps_; }
+  [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept override { return nodes_; }
   const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
-                                             std::span<const task_group> groups) {
+                                             std::span<const task_group> groups) override {
     tasks_.begin(groups);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       portions_.clear();
@@ -181,7 +171,41 @@ class hived_topology_fit {
     return tasks_.gpus();
   }
 
+  // If bindings matter, physical cells may satisfy slices, too. Cost: also O(cells of the tenant, or
+  // of the chain).
+  bool may_fit(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
+               const refused_chain& at) override {
+    topology_constraints gang = constraints_of(request);
+    if (at.cluster.valid() &&
+        is_spread_over_whole_cells(cells.cluster(at.cluster), *request.constraints)) {
+      for (constrained_task_group& m : gang.groups) m.slices.clear();
+    }
+    return refusing_(capacities_in(cells, gangs, request, at), gang).verdict !=
+           fit_verdict::does_not_fit;
+  }
+  // Cost: topology_fit and O(cells * leaves of a node).
+  std::optional<infeasibility_proof> prove(const hived_cells& cells, const gang_table& gangs,
+                                           const gang_request& request,
+                                           const refused_chain& at) override {
+    const topology_constraints gang = constraints_of(request);
+    const capacities_type index = capacities_in(cells, gangs, request, at);
+    if (refusing_(index, gang).verdict != fit_verdict::does_not_fit) return std::nullopt;
+    return refusing_.explain(index, gang);
+  }
+
  private:
+  using capacities_type = capacity_index<ragged_tree>;
+  // The cells of the chain or the tenant, with the leaves of each node that count.
+  [[nodiscard]] static capacities_type capacities_in(const hived_cells& cells,
+                                                     const gang_table& gangs,
+                                                     const gang_request& request,
+                                                     const refused_chain& at) {
+    const gang_capacity capacities = capacity_of(cells, gangs, request, at);
+    capacities_type index(capacities.tree, capacities.node_level,
+                          cells.chain(at.chain).node_leaves());
+    for (std::uint32_t n = 0; n < capacities.free.size(); ++n) index.set(n, capacities.free[n]);
+    return index;
+  }
   fit_verdict decide(capacities_type& capacities, const gang_request& request) {
     capacities_ = &capacities;
     gang_ = constraints_of(request);
@@ -203,6 +227,8 @@ class hived_topology_fit {
     return found.verdict;
   }
   topology_fit<ragged_tree> fit_;
+  topology_fit<ragged_tree> refusing_;  // of may_fit and prove
+  topology_victim_search<ragged_tree> victims_;
   std::uint64_t steps_ = 0;
   topology_constraints gang_;
   std::vector<std::optional<capacities_type>> known_;  // by leaf_view::key(), if it was searched

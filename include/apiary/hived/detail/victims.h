@@ -7,14 +7,12 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/lazy_value.h>
+#include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/leaf_view.h>
-#include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
-#include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_search.h>
-#include <apiary/topology/ragged_tree.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -60,7 +58,7 @@ class hived_victims {
   // The same under topology constraints, after `constrained` said no; as_bound: by its as_bound().
   fit_verdict preempt_under_constraints(hived_cells& cells, const gang_table& gangs,
                                         const gang_request& request, vc_chain_id c,
-                                        hived_topology_fit& constrained, const leaf_view& view,
+                                        constrained_search& constrained, const leaf_view& view,
                                         bool as_bound) {
     freed_.clear();
     list_candidates(cells, gangs, request.priority, c);
@@ -75,8 +73,7 @@ class hived_victims {
       constrained.set_capacities_as_bound(view, request, free_after_preemption_);
     }
     list_gpus_of_candidates(gangs, request.priority, view, constrained.positions_of_nodes());
-    const victim_set found = (*topology_search_)(constrained.capacities(), constrained.gang(),
-                                                 candidates_, gpus_of_candidates_);
+    const victim_set found = constrained.victims(candidates_, gpus_of_candidates_);
     return free_victims(cells, gangs, found, request.priority, view);
   }
   // The cost of ending a gang that the host has set; empty: the default cost.
@@ -142,7 +139,7 @@ class hived_victims {
   }
 
  private:
-  static constexpr std::uint32_t none = hived_topology_fit::unused_node;
+  static constexpr std::uint32_t none = constrained_search::unused_node;
   struct ranked_gang {
     gang_table::ranked rank{};
     gang_slot slot{};
@@ -263,7 +260,6 @@ class hived_victims {
   gang_record::cost_function cost_;
   victim_search search_;
   std::optional<gpu_shortage> shortage_;  // of the last search of search_
-  lazy_value<topology_victim_search<ragged_tree>> topology_search_;
   gang_fit fit_;
   std::vector<ranked_gang> ranked_;
   std::vector<gang_slot> slots_;

@@ -1,0 +1,114 @@
+// apiary/hived/detail/constrained_search.h - what HiveD asks of a search under topology constraints.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/gang/fit_verdict.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/gang_placer.h>
+#include <apiary/hived/detail/leaf_view.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/request.h>
+#include <apiary/preempt/victim_set.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The lowest level above l for which the constraints have a spread (anti-affinity), or any_level.
+[[nodiscard]] inline level_t spread_above(const request_constraints& constraints,
+                                          level_t l) noexcept {
+  level_t lowest = any_level;
+  for (const request_constraints::of_group& m : constraints.groups)
+    for (const level_count& s : m.spread)
+      if (s.level > l && s.level < lowest) lowest = s.level;
+  return lowest;
+}
+// Whether a spread depends on bindings: the tenant has several whole cells below the level of a
+// spread, and these may lie in one physical cell of that level.
+[[nodiscard]] inline bool is_spread_over_whole_cells(
+    const virtual_cluster& cluster, const request_constraints& constraints) noexcept {
+  if (constraints.required != any_level) return false;  // all tasks are in one whole cell
+  std::uint32_t below = 0;
+  for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
+    below += cluster.tree().roots(l).size();
+    if (below > 1) return spread_above(constraints, l) != any_level;
+  }
+  return false;
+}
+
+// A search for gangs under topology constraints (hived_topology_fit). Only programs that include
+// hived/constraints.h, or link apiary::compiled, have one; the rest of HiveD knows this interface.
+class constrained_search {
+ public:
+  constrained_search() = default;
+  constrained_search(const constrained_search&) = delete;
+  constrained_search& operator=(const constrained_search&) = delete;
+  virtual ~constrained_search() = default;
+  // Why the constraints are not valid in a tree with these levels; empty if they are valid.
+  [[nodiscard]] virtual std::string fault(const gang_request& request, level_t node_level,
+                                          level_t num_levels) const = 0;
+  // Binds the unbound whole cells on which a spread depends, of each level at most as many as the
+  // gang has tasks, so that they lie in many physical cells. For a search, which rolls it back.
+  virtual void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& request,
+                          const health<uniform_tree>& usable) const = 0;
+  // Whether the gang fits on the leaves of the view.
+  virtual fit_verdict fit(const leaf_view& view, const gang_request& request) = 0;
+  // The same for a tenant, with whole cells as bound now; does_not_fit is true of that only.
+  virtual fit_verdict as_bound(const leaf_view& view, const gang_request& request) = 0;
+  // Before victims() as bound: `after_preemption` has the leaves of each node once all possible
+  // victims have ended.
+  virtual void set_capacities_as_bound(const leaf_view& view, const gang_request& request,
+                                       std::span<const std::uint32_t> after_preemption) = 0;
+  // The position that an allocation names for each node of the view, or unused_node.
+  [[nodiscard]] virtual std::vector<std::uint32_t> positions_of_nodes() const = 0;
+  // After fit() or as_bound() said no: the victims of least cost for the same view and gang.
+  virtual victim_set victims(std::span<const eviction_candidate> candidates,
+                             std::span<const gpus_on_node> allocations) = 0;
+  // After `fits`: the nodes used, numbered as in the cluster or chain.
+  [[nodiscard]] virtual std::span<const std::uint32_t> nodes() const noexcept = 0;
+  // Chooses leaves for all tasks, by group; slices are consecutive tasks. nodes[i]: of nodes()[i].
+  virtual const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
+                                                     std::span<const task_group> groups) = 0;
+  // The steps of the last fit() or as_bound().
+  [[nodiscard]] virtual std::uint64_t steps() const noexcept = 0;
+  // Whether the gang may fit on the leaves that count for `at`; false is certain.
+  virtual bool may_fit(const hived_cells& cells, const gang_table& gangs,
+                       const gang_request& request, const refused_chain& at) = 0;
+  // A proof that the gang does not fit there; nullopt: the budget ended.
+  virtual std::optional<infeasibility_proof> prove(const hived_cells& cells,
+                                                   const gang_table& gangs,
+                                                   const gang_request& request,
+                                                   const refused_chain& at) = 0;
+
+  // The position of a node that is not used.
+  static constexpr std::uint32_t unused_node = ~std::uint32_t{0};
+};
+
+// A search that is constructed for the first request with constraints.
+class lazy_constrained_search {
+ public:
+  // Requires: the request has constraints, or an earlier one had.
+  constrained_search& operator()(const gang_request& request) {
+    if (search_ == nullptr) search_ = request.constraints.make_search_();
+    return *search_;
+  }
+
+ private:
+  std::unique_ptr<constrained_search> search_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
