@@ -144,7 +144,7 @@ class duel {
     hived& there = alone[tenant];
     const auto joins = [](const hived& h, job_id a, job_id b) {
       return h.find(a) != nullptr && h.find(b) != nullptr &&
-             hived_catalog::can_merge(*h.find(a), *h.find(b)).ok();
+             detail::can_merge(*h.find(a), *h.find(b)).ok();
     };
     for (const auto& [by, of] : owner_) {
       if (of != tenant || !joins(shared, job, by)) continue;

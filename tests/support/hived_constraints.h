@@ -109,7 +109,8 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
     }
     if (random.uniform(3) == 0) group(m).spread.push_back({level(), 1 + random.uniform(2)});
   }
-  if (!apiary::constraints_of(r).valid(chain.node_level, levels)) r.constraints.edit().groups.clear();
+  if (!apiary::constraints_of(r).valid(chain.node_level, levels))
+    r.constraints.edit().groups.clear();
 }
 
 // Whether its task groups have a spread.

@@ -81,13 +81,13 @@ class optional_constraints {
   optional_constraints() = default;
   // These constraints.
   template <class Constraints = request_constraints>
-    requires std::same_as<Constraints, request_constraints>
-  optional_constraints(Constraints constraints)
+  requires std::same_as<Constraints, request_constraints> optional_constraints(
+      Constraints constraints)
       : values_(std::move(constraints)), make_search_(detail::search_for<Constraints>()) {}
   // Sets these constraints.
   template <class Constraints = request_constraints>
-    requires std::same_as<Constraints, request_constraints>
-  optional_constraints& operator=(Constraints constraints) {
+  requires std::same_as<Constraints, request_constraints> optional_constraints& operator=(
+      Constraints constraints) {
     edit<Constraints>() = std::move(constraints);
     return *this;
   }

@@ -17,6 +17,7 @@
 #include <apiary/preempt/detail/eviction_trial.h>
 #include <apiary/preempt/detail/group_victim_search.h>
 #include <apiary/preempt/detail/incremental_sort.h>
+#include <apiary/preempt/detail/read_levels.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
 #include <apiary/preempt/victim_search.h>
 #include <apiary/preempt/victim_set.h>
@@ -174,7 +175,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return conclude();
   }
   fit_verdict search_one_group(level_t level) {
-    levels_.assign(world_.capacities(), level, colocated_, 0);
+    detail::read_levels(world_.capacities(), level, colocated_, 0, levels_);
     const auto found =
         group_search_(levels_, world_.capacities().free(), world_.hosts(), candidates_,
                       allocations_, world_.freed(), tally_, cost_, left());

@@ -7,6 +7,7 @@
 #include <apiary/model/resources.h>
 #include <apiary/preempt/detail/cell_evictions.h>
 #include <apiary/preempt/detail/eviction_levels.h>
+#include <apiary/preempt/detail/read_levels.h>
 #include <apiary/preempt/victim_set.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -65,7 +66,7 @@ struct evictable_cells {
     if (random.uniform(3) == 0) group.slices.push_back({block, 4});
     if (random.uniform(2) == 0) group.spread = {{node + random.uniform(2), 1 + random.uniform(4)}};
     groups.assign(gang, node, capacities.top());
-    levels.assign(capacities, capacities.top(), groups, 0);
+    apiary::detail::read_levels(capacities, capacities.top(), groups, 0, levels);
   }
   void begin(cell_evictions& cells) const {
     cells.begin(levels, capacities.free(), hosts, candidates, allocations, freed);

@@ -114,8 +114,7 @@ APIARY_INLINE infeasibility_proof::reason infeasibility_proof::main_reason() con
 
 APIARY_INLINE infeasibility_proof
 infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
-                              std::span<const task_group> groups, level_t node_level,
-                              level_t top) {
+                              std::span<const task_group> groups, level_t node_level, level_t top) {
   infeasibility_proof why;
   why.level = top;
   why.node_level = node_level;

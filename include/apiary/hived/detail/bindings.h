@@ -86,6 +86,14 @@ class hived_bindings {
     return clusters_of_pinned_[pinned];
   }
   [[nodiscard]] bool is_pinned(vc_chain_id c) const noexcept { return pinned_[c.value]; }
+  // The level of the whole cell that a physical leaf lies in. Requires: it lies in one.
+  [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
+    const virtual_cell owner = chains_[chain].owner(leaf);
+    const quota_tree& tree = cluster(owner.cluster).tree();
+    level_t level = 0;
+    for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
+    return level;
+  }
   // A hash over everything that decisions depend on.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
   // begin() starts to record changes; rollback() undoes all changes since then, keep() keeps them.

@@ -150,61 +150,6 @@ class hived_catalog {
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting and proposes another request; cancel it first");
   }
-  // Whether the running gang `by` may be merged into `gang`, with the errors of hived::grow. Does
-  // not check for preemptors, nor for the required level (are_in_required_cell).
-  [[nodiscard]] static absl::Status can_merge(const gang_record& gang, const gang_record& by) {
-    const gang_request& r = gang.request;
-    const gang_request& more = by.request;
-    if (r.job == more.job)
-      return absl::InvalidArgumentError(name(r.job) + " cannot be merged with itself");
-    std::uint64_t tasks = 0;
-    for (const gang_record* g : {&gang, &by}) {
-      const std::string which = name(g->request.job);
-      if (g->state == gang_state::preempting)
-        return absl::FailedPreconditionError(which + " is preempting and does not run yet");
-      if (g->downgraded)
-        return absl::FailedPreconditionError(which + " has lost its tenant's cells");
-      for (const task_group& m : g->request.groups) tasks += m.tasks;
-    }
-    const char* differ = r.tenant != more.tenant                               ? "tenant"
-                         : r.priority != more.priority                         ? "priority"
-                         : r.leaf_type != more.leaf_type                       ? "type of leaf"
-                         : r.pinned != more.pinned                             ? "pinned cell"
-                         : r.lazy != more.lazy                                 ? "lazy preemption"
-                         : !in_one_chain(gang, by)                             ? "chain"
-                         : r.constraints->required != more.constraints->required ? "required level"
-                                                                               : nullptr;
-    if (differ != nullptr) {
-      return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
-                                           " differ in their " + differ);
-    }
-    if (tasks > max_tasks) {
-      return absl::InvalidArgumentError(name(r.job) + " would have " + std::to_string(tasks) +
-                                        " tasks, ended ones included; the limit is " +
-                                        std::to_string(max_tasks));
-    }
-    return absl::OkStatus();
-  }
-  // kFailedPrecondition: the gangs do not lie in one cell of the level that `gang` requires.
-  [[nodiscard]] absl::Status are_in_required_cell(const gang_record& gang,
-                                                  const gang_record& by) const {
-    const level_t required = gang.request.constraints->required;
-    std::optional<chain_leaf> cell;
-    for (const gang_record* g : {&gang, &by}) {
-      for (const chain_leaf& l : g->leaves) {
-        if (required == any_level || !l.leaf.valid()) continue;
-        const uniform_tree& tree = layout_.chains[l.chain].tree;
-        const chain_leaf in{
-            l.chain, required < tree.num_levels() ? tree.ancestor(l.leaf, required) : cell_id()};
-        if (!cell) cell = in;
-        if (*cell == in) continue;
-        return absl::FailedPreconditionError(
-            name(gang.request.job) + " and " + name(by.request.job) +
-            " are not in one cell of level " + std::to_string(required) + ", which they require");
-      }
-    }
-    return absl::OkStatus();
-  }
   // The node of a leaf, and the bit of the leaf in the node.
   [[nodiscard]] hived_placement placement_of(chain_leaf l) const noexcept {
     const chain_layout& chain = layout_.chains[l.chain];
@@ -330,17 +275,6 @@ class hived_catalog {
   }
 
  private:
-  [[nodiscard]] static bool in_one_chain(const gang_record& gang, const gang_record& by) noexcept {
-    std::optional<std::uint32_t> chain;
-    for (const gang_record* g : {&gang, &by}) {
-      for (const chain_leaf& l : g->leaves) {
-        if (!l.leaf.valid()) continue;
-        if (chain.value_or(l.chain) != l.chain) return false;
-        chain = l.chain;
-      }
-    }
-    return gang.cluster == by.cluster;
-  }
   [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {
     return layout_.chain(layout_.chain_of(node)).tree.descendants(layout_.node_cell(node), 0).first;
   }

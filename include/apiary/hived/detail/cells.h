@@ -51,6 +51,7 @@ class hived_cells : private hived_bindings {
   using bindings::num_chains;
   using bindings::num_clusters;
   using bindings::rollback;
+  using bindings::whole_cell_level;
   // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells: at each level
   // to the one with the fewest opportunistic leaves. Returns the physical leaf. Returns nullopt and
   // binds nothing if no healthy whole cell can be granted.
@@ -107,7 +108,7 @@ class hived_cells : private hived_bindings {
       const auto find_whole = [&](level_t level) {
         l = level;
         p = chain.tree().ancestor(image, l);
-        if (chain.cells().can_allocate_at(p)) v = first_unbound(cluster, cluster.tree().roots(l));
+        if (chain.cells().can_allocate_at(p)) v = cluster.first_unbound(cluster.tree().roots(l));
       };
       if (preferred < levels) find_whole(preferred);
       for (level_t k = 0; k < levels && !v.valid(); ++k)
@@ -116,7 +117,7 @@ class hived_cells : private hived_bindings {
       bind(c, v, l, p);
     }
     while (l > 0) {
-      v = first_unbound(cluster, cluster.tree().children(v, l));
+      v = cluster.first_unbound(cluster.tree().children(v, l));
       p = chain.tree().ancestor(image, --l);
       bind(c, v, l, p);
     }
@@ -171,14 +172,6 @@ class hived_cells : private hived_bindings {
     if (leaf != done)
       bind_unusable(c, leaf, l, bindings::chain(bindings::cluster(c).chain()).healthy());
     return leaf;
-  }
-  // The level of the whole cell that a physical leaf lies in. Requires: it lies in one.
-  [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
-    const virtual_cell owner = bindings::chain(chain).owner(leaf);
-    const quota_tree& tree = cluster(owner.cluster).tree();
-    level_t level = 0;
-    for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
-    return level;
   }
   // The result of bind_whole_cells.
   struct bound_whole_cells {
@@ -346,12 +339,6 @@ class hived_cells : private hived_bindings {
     const virtual_cluster& cluster = bindings::cluster(owner.cluster);
     if (!cluster.tree().parent(owner.cell, l).valid()) return false;
     return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
-  }
-  [[nodiscard]] static cell_id first_unbound(const virtual_cluster& cluster,
-                                             id_range<cell_id> cells) noexcept {
-    for (const cell_id c : cells)
-      if (!cluster.image(c).valid()) return c;
-    return cell_id();
   }
   // Scratch memory, not part of the state. bind_whole_cells reuses its rankings if `again`.
   std::vector<cell_id> path_;

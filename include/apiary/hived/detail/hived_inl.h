@@ -11,6 +11,7 @@
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_placement.h>
+#include <apiary/hived/detail/merge_checks.h>
 #include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/planner.h>
@@ -54,7 +55,7 @@ struct hived_core {
   hived_catalog catalog;
   hived_state state;
   std::unique_ptr<hived_planner> planner = std::make_unique<hived_planner>();  // cost and buffers
-  std::uint64_t epoch = 0;  // number of changes, to recognize a stale plan
+  std::uint64_t epoch = 0;       // number of changes, to recognize a stale plan
   std::vector<job_id> restored;  // gangs that the last change restored
   std::vector<chain_leaf> scratch;
 };
@@ -185,8 +186,8 @@ APIARY_INLINE absl::Status hived::finish_task(job_id job, std::uint32_t task) {
 APIARY_INLINE absl::Status hived::grow(job_id job, job_id by) {
   APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
   APIARY_ASSIGN_OR_RETURN(const gang_slot other, existing(by));
-  APIARY_RETURN_IF_ERROR(core_->catalog.can_merge(gangs()[slot], gangs()[other]));
-  APIARY_RETURN_IF_ERROR(core_->catalog.are_in_required_cell(gangs()[slot], gangs()[other]));
+  APIARY_RETURN_IF_ERROR(detail::can_merge(gangs()[slot], gangs()[other]));
+  APIARY_RETURN_IF_ERROR(detail::are_in_required_cell(layout(), gangs()[slot], gangs()[other]));
   for (const gang_slot s : {slot, other}) {
     if (being_preempted(gangs()[s]))
       return absl::FailedPreconditionError(name(gangs()[s].request.job) + " is being preempted");

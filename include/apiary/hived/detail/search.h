@@ -166,7 +166,8 @@ class hived_search {
       shortage_ = refusal_.shortage();
       return false;
     }
-    const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), *q.request.constraints);
+    const bool spread =
+        is_spread_over_whole_cells(cells.cluster(q.cluster), *q.request.constraints);
     gang_placement best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
     const auto try_first = [&](std::size_t n) {  // choose among the first n gangs

@@ -102,7 +102,8 @@ class hived_topology_fit : public constrained_search {
     if (known_.size() <= view.key()) known_.resize(view.key() + 1);
     std::optional<capacities_type>& capacities = known_[view.key()];
     if (!capacities)
-      capacities.emplace(view.guaranteed() ? tree_of(view.cluster()) : tree_of(view.chain()), view.chain().node_level(), view.chain().node_leaves());
+      capacities.emplace(view.guaranteed() ? tree_of(view.cluster()) : tree_of(view.chain()),
+                         view.chain().node_level(), view.chain().node_leaves());
     for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, view.count(n));
     return decide(*capacities, request);
   }

@@ -93,6 +93,12 @@ class virtual_cluster {
   // The physical cell that c is bound to; not valid if c is not bound.
   [[nodiscard]] cell_id image(cell_id c) const noexcept { return image_[c.value]; }
   void set_image(cell_id c, cell_id to) noexcept { image_[c.value] = to; }
+  // The first of these cells that is not bound; not valid: all are bound.
+  [[nodiscard]] cell_id first_unbound(id_range<cell_id> cells) const noexcept {
+    for (const cell_id c : cells)
+      if (!image(c).valid()) return c;
+    return cell_id();
+  }
   // The number of leaves of c that are in use or claimed. Requires: c is not a leaf.
   [[nodiscard]] std::uint32_t active(cell_id c) const noexcept { return active_[c.value]; }
   // Records that a leaf comes into use (active) or is not in use any more.

@@ -2,12 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
-#include <apiary/core/ids.h>
-#include <apiary/gang/colocated_groups.h>
 #include <apiary/preempt/detail/node_evictions.h>
-#include <apiary/topology/tree.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -62,30 +58,6 @@ struct eviction_levels {
     levels[1].above.assign(levels[1].first.size(), 0);
     levels[2].first = {0, static_cast<std::uint32_t>(levels[1].first.size())};
     levels[1].first.push_back(num_nodes);
-  }
-  // Reads the levels from the nodes to level `top`, and the limits of group u.
-  template <CellTree Tree>
-  void assign(const capacity_index<Tree>& capacities, level_t top, const colocated_groups& groups,
-              std::size_t u) {
-    const level_t node_level = capacities.node_level();
-    levels.resize(std::size_t{top - node_level} + 1);
-    task = {groups[u].gpus, groups[u].cpu_milli, groups[u].memory_mib};
-    tasks = groups[u].tasks;
-    for (level_t l = node_level; l <= top; ++l) {
-      level& at = levels[l - node_level];
-      at.step = groups.at(u, l).step;
-      at.most = groups.at(u, l).most;
-      at.above.resize(capacities.num_cells(l));
-      at.first.clear();
-      if (l == node_level) continue;
-      level& below = levels[l - node_level - 1];
-      for (std::uint32_t c = 0; c < capacities.num_cells(l); ++c) {
-        const id_range<cell_id> children = capacities.inside(l, c, l - 1);
-        at.first.push_back(children.first.value);
-        for (const cell_id i : children) below.above[i.value] = c;
-      }
-      at.first.push_back(capacities.num_cells(l - 1));
-    }
   }
 };
 
