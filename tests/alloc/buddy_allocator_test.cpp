@@ -144,3 +144,15 @@ TEST_CASE("a particular cell is granted if no leaf of it is taken") {
   CHECK(a.enclosing_free_level(tree.at(0, 7)) == 1);
   CHECK_FALSE(a.enclosing_free_level(tree.at(0, 5)).has_value());
 }
+
+TEST_CASE("a granted cell is not the same as all its children, granted one by one") {
+  const uniform_tree tree({2, 2});
+  buddy_allocator whole(tree);
+  buddy_allocator parts(tree);
+  CHECK(whole == parts);
+  REQUIRE(whole.allocate_at(tree.at(1, 0)));
+  REQUIRE(parts.allocate_at(tree.at(0, 0)));
+  REQUIRE(parts.allocate_at(tree.at(0, 1)));
+  CHECK(whole.free_cells() == parts.free_cells());
+  CHECK(!(whole == parts));
+}

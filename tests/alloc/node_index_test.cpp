@@ -212,6 +212,19 @@ TEST_CASE("no choice of groups is smaller than that of pick") {
   }
 }
 
+TEST_CASE("a group of the first class that is enough for the rest comes before a fuller one") {
+  node_index index(12, 2, 4);
+  for (const std::uint32_t n : {0U, 1U}) index.assign(node_id(n), 0);
+  for (const std::uint32_t n : {4U, 5U, 6U}) index.assign(node_id(n), 1);
+  for (const std::uint32_t n : {2U, 3U, 5U}) {
+    std::vector<std::uint32_t> nodes;
+    index.pick_either(0, 1, n, [&](node_id i) { nodes.push_back(i.value); });
+    CAPTURE(n);
+    CHECK(nodes.front() == (n == 2 ? 0 : 4));
+    CHECK(nodes.size() == n);
+  }
+}
+
 TEST_CASE("a hundred thousand nodes in 45 classes need two bits a node and class") {
   const std::size_t nodes = 125'000;
   const node_index index(nodes, 45, 16);

@@ -335,3 +335,15 @@ TEST_CASE("a bad cell is not avoided at the cost of another reservation") {
   CHECK(cells.splittable(1) == 0);
   CHECK(cells.splittable(0) == 4);
 }
+
+TEST_CASE("without a reservation nothing is found, with a cost or without") {
+  const uniform_tree tree({2, 4});
+  reserving_buddy_allocator cells(tree);
+  REQUIRE(cells.reserve(1, 1));
+  const auto cost = [](cell_id c) { return c.value; };
+  CHECK_FALSE(cells.find({.level = 0}).has_value());
+  CHECK_FALSE(cells.find({.level = 0}, cost).has_value());
+  CHECK_FALSE(cells.allocate({.level = 0}, cost).has_value());
+  REQUIRE(cells.reserve(0, 1));
+  CHECK(cells.find({.level = 0}, cost) == cells.find({.level = 0}));
+}

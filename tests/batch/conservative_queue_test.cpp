@@ -87,6 +87,18 @@ TEST_CASE("conservative_queue: when a job ends early, or is withdrawn, those beh
   CHECK(line.queue.wake() == max_time);  // no job waits
 }
 
+TEST_CASE("conservative_queue: when a job is withdrawn and nothing else happens, others move up") {
+  reserved_line line;
+  line.submit(1, 4, 10, 0);
+  line.submit(2, 4, 5, 0);
+  line.submit(3, 4, 1, 0);
+  CHECK(line.decide(0) == jobs_by_start{job_id(1)});
+  CHECK(line.at(3) == 15);
+  line.finish(2, 1);  // it never ran
+  CHECK(line.decide(1).empty());
+  CHECK(line.at(3) == 10);
+}
+
 TEST_CASE("conservative_queue: a job beyond its estimate is taken to run as long again") {
   reserved_line line;
   line.submit(1, 4, 10, 0);

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 #
 # cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|budget|readme|joined|output|failure|
-#                   discovery|scenarios>
+#                   discovery|scenarios|mutants>
 #       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
@@ -305,6 +305,52 @@ elseif(CHECKER STREQUAL "discovery")
   run("has no test case" ${check})
   file(WRITE "${WORK}/list" "#!/bin/sh\nexit 1\n")
   run("does not list" ${check})
+
+elseif(CHECKER STREQUAL "mutants")
+  set(check "-DSOURCE=${WORK}" -DLEAST=1 -P "${here}/mutants.cmake")
+  write(tests/cmake/modules.txt "# a comment" "core:" "model: core")
+  write(include/apiary/core/a.h "#pragma once" "int f(int a) { if (a < 2) return 1@ return a < 3@ }")
+  write(include/apiary/model/b.h "#pragma once" "inline int g = 1@")
+  set(good "mutant(one core/a.h \"off by one\" FROM [[a < 2]] TO [[a <= 2]])")
+  write(tests/mutants/core.cmake "${good}")
+  run("model.cmake: 0 mutants, and not at least 1" ${check})
+  write(tests/mutants/model.cmake "mutant(reset model/b.h \"x\" FROM [[g = 1@]] TO [[g = 2@]] EQUIVALENT \"y\")")
+  run(OK ${check})
+  foreach(case
+      "core/a.h \"x\" FROM [[a < 4]] TO [[b]]|two: its code in core/a.h is not there"
+      "core/a.h \"x\" FROM [[a <]] TO [[b]]|two: its code in core/a.h is there more than once"
+      "core/a.h \"x\" IN [[(a < 2)]] FROM [[a < 3]] TO [[b]]|two: FROM in its IN is not there"
+      "core/a.h \"x\" IN [[return a < 3@ ]] FROM [[r]] TO [[b]]|two: FROM in its IN is there more than once"
+      "core/a.h \"x\" FROM [[a < 3]] TO [[a < 3]]|two: changes nothing"
+      "core/a.h \"x\" TO [[a < 3]]|two: has no FROM"
+      "core/a.h \"x\" AT [[a < 3]]|two: has unknown arguments"
+      "core/c.h \"x\" FROM [[a]] TO [[b]]|two: core/c.h does not exist"
+      "model/b.h \"x\" FROM [[g]] TO [[b]]|two: is for a header of another module")
+    string(REPLACE "|" ";" case "${case}")
+    list(GET case 0 arguments)
+    list(GET case 1 message)
+    write(tests/mutants/core.cmake "${good}" "mutant(two ${arguments})")
+    run("core.cmake: mutant ${message}" ${check})
+  endforeach()
+  write(tests/mutants/core.cmake "${good}" "${good}")
+  run("core.cmake: mutant one: has the name" ${check})
+  # In the copy each mutant is a switch, and nothing else differs.
+  write(tests/mutants/core.cmake "${good}" "mutant(two core/a.h \"none\" FROM [[return 1@]] TO [[]] STATEMENT)")
+  write(CMakeLists.txt "# none")
+  write(README.md "none")
+  write(examples/none.cpp "// none")
+  run(OK ${check} "-DWORK=${WORK}/copy")
+  run(OK "-DSOURCE=${WORK}" -DLEAST=1 "-DWORK=${WORK}/copy" -P "${here}/mutants.cmake")
+  file(READ "${WORK}/copy/tree/include/apiary/core/a.h" copy)
+  string(REGEX REPLACE "0x[0-9a-f]+" "N" copy "${copy}")
+  if(NOT copy STREQUAL "#pragma once\n#include <apiary/mutant_switch.h>\nint f(int a) { if ((::apiary_mutant(N) ? (a <= 2) : (a < 2))) { if (::apiary_mutant(N)) {  } else { return 1; } } return a < 3; }\n")
+    message(SEND_ERROR "the copy is wrong:\n${copy}")
+  endif()
+  file(STRINGS "${WORK}/copy/mutants.txt" lines)
+  list(LENGTH lines count)
+  if(NOT count EQUAL 3)
+    message(SEND_ERROR "${count} lines, and not 3: ${lines}")
+  endif()
 
 elseif(CHECKER STREQUAL "scenarios")
   set(script -E env sh "${here}/../scenarios.sh")

@@ -105,6 +105,18 @@ TEST_CASE("a new set is empty or full") {
   CHECK(summary_bitset() == summary_bitset());
 }
 
+TEST_CASE("a full set has no member beyond its size") {
+  for (const std::uint32_t size : {1U, 63U, 64U, 65U, 4000U, 4097U}) {
+    CAPTURE(size);
+    summary_bitset full(size, true);
+    summary_bitset filled(size);
+    for (std::uint32_t i = 0; i < size; ++i) filled.set(i);
+    CHECK(full == filled);
+    full.reset_range(0, size);
+    CHECK(full.none());
+  }
+}
+
 TEST_CASE("single members are found from everywhere below and nowhere above") {
   for (const std::uint32_t size : sizes) {
     CAPTURE(size);

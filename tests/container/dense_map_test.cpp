@@ -32,7 +32,8 @@ TEST_CASE("ids are given in order and find their values") {
   CHECK(names.empty());
   CHECK(!names.contains(job_id(0)));
   CHECK(names.push_back("a") == job_id(0));
-  CHECK(names.push_back("b") == job_id(1));
+  const std::string b("b");
+  CHECK(names.push_back(b) == job_id(1));  // a copy
   CHECK(names.size() == 2);
   CHECK(names[job_id(1)] == "b");
   CHECK(std::as_const(names)[job_id(0)] == "a");

@@ -111,6 +111,17 @@ TEST_CASE("a random candidate is any of them with equal chance, few or many") {
   }
 }
 
+TEST_CASE("a random candidate is found in a block behind empty ones, on the border of its block") {
+  score_tree tree(64 * 64);
+  for (const std::uint32_t lone : {0U, 64U, 5 * 64U, 63 * 64U, 63 * 64U + 63}) {
+    CAPTURE(lone);
+    tree.set(lone, 1);
+    rng random(lone);
+    CHECK(tree.random_candidate(random) == lone);
+    tree.set(lone, 0);
+  }
+}
+
 TEST_CASE("a move takes everything and leaves a tree over nothing") {
   for (const bool assigned : {false, true}) {
     score_tree from(5000);

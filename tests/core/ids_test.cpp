@@ -40,6 +40,13 @@ TEST_CASE("an id keeps its value and orders by it") {
   CHECK(five < cell_id());  // what is not valid comes last
 }
 
+TEST_CASE("the greatest number alone stands for no id") {
+  cell_id last(~std::uint32_t{0} - 1);
+  CHECK(last.valid());
+  ++last.value;
+  CHECK(!last.valid());
+}
+
 TEST_CASE("a range is walked from first to one before last") {
   const id_range<cell_id> range{cell_id(3), cell_id(7)};
   std::vector<std::uint32_t> seen;

@@ -4,11 +4,13 @@
 #include "support/naive_cells.h"
 #include "support/proof_mutations.h"
 #include "support/scale.h"
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/uniform_tree.h>
@@ -170,6 +172,30 @@ TEST_CASE("proof_check: accepted is what is right in every number, and nothing e
   CHECK(accepted > 0);
   CHECK(changed > 0);
   if (scale() >= 1) CHECK(listed > 100);
+}
+
+TEST_CASE("proof_check: a node holds whole slices, and what is said of slices is checked") {
+  // On each of two nodes three GPUs are free, for slices of two: four of six tasks fit.
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 2, 4}, node, 4);
+  const std::vector<std::uint32_t> free{3, 3};
+  for (std::uint32_t n = 0; n < 2; ++n) capacities.set(n, free[n]);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 6, .gpus = 1, .slices = {{node, 2}}}};
+  topology_fit<uniform_tree> fit;
+  REQUIRE(fit(capacities, gang).verdict == fit_verdict::does_not_fit);
+  infeasibility_proof why = fit.explain(capacities, gang);
+  REQUIRE(why.cells.size() == 1);
+  CHECK(why.cells[0].most == 4);
+  const uniform_tree& tree = capacities.tree();
+  proof_check check(tree, node, std::span(free), std::span<const resources>(), gang);
+  CHECK(check(why));
+  REQUIRE(!why.gaps.empty());
+  ++why.gaps[0].tasks;
+  CHECK(!check(why));
+  why.gaps[0].tasks -= 2;
+  CHECK(!check(why));
+  why.gaps.clear();  // nothing is said
+  CHECK(check(why));
 }
 
 TEST_CASE("proof_check: numbers of 64 bits") {

@@ -217,6 +217,71 @@ TEST_CASE("unblock_search: large gangs within the budget, close to the least") {
   }
 }
 
+// Tasks without GPUs of so many kinds that the tables of the exact search exceed its budget: the greedy
+// sets of the closest racks are compared.
+topology_constraints with_many_small_groups(constrained_task_group first) {
+  topology_constraints gang;
+  gang.groups.push_back(first);
+  for (std::uint32_t i = 0; i < 8; ++i)
+    gang.groups.push_back({.tasks = 5, .gpus = 0, .host = {1 + i, 0}});
+  gang.required = rack;
+  return gang;
+}
+
+TEST_CASE("unblock_search: of several racks the one with the fewest GPUs in use, not the closest") {
+  capacity_index<uniform_tree> capacities(uniform_tree{2, 4, 8}, node, 8);
+  // Rack 0 has three free nodes and a full one; rack 1 lacks one GPU on each node.
+  const std::vector<std::uint32_t> free{8, 8, 8, 0, 7, 7, 7, 7};
+  for (std::uint32_t n = 0; n < 8; ++n) capacities.set(n, free[n]);
+  const std::vector<std::uint32_t> capacity(8, 8);
+  const std::vector<resources> hosts(8, resources{64'000, 0});
+  unblock_search<uniform_tree> search(20'000);
+  const unblock_set found =
+      search(capacities, with_many_small_groups({.tasks = 4, .gpus = 8}), capacity, hosts);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(!found.is_least);
+  CHECK(found.cell == 1);
+  CHECK(found.gpus == 4);
+}
+
+TEST_CASE(
+    "unblock_search: of nodes that can replace each other the one with most GPUs in use stays") {
+  // Five tasks of four GPUs, two of which fit now. Node 2 must be freed, and node 0 or node 1.
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 3, 8}, node, 8);
+  const std::vector<std::uint32_t> free{6, 5, 0};
+  for (std::uint32_t n = 0; n < 3; ++n) capacities.set(n, free[n]);
+  const std::vector<std::uint32_t> capacity(3, 8);
+  const std::vector<resources> hosts(3, resources{64'000, 0});
+  unblock_search<uniform_tree> search(20'000);
+  const unblock_set found =
+      search(capacities, with_many_small_groups({.tasks = 5, .gpus = 4}), capacity, hosts);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(!found.is_least);
+  CHECK(std::vector<std::uint32_t>(found.nodes.begin(), found.nodes.end()) ==
+        std::vector<std::uint32_t>{0, 2});
+  CHECK(found.gpus == 10);
+}
+
+TEST_CASE("unblock_search: a set that costs more than the least is not called the least") {
+  // Three tasks of two GPUs more: nodes 0 and 1 gain two each for four GPUs, node 2 gains three for six.
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 3, 8}, node, 8);
+  const std::vector<std::uint32_t> free{4, 4, 2};
+  for (std::uint32_t n = 0; n < 3; ++n) capacities.set(n, free[n]);
+  const std::vector<std::uint32_t> capacity(3, 8);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 8, .gpus = 2}};
+  std::size_t worse = 0;
+  for (std::uint64_t budget = 1; budget < 200; ++budget) {
+    CAPTURE(budget);
+    unblock_search<uniform_tree> search(budget);
+    const unblock_set found = search(capacities, gang, capacity);
+    if (found.verdict != fit_verdict::fits) continue;
+    if (found.is_least) CHECK(found.gpus == 6);
+    worse += found.gpus > 6 ? 1U : 0U;
+  }
+  CHECK(worse > 0);
+}
+
 TEST_CASE("a placement takes its GPUs until it is rolled back") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 3, 4}, node, 4);
   for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 4);

@@ -308,6 +308,45 @@ TEST_CASE("a score without a cost places gangs, too") {
   CHECK(scheduler.commit(job_id(1), gang, answer.placements).ok());
 }
 
+TEST_CASE("tasks of a gang without constraints are placed one by one, the largest first") {
+  // The small task alone would go to node 0, which is fuller then.
+  node_table nodes;
+  nodes.add({{1, 1}, 2, 0});
+  nodes.add({{100'000, 1}, 1, 0});
+  auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 1}, {.tasks = 1, .gpus = 2}};
+  const auto answer = scheduler.propose(gang, 0).value();  // no step of the exact search
+  REQUIRE(answer.result == plan_result::bind);
+  CHECK(answer.placements[0].where.node == node_id(1));
+  CHECK(answer.placements[1].where.node == node_id(0));
+}
+
+TEST_CASE("a gang that is only proposed changes no later answer") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 1, 0});
+  auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 1}};
+  REQUIRE(scheduler.propose(gang).value().result == plan_result::bind);
+  const task_request task{.job = job_id(1), .gpus = 1, .gpu_milli = 1000};
+  CHECK(scheduler.propose(task).value().where.node == node_id(0));
+}
+
+TEST_CASE("a gang in one rack goes to the rack where least is free") {
+  node_table nodes;
+  for (int n = 0; n < 4; ++n) nodes.add({{8, 8}, 2, 0});
+  auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  const task_request task{.job = job_id(1), .gpus = 2, .gpu_milli = 1000};
+  REQUIRE(scheduler.commit(task, placement{node_id(3), 3}).ok());
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 1}};
+  gang.required = of_racks;
+  const auto answer = scheduler.propose(gang, rack_shape(4).tree, of_nodes).value();
+  REQUIRE(answer.result == plan_result::bind);
+  for (const task_placement& p : answer.placements) CHECK(p.where.node == node_id(2));
+}
+
 TEST_CASE("a gang waits for ever if one of its tasks fits no idle node") {
   node_table nodes;
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});

@@ -233,6 +233,43 @@ TEST_CASE("more kinds of request than are kept, one after the other") {
   }
 }
 
+// Counts how often it scores a node.
+struct counted_fit : best_fit {
+  static inline int scored = 0;
+  std::uint32_t score(const node_table& nodes, node_id n, const task_request& task) const noexcept {
+    ++scored;
+    return best_fit::score(nodes, n, task);
+  }
+};
+
+TEST_CASE("the kind of request that was used longest ago makes way for a new one") {
+  node_table nodes;
+  nodes.add({{100'000, 8000}, 1, 0});
+  using scheduler_type = gpu_sharing_scheduler<counted_fit>;
+  auto scheduler = scheduler_type::create(std::move(nodes), counted_fit{}).value();
+  const auto times_scored = [&](std::uint32_t cpu) {
+    counted_fit::scored = 0;
+    CHECK(scheduler.propose({.cpu_milli = cpu})->result == plan_result::bind);
+    return counted_fit::scored;
+  };
+  for (std::uint32_t kind = 0; kind <= scheduler_type::max_kinds; ++kind)
+    CHECK(times_scored(kind) == 1);
+  CHECK(times_scored(scheduler_type::max_kinds - 1) == 0);
+  CHECK(times_scored(1) == 0);
+  CHECK(times_scored(0) == 1);  // the last new kind has its position
+}
+
+TEST_CASE("a bad node that is not suggested is no reason to wait") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  const task_request task{.job = job_id(1), .gpus = 2, .gpu_milli = 1000};
+  REQUIRE(scheduler.commit(task, scheduler.propose(task).value()).ok());
+  summary_bitset suggested(2);
+  suggested.set(0);
+  CHECK(scheduler.propose(task, suggested).value().reason == wait_reason::busy);
+  CHECK(scheduler.propose(task).value().reason == wait_reason::unhealthy);
+}
+
 TEST_CASE("random calls, good and bad, never lose or double-book anything") {
   const std::uint32_t steps = apiary_test::scaled(200000U);
   rng random(17);

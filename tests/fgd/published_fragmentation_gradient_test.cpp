@@ -29,6 +29,15 @@ TEST_CASE("the score is the sigmoid of the change, for each device the better on
   CHECK(gradient.gpu_mask(nodes, n, task) == 0b001);
 }
 
+TEST_CASE("of devices with equal scores the first is taken") {
+  published_fragmentation_gradient gradient{task_mix({{{.gpus = 1, .gpu_milli = 1000}, 1}})};
+  node_table nodes;
+  const node_id n = nodes.add({{1000, 1000}, 2, 0});
+  nodes[n].gpu_left = {600, 700};
+  gradient.update(nodes, n);
+  CHECK(gradient.gpu_mask(nodes, n, {.gpus = 1, .gpu_milli = 100}) == 0b01);
+}
+
 TEST_CASE("whole devices are the first free ones, and a task without GPUs takes none") {
   published_fragmentation_gradient gradient{
       task_mix({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 1000}, 1}})};

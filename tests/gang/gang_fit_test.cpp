@@ -168,6 +168,14 @@ TEST_CASE("where largest first fails in any order the search packs") {
   CHECK(checked(fit, {{6, 1}, {8, 1}}, {{2, 3}, {1, 5}, {1, 3}}).verdict == fit_verdict::fits);
 }
 
+TEST_CASE("gang_fit: without a search, each task on the node where it leaves least") {
+  // The first node would take the tasks of 5 and then of no other size; the second is filled by it.
+  gang_fit fit(0);
+  const classes_t classes{{7, 1}, {5, 1}};
+  const gang_t gang{{1, 5}, {1, 4}, {1, 3}};
+  CHECK(checked(fit, classes, gang).verdict == fit_verdict::fits);
+}
+
 TEST_CASE("every gang of up to four tasks on up to four nodes") {
   rng random(1);
   gang_fit fit;

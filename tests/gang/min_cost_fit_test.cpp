@@ -337,3 +337,42 @@ TEST_CASE("numbers of vectors add up, and say when a sum is too great") {
     }
   }
 }
+
+TEST_CASE("min_cost_fit: of equal costs the first rack, and there the first node") {
+  const ragged_tree tree({{2}, {2, 2}, {4, 4, 4, 4}});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 4}};
+  gang.required = rack;
+  // Two classes of equal cost: the nodes are not all alike.
+  const std::vector<std::uint32_t> classes{0, 1, 0, 1};
+  const auto cost = [](std::uint32_t, std::span<const std::uint32_t> counts) {
+    return counts[0] <= 1 ? std::optional(std::int64_t{counts[0]}) : std::nullopt;
+  };
+  min_cost_fit<ragged_tree> fit;
+  const auto found = fit(tree, node, gang, classes, cost);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cell == 0);
+  REQUIRE(found.portions.size() == 1);
+  CHECK(found.portions[0].node == 0);
+}
+
+TEST_CASE("min_cost_fit: without the exact search, the cheapest of the orders of groups") {
+  // The first group is expensive on node 0, where it goes if it comes first. The others cost nothing,
+  // but there are too many of them for the exact search.
+  const ragged_tree tree({{1}, {2}, {4, 4}});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 2, .host = {1, 0}}, {.tasks = 1, .gpus = 1, .host = {2, 0}}};
+  for (std::uint32_t i = 0; i < 8; ++i)
+    gang.groups.push_back({.tasks = 5, .gpus = 0, .host = {0, 1 + i}});
+  gang.required = rack;
+  const std::vector<std::uint32_t> classes{0, 1};
+  const auto cost = [](std::uint32_t node_class, std::span<const std::uint32_t> counts) {
+    if (counts[0] + counts[1] > 1) return std::optional<std::int64_t>();
+    return std::optional(std::int64_t{node_class == 0 ? 10 * counts[0] : 5 * counts[1]});
+  };
+  min_cost_fit<ragged_tree> fit(20'000);
+  const auto found = fit(tree, node, gang, classes, cost);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(!found.is_least);
+  CHECK(found.cost == 0);
+}

@@ -543,6 +543,21 @@ TEST_CASE("random replicas, each in one cell, against going from node to node") 
   }
 }
 
+TEST_CASE("topology_fit: the fewest nodes are the fullest ones first") {
+  capacity_index<uniform_tree> capacities(uniform_tree{3, 4}, 1, 4);
+  for (const std::uint32_t n : {0U, 1U}) capacities.set(n, 2);
+  capacities.set(2, 4);
+  topology_constraints gang;
+  gang.groups = {{2, 2}};
+  topology_fit<uniform_tree> few(1000, gang_objective::fewest_nodes);
+  const auto dense = few(capacities, gang);
+  REQUIRE(dense.verdict == fit_verdict::fits);
+  REQUIRE(dense.portions.size() == 1);
+  CHECK(dense.portions[0].node == 2);
+  topology_fit<uniform_tree> whole(1000);
+  CHECK(whole(capacities, gang).portions.size() == 2);
+}
+
 TEST_CASE("a leader and its workers, slices and spread in the answer") {
   const test_cluster cluster = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
   const capacity_index<ragged_tree> capacities = capacity_of(cluster, 8);

@@ -50,6 +50,12 @@ TEST_CASE("to kinds that want no GPU or another model all of it is lost") {
   CHECK(other(node_with(0, {1000, 300}, 1)) == 0);
 }
 
+TEST_CASE("a GPU that is used by a thousandth serves no task on two GPUs") {
+  const fragmentation f(task_mix({{{.gpus = 2, .gpu_milli = 1000}, 1}}));
+  CHECK(f(node_with(1, {1000, 1000})) == 0);
+  CHECK(f(node_with(1, {1000, 999})) == 1999);
+}
+
 TEST_CASE("an empty mix knows no fragmentation") {
   const fragmentation f{task_mix()};
   CHECK(f(node_with(4000, {1000, 300})) == 0);
@@ -62,6 +68,21 @@ TEST_CASE("a kind of more devices than any node has is served nowhere") {
   for (milli_gpu& left : node.gpu_left) left = 1000;
   node.gpus = max_gpus_per_node;
   CHECK(f(node) == 1000 * max_gpus_per_node);
+}
+
+TEST_CASE("a kind of more devices than any node has changes no count of another kind") {
+  // Two demands of CPU: there is a row of the table after that of the large kind.
+  const task_kind small{.cpu_milli = 2000, .gpus = 1, .gpu_milli = 10};
+  const task_kind large{.cpu_milli = 1000, .gpus = max_gpus_per_node + 1, .gpu_milli = 1000};
+  const fragmentation f(task_mix({{small, 1}, {large, 1}}));
+  for (const std::uint32_t cpu : {999U, 1000U, 1999U, 2000U}) {
+    for (const milli_gpu left : {milli_gpu{5}, milli_gpu{10}, milli_gpu{1000}}) {
+      CAPTURE(cpu);
+      CAPTURE(left);
+      const bool serves = cpu >= 2000 && left >= 10;
+      CHECK(f.weighted(node_with(cpu, {left})) == left * (serves ? 1U : 2U));
+    }
+  }
 }
 
 TEST_CASE("the published example of a node that lacks CPU") {

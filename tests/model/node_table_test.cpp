@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+
 namespace {
 
 using namespace apiary;
@@ -34,6 +36,33 @@ TEST_CASE("a model is accessible only on a node that has GPUs") {
   CHECK(nodes[a].accessible(model_set{1} << 5));
   CHECK_FALSE(nodes[a].accessible(model_set{1} << 4));
   CHECK_FALSE(nodes[b].accessible(any_model));
+}
+
+TEST_CASE("a shape fits a task that accepts its model, and no other") {
+  const node_shape shape{{1000, 1000}, 2, 5};
+  CHECK(shape.fits({.gpus = 2, .gpu_milli = whole_gpu, .models = model_set{1} << 5}));
+  CHECK_FALSE(shape.fits({.gpus = 2, .gpu_milli = whole_gpu, .models = model_set{1} << 4}));
+  CHECK_FALSE(shape.fits({.gpus = 3, .gpu_milli = whole_gpu}));
+  CHECK_FALSE(shape.fits({.cpu_milli = 1001}));
+  CHECK(shape.fits({.cpu_milli = 1000, .models = 0}));  // without GPUs any model will do
+}
+
+TEST_CASE("a GPU that is used by a thousandth is not free") {
+  node_table nodes;
+  const node_id n = nodes.add({{1, 1}, 2, 0});
+  nodes.place({.gpus = 1, .gpu_milli = 1}, {n, 1});
+  CHECK(nodes[n].free_gpus() == 1);
+  CHECK(nodes[n].first_free_gpus(1) == 2);
+}
+
+TEST_CASE("no task is placed on a GPU behind the last one") {
+  node_table nodes;
+  for (const std::uint32_t gpus : {std::uint32_t{1}, max_gpus_per_node}) {
+    const node_id n = nodes.add({{1, 1}, gpus, 0});
+    const task_request task{.gpus = 1, .gpu_milli = 1};
+    CHECK(nodes.can_place(task, {n, 1U << (gpus - 1)}));
+    CHECK_FALSE(nodes.can_place(task, {n, 1U << gpus}));
+  }
 }
 
 TEST_CASE("the sizes of the tasks on a node are a set with counts behind it") {

@@ -20,6 +20,7 @@ using namespace apiary_test;
 
 namespace {
 
+constexpr std::uint32_t no_limits = ~std::uint32_t{0};  // of a group without a disruption budget
 constexpr std::uint64_t no_set = std::numeric_limits<std::uint64_t>::max();
 
 struct problem {
@@ -336,4 +337,72 @@ TEST_CASE("a gang that fits has no victims; one that never fits has a proof") {
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.victims.empty());
   CHECK(found.cost == 0);
+}
+
+TEST_CASE("victim_search: each greedy set of victims has the whole disruption budgets") {
+  // Budget 0: no branch and bound. Gangs 0 and 1 are of a group of which one may be a victim.
+  const std::vector<std::uint32_t> groups{0, 0, no_limits, no_limits, no_limits};
+  const std::vector<disruption_budget> max{{.gangs = 1}};
+  problem p;
+  SUBCASE("the second, by the price of a GPU") {
+    p.groups = {{2, 4}};
+    p.free.assign(3, 0);
+    p.run(2, {{0, 1}});
+    p.run(8, {{1, 4}, {2, 4}});
+    p.run(100, {{0, 7}});
+    p.run(1000, {{1, 4}});
+    p.run(1000, {{2, 4}});
+  }
+  SUBCASE("the third, by nodes") {
+    p.groups = {{1, 8}};
+    p.free.assign(2, 0);
+    p.run(1, {{1, 1}});
+    p.run(30, {{0, 8}});
+    p.run(90, {{1, 7}});
+    p.run(1000, {});
+    p.run(1000, {});
+  }
+  victim_search search(0);
+  const victim_set found = search(p.others, p.free, p.candidates, p.allocations, p.groups,
+                                  victim_search::never, {groups, max, {}});
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(victims_of(found) == std::vector<std::uint32_t>{1});
+}
+
+TEST_CASE("victim_search: a node that another victim made cheaper is chosen at its new price") {
+  // Gang 0 frees node 0, and half of node 1: there, gang 1 alone is in the way of 8 GPUs.
+  problem p;
+  p.groups = {{2, 8}};
+  p.free.assign(4, 0);
+  p.run(10, {{0, 8}, {1, 4}});
+  p.run(10, {{1, 4}});
+  p.run(15, {{2, 8}});
+  for (int i = 0; i < 8; ++i) p.run(2, {{3, 1}});
+  const std::vector<std::uint32_t> no_groups(p.candidates.size(), no_limits);
+  for (const bool limited : {false, true}) {
+    CAPTURE(limited);
+    const std::vector<disruption_budget> max{{.gangs = 1}};
+    victim_search search(0);
+    const victim_set found =
+        search(p.others, p.free, p.candidates, p.allocations, p.groups, victim_search::never,
+               limited ? disruption_budgets{no_groups, max, {}} : disruption_budgets{});
+    REQUIRE(found.verdict == fit_verdict::fits);
+    CHECK(victims_of(found) == std::vector<std::uint32_t>{0, 1});
+  }
+}
+
+TEST_CASE("victim_search: a node that another victim made more expensive waits for its new price") {
+  // Gang 0 frees node 0 and half of node 1. Before, a slot of 8 GPUs on node 1 costs (10 + 20) / 2;
+  // after that, gang 1 alone is left there, and its slot costs 20: more than gang 2.
+  problem p;
+  p.groups = {{4, 8}};
+  p.free.assign(4, 0);
+  p.run(10, {{0, 16}, {1, 8}});
+  p.run(20, {{1, 8}});
+  p.run(18, {{2, 8}});
+  for (int i = 0; i < 8; ++i) p.run(3, {{3, 1}});
+  victim_search search(0);
+  const victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(victims_of(found) == std::vector<std::uint32_t>{0, 2});
 }

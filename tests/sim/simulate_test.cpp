@@ -12,6 +12,8 @@
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,6 +21,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <support/scale.h>
 #include <support/skip.h>
@@ -39,6 +42,35 @@ timed_job job(std::uint32_t number, std::uint32_t gpus, time_ms arrival, time_ms
 
 constexpr auto at_full_speed = [](const timed_job&, const job_placement&) { return full_speed; };
 constexpr auto unseen = [](const simulation_event&) {};
+
+// Starts every job on the same GPU at once, the second one packed onto the first.
+struct two_on_one_gpu {
+  std::vector<job_id> waiting{};
+  bool first = true;
+
+  absl::Status submit(const job_request& r, time_ms /*now*/) {
+    waiting.push_back(r.job);
+    return absl::OkStatus();
+  }
+  absl::Status finish(job_id /*job*/, time_ms /*now*/) { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id /*n*/, time_ms /*now*/) {
+    return std::vector<job_id>{};
+  }
+  absl::Status mark_healthy(node_id /*n*/, time_ms /*now*/) { return absl::OkStatus(); }
+  absl::Status decide(time_ms /*now*/, std::vector<job_action>& actions) {
+    for (const job_id j : waiting) {
+      actions.push_back({first ? job_action::verb::start : job_action::verb::pack,
+                         j,
+                         job_placement{{node_id(0), 1}},
+                         {}});
+      first = false;
+    }
+    waiting.clear();
+    return absl::OkStatus();
+  }
+  [[nodiscard]] time_ms wake() const { return max_time; }
+  [[nodiscard]] std::uint32_t total_gpus() const { return 1; }
+};
 
 }  // namespace
 
@@ -69,12 +101,12 @@ TEST_CASE("simulate: a job over two servers is slower, a start costs time") {
 TEST_CASE("simulate: a breakdown costs the work since the last checkpoint") {
   const std::vector<timed_job> jobs{job(0, 4, 0, 100), job(1, 4, 0, 100)};
   const std::vector<outage> outages{{node_id(0), 70, 90}};
-  for (const time_ms checkpoint : {time_ms{0}, time_ms{30}}) {
+  for (const time_ms checkpoint : {time_ms{0}, time_ms{30}, time_ms{35}}) {
     batch_queue queue(servers({4, 4}));
     const auto run =
         simulate(queue, jobs, outages, {.checkpoint_interval = checkpoint}, at_full_speed, unseen);
     REQUIRE(run.ok());
-    const time_ms lost = checkpoint == 0 ? 70 : 10;
+    const time_ms lost = checkpoint == 0 ? 70 : checkpoint == 30 ? 10 : 0;
     CHECK(run->jobs[0].lost == lost);
     CHECK(run->jobs[0].broken == 1);
     CHECK(run->jobs[0].waited.total() == 20);  // for the repair
@@ -107,6 +139,62 @@ TEST_CASE("simulate: a job that can never go on is left, and time can be cut") {
   batch_queue again(servers({4}));
   const auto cut = simulate(again, jobs, {}, {.until = 9}, at_full_speed, unseen);
   CHECK(cut->ended == 3);
+}
+
+TEST_CASE("simulate: a job has started when it started first, not when it started again") {
+  const std::vector<timed_job> jobs{job(0, 4, 3, 100)};
+  const std::vector<outage> outages{{node_id(0), 20, 30}};
+  batch_queue queue(servers({4}));
+  const auto run = simulate(queue, jobs, outages, {}, at_full_speed, unseen);
+  REQUIRE(run.ok());
+  CHECK(run->jobs[0].broken == 1);
+  CHECK(run->jobs[0].started == 3);
+  CHECK(run->jobs[0].ended == 130);
+}
+
+TEST_CASE("simulate: a job that waited twice waited for both times") {
+  const std::vector<timed_job> jobs{job(0, 4, 0, 10), job(1, 4, 0, 100)};
+  const std::vector<outage> outages{{node_id(0), 20, 25}};
+  batch_queue queue(servers({4}));
+  const auto run = simulate(queue, jobs, outages, {}, at_full_speed, unseen);
+  REQUIRE(run.ok());
+  CHECK(run->jobs[1].waited.total() == 10 + 5);
+  // Figures of some sizes are those of jobs from the smallest to the largest of them.
+  const auto ended = [&](std::uint32_t min, std::uint32_t max) {
+    return metrics_of(*run, jobs, min, max).ended;
+  };
+  CHECK(ended(4, 4) == 2);
+  CHECK(ended(0, 3) == 0);
+  CHECK(ended(5, 9) == 0);
+}
+
+TEST_CASE("simulate: what happens at the last time happens") {
+  const std::vector<timed_job> jobs{job(0, 4, 0, 10), job(1, 4, 3, 10)};
+  for (const time_ms until : {time_ms{9}, time_ms{10}}) {
+    batch_queue queue(servers({4}));
+    const auto run = simulate(queue, jobs, {}, {.until = until}, at_full_speed, unseen);
+    REQUIRE(run.ok());
+    CHECK(run->jobs[0].ended == (until == 10 ? 10 : max_time));
+    CHECK(run->jobs[1].started == (until == 10 ? 10 : max_time));
+  }
+}
+
+TEST_CASE("simulate: a speed that stays the same beside new neighbours is no event") {
+  for (const std::uint32_t packed : {1000U, 500U}) {
+    CAPTURE(packed);
+    two_on_one_gpu scheduler;
+    const std::vector<timed_job> jobs{job(0, 1, 0, 10), job(1, 1, 2, 10)};
+    const auto speed = [&](const timed_job&, const job_placement&,
+                           std::span<const job_id> others) -> std::uint32_t {
+      return others.empty() ? 1000 : packed;
+    };
+    std::size_t changes = 0;
+    const auto run = simulate(scheduler, jobs, {}, {}, speed, [&](const simulation_event& e) {
+      changes += e.what == simulation_event::kind::speed_change ? 1U : 0U;
+    });
+    REQUIRE(run.ok());
+    CHECK(changes == (packed == 1000 ? 0 : 2));  // the second comes, the first leaves
+  }
 }
 
 TEST_CASE("simulate: what it refuses") {

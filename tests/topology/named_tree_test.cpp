@@ -99,6 +99,21 @@ TEST_CASE("each fault of a shape is reported with its place") {
   CHECK(named_ragged::create(deep).ok());
 }
 
+TEST_CASE("a fault of a level is not reported again at the level below") {
+  // Level "node" has two fan-outs below one rack: how many nodes there are is not known.
+  check_refused<named_ragged>({"c", {{"rack", {1}}, {"node", {2, 3}}, {"gpu", {4, 4, 4}}}},
+                              {"level 'node': 2 fan-outs, but the level above has 1 cells"});
+}
+
+TEST_CASE("a generated name has no leading zero, except in 0 itself") {
+  const named_uniform chain = named_uniform::create({"c", {{"node", {20}}}}).value();
+  CHECK(chain.find_cell("node-0") == cell_id(0));
+  CHECK(chain.find_cell("node-7") == cell_id(7));
+  CHECK(chain.find_cell("node-10") == cell_id(10));
+  for (const char* name : {"node-00", "node-07", "node-007", "node-"})
+    CHECK_FALSE(chain.find_cell(name).has_value());
+}
+
 TEST_CASE("numbers that overflow are faults, not small trees") {
   const std::uint32_t huge = 4'294'967'295;
   check_refused<named_uniform>({"c", {{"gpu", {huge}}}}, {"level 'gpu': more than 2^31 - 1 cells"});

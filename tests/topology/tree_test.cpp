@@ -11,6 +11,7 @@
 #include <support/archetypes.h>
 #include <support/tree_suite.h>
 #include <type_traits>
+#include <utility>
 
 using namespace apiary;
 
@@ -38,4 +39,18 @@ static_assert(sizeof(ragged_tree) <= 96);
 
 TEST_CASE("the archetype of a tree is a tree") {
   apiary_test::check_tree(apiary_test::tree_archetype::make(), {{2}, {2, 2}});
+}
+
+TEST_CASE("positions inside a cell are counted within their level, as in the whole cluster") {
+  const uniform_tree tree{2, 3, 4};  // cells 0-1, 2-7, 8-31
+  const auto inside = [&](level_t l, std::uint32_t c, level_t below) {
+    const auto found = detail::positions_inside(tree, l, c, below);
+    return std::pair(found.first.value, found.last.value);
+  };
+  CHECK(inside(2, 1, 0) == std::pair(12U, 24U));
+  CHECK(inside(2, 1, 1) == std::pair(3U, 6U));
+  CHECK(inside(1, 4, 0) == std::pair(16U, 20U));
+  CHECK(inside(1, 4, 1) == std::pair(4U, 5U));
+  CHECK(inside(3, 0, 1) == std::pair(0U, 6U));
+  CHECK(detail::num_positions(tree, 3) == 1);
 }

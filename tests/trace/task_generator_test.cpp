@@ -54,6 +54,20 @@ TEST_CASE("tasks ask for the load and are of the kinds in their frequency") {
   CHECK(trace.work.tasks[0].name == "task-00000");
 }
 
+TEST_CASE("the last task is the first with which the tasks ask for the load") {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    for (std::uint32_t load = 10; load < 40; ++load) {
+      const synthetic_trace trace = openb_like({.seed = seed, .nodes = 2, .load_percent = load});
+      std::uint64_t before = 0;
+      for (const named_task& task : trace.work.tasks) before += task.request.total_gpu_milli();
+      const std::uint64_t wanted = trace.nodes.nodes.total_gpus() * 10 * load;
+      REQUIRE(before >= wanted);
+      before -= trace.work.tasks.back().request.total_gpu_milli();
+      REQUIRE(before < wanted);
+    }
+  }
+}
+
 TEST_CASE("any number of nodes keeps the proportions") {
   for (const std::uint32_t nodes : {1U, 2U, 10U, 5000U}) {
     const synthetic_trace trace = openb_like({.nodes = nodes});

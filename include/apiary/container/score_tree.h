@@ -69,7 +69,7 @@ class score_tree {
   // Sets the score of index i.
   void set(std::uint32_t i, std::uint8_t score) noexcept {
     APIARY_ASSERT(i < size_);
-    std::uint8_t old = scores_[i];
+    const std::uint8_t old = scores_[i];
     if (old == score) return;
     candidates_ += (score != 0 ? 1U : 0U) - (old != 0 ? 1U : 0U);
     scores_[i] = score;
@@ -81,7 +81,6 @@ class score_tree {
       if (score < was) score = block_max(first_[l - 1] + std::size_t{b} * block);
       if (score == was) return;
       best_of_block = score;
-      old = was;
       i = b;
     }
   }

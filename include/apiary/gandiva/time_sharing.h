@@ -245,11 +245,7 @@ class time_sharing {
     if (!std::exchange(retry_prioritized_, false)) return;
     for (const job_id job : in_order(prioritized_)) {
       record& r = jobs_.at(job.value);
-      if (r.round == round_) {
-        retry_prioritized_ = true;  // at the next tick
-      } else if (start(r)) {
-        start_from_queue(r, actions);
-      }
+      if (start(r)) start_from_queue(r, actions);
     }
   }
 

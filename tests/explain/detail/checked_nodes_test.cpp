@@ -113,7 +113,10 @@ TEST_CASE("checked_nodes: fractions of GPUs in every way that differs, each once
     checked_task t;
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m) {
       constrained_task_group group{.gpus = random.uniform(3), .host = {300 * random.uniform(3), 1}};
-      if (group.gpus == 1) group.gpu_milli = static_cast<milli_gpu>(200 * (1 + random.uniform(4)));
+      if (group.gpus == 1) {  // what is left on a GPU is a multiple of 250
+        const std::uint32_t unit = random.uniform(2) == 0 ? 200 : 250;
+        group.gpu_milli = static_cast<milli_gpu>(unit * (1 + random.uniform(3)));
+      }
       if (random.uniform(3) == 0) group.models = 3;
       t.add(group, 1 + random.uniform(2));
     }

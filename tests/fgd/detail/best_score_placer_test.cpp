@@ -145,6 +145,17 @@ TEST_CASE("a decision scores again only what changed since, each node once") {
   CHECK(counting::scored == 1002);
 }
 
+TEST_CASE("a second decision after a change scores nothing again") {
+  node_table nodes;
+  for (int i = 0; i < 10; ++i) nodes.add({{8000, 8000}, 8, 0});
+  best_score_placer<counting> placer(nodes, counting{});
+  const kind_id k = placer.prepare(nodes, {.gpus = 1, .gpu_milli = 10});
+  placer.update(nodes, node_id(3));
+  counting::scored = 0;
+  for (int i = 0; i < 3; ++i) CHECK(placer.place(nodes, k));
+  CHECK(counting::scored == 1);
+}
+
 TEST_CASE("random_fit chooses among all nodes that fit, with equal chance") {
   node_table nodes;
   for (std::uint32_t i = 0; i < 30; ++i) nodes.add({{1000 * i, 1000}, 0, 0});

@@ -67,6 +67,25 @@ TEST_CASE("gandiva_jobs: a job that shrinks and is stopped in one decision only 
   CHECK(s.owned_by(1) == 0);
 }
 
+TEST_CASE("gandiva_jobs: a job begins beside those that ran least") {
+  apiary_test::gandiva_scene s;
+  s.running(1, 1, first_server);
+  s.running(2, 1, first_server);
+  s.decide(5, [&] { s.jobs.suspend(s.at(1)); });
+  s.decide(9, [&] { s.jobs.suspend(s.at(2)); });
+  s.settled(3, 1, first_server);
+  CHECK(s.at(3).pass == slice_pass(5, 1));
+}
+
+TEST_CASE("gandiva_jobs: a job that shrinks keeps its lowest GPUs") {
+  apiary_test::gandiva_scene s;
+  s.running(1, 2, first_server);
+  s.decide(1, [&] { s.jobs.enlarge(s.at(1), 4); });
+  s.decide(2, [&] { s.jobs.free_grown(first_server, 1); });
+  REQUIRE(s.at(1).where.size() == 1);
+  CHECK(s.at(1).where[0].gpu_mask == 0b0111);
+}
+
 TEST_CASE("gandiva_jobs: a follower runs and stops with its leader, on its GPUs") {
   apiary_test::gandiva_scene s;
   s.settled(2, 2, first_server);
@@ -109,6 +128,19 @@ TEST_CASE("gandiva_jobs: a follower runs and stops with its leader, on its GPUs"
   }
   CHECK(s.jobs.followers().empty());
   CHECK(!s.at(2).packed());
+}
+
+TEST_CASE("gandiva_jobs: what was measured in one pack does not count in the next") {
+  apiary_test::gandiva_scene s;
+  s.settled(2, 2, first_server);
+  s.running(1, 2, first_server);
+  s.decide(1, [&] { s.jobs.pack(s.at(1), s.at(2)); });
+  s.at(1).packed_rate = 5;
+  s.at(2).packed_rate = 7;
+  s.decide(2, [&] { s.jobs.unpack(s.at(2)); });
+  s.decide(3, [&] { s.jobs.pack(s.at(1), s.at(2)); });
+  CHECK(s.at(1).packed_rate == 0);
+  CHECK(s.at(2).packed_rate == 0);
 }
 
 TEST_CASE("gandiva_jobs: a job migrates, to one server or over several") {

@@ -310,6 +310,8 @@ TEST_CASE("migrate: a scattered job comes together where it fits, where it has m
   CHECK(consolidate(free({0, 1, 0, 3}), now) == shares{{0, 1}, {1, 3}});
   CHECK(consolidate(free({0, 1, 0, 1}), now) == shares{{0, 1}, {1, 3}});
   CHECK(consolidate(free({0, 0, 0, 1}), now).empty());
+  // Of servers with equally many free GPUs, one where it runs already.
+  CHECK(consolidate(free({4, 2, 0, 0}), shares{{1, 2}, {2, 2}}) == shares{{1, 4}});
   CHECK(consolidate(free({4, 4, 4, 4}), shares{{2, 4}}).empty());  // is together
 }
 

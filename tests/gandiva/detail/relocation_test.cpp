@@ -1,7 +1,11 @@
 // apiary/tests/gandiva/detail/relocation_test.cpp - no job starves under higher priorities; weights, delays.
 // SPDX-License-Identifier: MIT
+#include "support/gandiva_scene.h"
 #include "support/scale.h"
+#include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/gandiva/detail/packing.h>
+#include <apiary/gandiva/detail/relocation.h>
 #include <apiary/gandiva/gandiva.h>
 
 #include <doctest/doctest.h>
@@ -117,6 +121,20 @@ TEST_CASE("gandiva: on a server full of higher priority a job moves to where it 
   CHECK(quanta[0] == 10);
   CHECK(quanta[1] == 5);
   CHECK(quanta[2] == 5);
+}
+
+TEST_CASE("gandiva: to unsubscribed GPUs, the job moves that ran least") {
+  apiary_test::gandiva_scene s;
+  s.running(1, 4, node_id(0));
+  s.running(4, 2, node_id(1));
+  s.settled(2, 2, node_id(0));
+  s.settled(3, 2, node_id(0));
+  s.at(2).pass = 10;
+  s.at(3).pass = 5;
+  detail::gandiva_packing packing(2, 100);
+  detail::gandiva_relocation::into_unsubscribed(s.jobs, packing);
+  CHECK(s.at(2).home == node_id(0));
+  CHECK(s.at(3).home == node_id(1));
 }
 
 TEST_CASE("gandiva: a job under higher priorities prefers servers of its size, the least loaded") {

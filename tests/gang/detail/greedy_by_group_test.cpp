@@ -113,3 +113,20 @@ TEST_CASE("constraints_at: a level counts where it forbids what those beside it 
   CHECK(level_below(groups, block, leaf) == rack);
   CHECK(level_below(groups, rack, leaf) == leaf);
 }
+
+TEST_CASE(
+    "greedy_by_group: a node in use comes before one that is not, though less is free there") {
+  // After the first group four GPUs are free on node 0, three on node 1.
+  const ragged_tree tree({{1}, {2}, {8, 8}});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 4}, {.tasks = 1, .gpus = 3}};
+  colocated_groups groups;
+  groups.assign(gang, node, tree.num_levels());
+  greedy_by_group<ragged_tree, node_capacity_left> greedy(tree, node, groups);
+  std::vector<node_capacity_left> nodes{{&groups, 8}, {&groups, 3}};
+  const std::vector<std::uint32_t> order{0, 1};
+  std::vector<tasks_on_node> placed;
+  REQUIRE(greedy(rack, 0, order, gang_objective::whole_cells, nodes, placed));
+  REQUIRE(placed.size() == 2);
+  for (const tasks_on_node& p : placed) CHECK(p.node == 0);
+}

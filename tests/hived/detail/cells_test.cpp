@@ -457,3 +457,32 @@ TEST_CASE("random binding, vacating, adopting and marking against a recount") {
   CHECK(picture_of(cells) == empty);
   CHECK(cells.memory_bytes() > 0);
 }
+
+TEST_CASE("bind_any_leaf: a leaf gets the lowest whole cell, or the highest, as is asked for") {
+  const hived_layout layout = layout_of_three();
+  hived_cells cells(layout);
+  const vc_chain_id c = cells.cluster_of(layout.find_tenant("c").value(), 0);
+  const cell_id first = cells.chain(0).first_leaf(4);  // of n4
+  for (const bool highest : {false, true}) {
+    CAPTURE(highest);
+    cells.begin();
+    REQUIRE(cells.bind_any_leaf(c, first, highest));
+    CHECK(cells.whole_cell_level(0, first) == (highest ? 2 : 0));
+    cells.rollback();
+  }
+  // One leaf of n4 and one of n5, two pairs: there are a leaf, a pair and two nodes for them. With the
+  // nodes first, the last two leaves get none.
+  const auto leaf = [&](std::uint32_t n, std::uint32_t i) {
+    return cell_id(cells.chain(0).first_leaf(n).value + i);
+  };
+  const std::vector<cell_id> leaves{leaf(4, 0), leaf(5, 0), leaf(6, 0),
+                                    leaf(6, 2), leaf(7, 0), leaf(7, 2)};
+  for (const bool highest : {false, true}) {
+    CAPTURE(highest);
+    cells.begin();
+    bool all = true;
+    for (const cell_id l : leaves) all = all && cells.bind_any_leaf(c, l, highest);
+    CHECK(all == !highest);
+    cells.rollback();
+  }
+}

@@ -5,10 +5,13 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
+#include <apiary/hived/detail/victims.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
@@ -25,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <support/hived_clusters.h>
 #include <support/hived_documents.h>
 #include <support/hived_racks.h>
@@ -523,6 +527,92 @@ TEST_CASE(
   const gang_plan plan = committed(h, whole_nodes(5, 3));
   REQUIRE(plan.result == plan_result::preempt);
   CHECK(plan.victims == std::vector{job_id(1)});
+}
+
+// How many gangs end before a gang can run there.
+std::size_t num_ended(const physical_chain& chain, const gang_table& gangs,
+                      const gang_placement& place) {
+  std::set<gang_slot> ended;
+  for (const bound_leaf& l : place.leaves)
+    if (chain.holders(l.image).user.valid()) ended.insert(chain.holders(l.image).user);
+  for (const gang_slot s : place.downgraded)
+    if (hived_victims::must_end(gangs[s])) ended.insert(s);
+  return ended.size();
+}
+
+TEST_CASE("a search that tries several placements grants the one that ends the fewest gangs") {
+  rng random(97);
+  int tried = 0;
+  int better = 0;
+  for (int round = 0; round < apiary_test::scaled(2000); ++round) {
+    CAPTURE(round);
+    const hived h = used_racks(random);
+    hived_cells cells = h.cells();
+    gang_request r = gang_of_few(random, 99);
+    r.priority = 1000;
+    const physical_chain& chain = cells.chain(0);
+    health<uniform_tree> usable = chain.healthy();
+    for (const cell_id leaf : chain.tree().cells(0))
+      if (random.uniform(4) == 0) usable.mark_bad(leaf);
+    const vc_chain_id id = cells.cluster_of(r.tenant, 0);
+    hived_search_step first;
+    if (!first(cells, {h.gangs(), r, id, true, std::nullopt}, {.usable = &usable})) continue;
+    const gang_placement at_first = first.take_placement();
+    const std::size_t most = num_ended(chain, h.gangs(), at_first);
+    hived_search search;
+    REQUIRE(search.guaranteed(cells, h.gangs(), r, id, true, &usable, std::nullopt));
+    check_own_place(cells, r, search.place(), &usable);
+    const std::size_t ended = num_ended(chain, h.gangs(), search.place());
+    REQUIRE(ended <= most);
+    if (ended == most) REQUIRE(search.place().leaves == at_first.leaves);  // of equals, the first
+    ++tried;
+    better += ended < most ? 1 : 0;
+  }
+  CHECK(tried > 0);
+  if (apiary_test::scale() >= 1) CHECK(better > 0);
+}
+
+TEST_CASE("a search that has used up its budget of grants refuses nothing") {
+  // The tenant owns four of forty racks of two nodes. Half of the racks have five GPUs left on each
+  // node, the others eight and four. Six tasks of five GPUs and four of four fit into no four racks,
+  // but no count shows it, and there are too many ways to choose the racks.
+  hived_config c;
+  c.cell_types = {{"NODE", "GPU", 8, true}, {"RACK", "NODE", 2}};
+  for (std::uint32_t n = 0; n < 40; ++n)
+    c.physical_cells.push_back(apiary_test::rack({apiary_test::named(std::to_string(2 * n)),
+                                                  apiary_test::named(std::to_string(2 * n + 1))}));
+  c.virtual_clusters = {{.name = "a", .cells = {{"RACK", 4}}}};
+  const hived h = hived::create(c).value();
+  hived_cells cells = h.cells();
+  const physical_chain& chain = cells.chain(0);
+  health<uniform_tree> usable = chain.healthy();
+  for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+    const std::uint32_t bad = n / 2 % 2 == 0 ? 3 : n % 2 == 0 ? 0 : 4;
+    for (std::uint32_t i = 0; i < bad; ++i) usable.mark_bad(cell_id(chain.first_leaf(n).value + i));
+  }
+  const gang_request r{.job = job_id(1), .tenant = tenant_id(0), .groups = {{6, 5}, {4, 4}}};
+  const vc_chain_id id = cells.cluster_of(r.tenant, 0);
+  hived_search search;
+  CHECK(!search.guaranteed(cells, h.gangs(), r, id, false, &usable, std::nullopt));
+  CHECK(search.verdict() == fit_verdict::budget_ended);
+  CHECK(!search.shortage());
+  // Racks for seven tasks of five GPUs come first when racks are ranked by tasks of that size.
+  const gang_request other{.job = job_id(1), .tenant = tenant_id(0), .groups = {{1, 2}, {7, 5}}};
+  CHECK(search.guaranteed(cells, h.gangs(), other, id, false, &usable, std::nullopt));
+}
+
+TEST_CASE("a gang that preempts another one uses the idle GPUs beside it") {
+  hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 1}}}});
+  gang_request r{.job = job_id(1), .tenant = tenant_id(0), .groups = {{1, 3}}};
+  const gang_plan low = committed(h, r);
+  REQUIRE(low.result == plan_result::bind);
+  r.job = job_id(2);
+  r.priority = 5;
+  const gang_plan high = *h.propose(r);
+  REQUIRE(high.result == plan_result::preempt);
+  REQUIRE(high.tasks[0].node == low.tasks[0].node);
+  const std::uint64_t idle = 0xf & ~low.tasks[0].leaves;
+  CHECK((high.tasks[0].leaves & idle) == idle);
 }
 
 TEST_CASE("tasks are placed as if sorted by size, and listed in the order of the request") {

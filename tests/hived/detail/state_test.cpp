@@ -455,3 +455,57 @@ TEST_CASE("hived_state: the hash covers which task group has a spread") {
   }
   CHECK(hashes.size() == 2);
 }
+
+TEST_CASE("hived_state: a downgraded gang forgets the levels of the leaves that it gave back") {
+  const hived_layout layout = layout_to_settle();
+  hived_state state(layout);
+  const tenant_id a = layout.find_tenant("a").value();
+  rng random(1);
+  const gang_placement place =
+      guaranteed_placement(state, state.cells().cluster_of(a, racks_of(layout)), 2, random);
+  REQUIRE(place.leaves.size() == 2);
+  const gang_slot slot = state.admit(request_of(job_id(1), a, 0, 2), place, false, {});
+  state.downgrade(slot);
+  CHECK(state.gangs()[slot].lost_levels == std::vector<level_t>{3, 3});
+  state.release(slot, 0, 1);
+  CHECK(state.gangs()[slot].lost_levels == std::vector<level_t>{hived_cells::no_level, 3});
+}
+
+TEST_CASE("hived_state: a gang that has its cells back does not end for another one") {
+  const hived_layout layout = layout_to_settle();
+  hived_state state(layout);
+  const tenant_id a = layout.find_tenant("a").value();
+  rng random(1);
+  gang_placement place =
+      guaranteed_placement(state, state.cells().cluster_of(a, racks_of(layout)), 2, random);
+  REQUIRE(place.leaves.size() == 2);
+  gang_placement victims_place = place;
+  victims_place.leaves = {place.leaves[0]};
+  place.leaves = {place.leaves[1]};
+  const gang_slot victim = state.admit(request_of(job_id(1), a, 0, 1), victims_place, false, {});
+  state.downgrade(victim);
+  place.downgraded = {victim};
+  const gang_slot winner = state.admit(request_of(job_id(2), a, 5, 1), place, true, {job_id(1)});
+  CHECK(state.gangs()[victim].ends_for == winner);
+  CHECK(state.restore({job_id(1)}) == std::vector{job_id(1)});
+  CHECK(!state.gangs()[victim].ends_for.valid());
+}
+
+TEST_CASE("hived_state: gangs that are downgraded in vain have their cells back") {
+  const hived_layout layout = layout_to_settle();
+  const std::uint32_t racks = racks_of(layout);
+  const tenant_id b = layout.find_tenant("b").value();  // which has one pair
+  hived_state state(layout);
+  const auto leaf = [&](std::uint32_t i) {
+    return chain_leaf{racks, cell_id(state.cells().chain(racks).first_leaf(0).value + i)};
+  };
+  REQUIRE(state.recover(record_of(request_of(job_id(1), b, 0, 2), {leaf(0), leaf(1)})));
+  // Two leaves of the other pair, and one more: the tenant has no cells for that.
+  REQUIRE(!state.recover(
+      record_of(request_of(job_id(2), b, 3, 3),
+                {leaf(2), leaf(3), {racks, state.cells().chain(racks).first_leaf(2)}})));
+  const gang_slot low = *state.gangs().find(job_id(1));
+  CHECK(!state.preempt_lazily(*state.gangs().find(job_id(2)), {}));
+  CHECK(state.gangs()[low].guaranteed());
+  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+}

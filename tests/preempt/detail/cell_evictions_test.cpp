@@ -113,8 +113,14 @@ TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best s
             exact += (cost[k] >> shift) == least[k] ? 1U : 0U;
             std::vector<std::uint32_t> evicted;
             cells.append_evictions(h, c, static_cast<std::uint32_t>(k), evicted);
-            for (const std::uint32_t a : evicted) cells.set_evicted(cells.candidate_of(a), true);
+            std::uint64_t sum = 0;
+            for (const std::uint32_t a : evicted) {
+              const std::uint32_t j = cells.candidate_of(a);
+              sum += cells.evicted(j) ? 0 : in.candidates[j].cost;
+              cells.set_evicted(j, true);
+            }
             REQUIRE(cells.capacity(h, c) >= k * step);
+            if (full && h == 1) REQUIRE(sum == least[k]);
             for (const std::uint32_t a : evicted) cells.set_evicted(cells.candidate_of(a), false);
           }
           if (full) continue;

@@ -107,6 +107,17 @@ TEST_CASE("eviction_cells: no set of victims costs less than the bound of its ce
   CHECK(tight > 0);
 }
 
+TEST_CASE("eviction_cells: a gang in two cells costs as much in each of them") {
+  capacity_index<uniform_tree> capacities(uniform_tree{3, 1, 8}, node, 8);
+  const std::vector<gpus_on_node> allocations{{0, 8}, {1, 8}, {2, 8}};
+  const std::vector<eviction_candidate> candidates{{16, 0, 2}, {8, 2, 3}};
+  const std::vector<task_group> groups{{1, 8}};
+  eviction_cells<uniform_tree> cells;
+  cells.begin(capacities, rack, candidates, allocations, groups);
+  CHECK(std::vector<std::uint64_t>(cells.bounds().begin(), cells.bounds().end()) ==
+        std::vector<std::uint64_t>{16, 16, 8});
+}
+
 TEST_CASE("eviction_cells: a cell has the gangs there, with their allocations there") {
   eviction_cells<uniform_tree> cells;
   for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {

@@ -1,0 +1,60 @@
+# apiary/tests/mutants/batch.cmake - mutants of batch; ../cmake/mutants.cmake says how to write one.
+# SPDX-License-Identifier: MIT
+
+mutant(withdrawal_moves batch/conservative_queue.h "forgotten update: a withdrawal does not let later jobs move up"
+  IN [[cancel_reservation(*r);
+      moved_ = true;]] FROM [[moved_ = true;]] TO [[]] STATEMENT)
+mutant(early_end_moves batch/conservative_queue.h "forgotten update: a job that ends early does not let later ones move up"
+  FROM [[moved_ = moved_ || now < r->ends;]] TO [[]] STATEMENT)
+mutant(move_up_once batch/conservative_queue.h "forgotten step: jobs move up once, not until none moves"
+  FROM [[while (moved_) moved_ = move_up(now);]]
+  TO [[if (moved_) move_up(now); moved_ = false;]] STATEMENT)
+mutant(late_job_rebuilds batch/conservative_queue.h "forgotten update: a job that runs longer than its estimate frees its GPUs"
+  IN [[ends_.insert({r.ends, late->id, r.request.gpus});
+      rebuild_ = true;]] FROM [[rebuild_ = true;]] TO [[]] STATEMENT)
+mutant(late_job_doubles batch/conservative_queue.h "wrong time: a late job is expected to end at once"
+  FROM [[(std::max<time_ms>)(1, now - r.started)]] TO [[1]])
+mutant(reserve_new_only batch/conservative_queue.h "wrong time: a reservation begins after now"
+  FROM [[profile_.earliest(from, r.request.estimate, r.request.gpus)]]
+  TO [[profile_.earliest(from + 1, r.request.estimate, r.request.gpus)]])
+mutant(profile_earliest batch/detail/reservation_profile.h "wrong comparison: a job may overlap the step after its end"
+  FROM [[step->first >= add_time(at, length)]] TO [[step->first > add_time(at, length)]])
+mutant(profile_join batch/detail/reservation_profile.h "forgotten step: equal steps are not joined"
+  IN [[    join(last);
+    join(first);]] FROM [[join(last);]] TO [[]] STATEMENT)
+mutant(profile_forget batch/detail/reservation_profile.h "wrong index: the time now has the GPUs of the first step"
+  IN [[free = free_at(now);]] FROM [[free_at(now)]] TO [[steps_.begin()->second]])
+mutant(easy_extra batch/batch_queue.h "wrong comparison: a job of exactly the extra GPUs delays the first"
+  FROM [[gpus <= reserved_->extra_gpus]] TO [[gpus < reserved_->extra_gpus]])
+mutant(easy_until batch/batch_queue.h "off by one: a backfilled job may end after the reservation"
+  FROM [[return reserved_->at - now;]] TO [[return reserved_->at - now + 1;]] STATEMENT)
+mutant(easy_gpus_conflict batch/batch_queue.h "missing reset: sizes that conflicted are not tried again"
+  FROM [[if (started) conflicting.clear();]] TO [[]] STATEMENT)
+mutant(aging_sign batch/batch_queue.h "wrong sign: a high priority waits longer"
+  FROM [[now - r.priority * options_.aging]] TO [[now + r.priority * options_.aging]])
+mutant(failed_sizes batch/detail/wait_queues.h "missing reset: a size that failed once is never tried again"
+  FROM [[for (auto& [gpus, l] : queues_) l.failed = false;]] TO [[]] STATEMENT)
+mutant(wait_tie batch/detail/wait_queues.h "wrong tie: of jobs with equal keys the highest id is first"
+  FROM [[i.id < job.value]] TO [[i.id > job.value]])
+mutant(wait_cause batch/detail/wait_queues.h "wrong comparison: a job of exactly the idle GPUs waits for capacity"
+  FROM [[if (gpus > idle) return delay_cause::capacity;]]
+  TO [[if (gpus >= idle) return delay_cause::capacity;]] STATEMENT)
+mutant(run_queues_below batch/detail/run_queues.h "forgotten update: jobs that fall below 0 keep their order"
+  FROM [[below_.insert({first->id, first->id, gpus});]] TO [[]] STATEMENT)
+mutant(run_queues_before batch/detail/run_queues.h "wrong comparison: jobs of the same position count as before it"
+  FROM [[position % gpus == 0 ? jobs.sum_to(level, job.value) : jobs.sum_to(level)]] TO [[jobs.sum_to(level)]])
+mutant(preempt_go_on batch/preemptive_queue.h "wrong order: a job that could stay where it was is moved"
+  FROM [[r.stopped && jobs_.go_on(r, r.where, now)]] TO [[false]])
+mutant(preempt_had batch/preemptive_queue.h "forgotten update: a stopped job has not run"
+  FROM [[r.had += now - r.started;]] TO [[]] STATEMENT)
+mutant(preempt_quantum batch/preemptive_queue.h "off by one: the next choice is one quantum late"
+  FROM [[now / options_.quantum * options_.quantum]] TO [[(now / options_.quantum + 1) * options_.quantum]])
+mutant(placer_max_servers batch/server_placer.h "off by one: a job may span one server more"
+  FROM [[static_cast<std::uint32_t>(enough - largest_.begin()) + 1]]
+  TO [[static_cast<std::uint32_t>(enough - largest_.begin()) + 2]])
+mutant(placer_jobs_on batch/server_placer.h "forgotten step: a job on two GPUs of a server is there twice"
+  FROM [[detail::sort_unique(jobs);]] TO [[detail::merge_sort(jobs);]] STATEMENT)
+mutant(sharing_idle batch/gpu_sharing_placer.h "dropped condition: GPUs of a bad server become idle"
+  FROM [[scheduler_.nodes()[p.node].healthy]] TO [[true]])
+mutant(sharing_rest batch/gpu_sharing_placer.h "wrong comparison: a job that fills the idle cluster is refused"
+  FROM [[rest <= largest_rest_]] TO [[rest < largest_rest_]])

@@ -1,0 +1,53 @@
+# apiary/tests/mutants/fgd.cmake - mutants of fgd; ../cmake/mutants.cmake says how to write one.
+# SPDX-License-Identifier: MIT
+
+mutant(placer_seen fgd/detail/best_score_placer.h "forgotten update: every decision scores all changed nodes again"
+  FROM [[wanted.seen = changes_;]] TO [[]] STATEMENT)
+mutant(placer_order fgd/detail/best_score_placer.h "wrong comparison: a kind does not see the last change before it was filled"
+  FROM [[order_[n].change > wanted.seen]] TO [[order_[n].change > wanted.seen + 1]])
+mutant(placer_unlink fgd/detail/best_score_placer.h "forgotten update: a node that changes leaves the chain before it"
+  FROM [[order_[order_[n].after].before = order_[n].before;]] TO [[]] STATEMENT)
+mutant(placer_max_score fgd/detail/best_score_placer.h "off by one: a node with score 0 does not fit"
+  FROM [[(score < max_score ? score : max_score) + 1]] TO [[(score < max_score ? score : max_score)]])
+mutant(gradient_free fgd/fragmentation_gradient.h "dropped condition: a fraction of a used GPU breaks a free one"
+  FROM [[left == whole_gpu ? several(free - 1) : 0]] TO [[free > 0 ? several(free - 1) : 0]])
+mutant(gradient_first_gpu fgd/fragmentation_gradient.h "wrong choice: the first GPU that fits, not the best"
+  FROM [[to_score(ahead.gain_on(node.gpu_left[i], task.gpu_milli)) != best]] TO [[false]])
+mutant(gradient_whole fgd/fragmentation_gradient.h "forgotten term: the GPUs that a task takes stay usable to fractions"
+  FROM [[static_cast<std::int64_t>(task.gpus * row.of_gpu(whole_gpu))]] TO [[std::int64_t{0}]])
+mutant(gradient_update fgd/fragmentation_gradient.h "forgotten update: a node keeps its first value"
+  FROM [[usable_[n] = metric_.usable(nodes[n]);]]
+  TO [[if (usable_[n] == 0) usable_[n] = metric_.usable(nodes[n]);]] STATEMENT)
+mutant(best_fit_weight fgd/baseline_scores.h "wrong constant: GPUs weigh half"
+  FROM [[cpu + 16 * gpu]] TO [[cpu + 8 * gpu]])
+mutant(packing_idle fgd/baseline_scores.h "swapped terms: an idle node with many GPUs is preferred"
+  FROM [[33 - free]] TO [[17 + free]])
+mutant(clustering_own fgd/baseline_scores.h "dropped case: nodes with tasks of one size are like mixed ones"
+  FROM [[node.task_sizes == own]] TO [[node.task_sizes == 0]])
+mutant(random_first fgd/baseline_scores.h "off by one: the last GPU is never drawn"
+  FROM [[random_.uniform(fitting)]] TO [[random_.uniform(fitting > 1 ? fitting - 1 : fitting)]])
+mutant(kinds_oldest fgd/gpu_sharing.h "swapped comparison: the kind that was used last is replaced"
+  FROM [[a.last_use < b.last_use]] TO [[a.last_use > b.last_use]])
+mutant(kinds_models fgd/gpu_sharing.h "dropped term: kinds that differ in their models are one"
+  IN [[task.gpu_milli, task.models}]] FROM [[task.models]] TO [[any_model]])
+mutant(reason_suggested fgd/gpu_sharing.h "dropped condition: bad nodes that are not suggested are the reason"
+  FROM [[suggested != nullptr && !suggested->test(n)]] TO [[false]])
+mutant(health_forgotten fgd/gpu_sharing.h "forgotten update: a mended node stays in the set of bad ones"
+  FROM [[bad_.assign(n.value, !healthy);]] TO [[if (!healthy) bad_.set(n.value);]] STATEMENT
+  EQUIVALENT "a mended node that fits a task is where the task is placed; it waits only for others")
+mutant(gang_largest_first fgd/gang_sharing.h "swapped order: small tasks are placed first"
+  FROM [[gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli()]]
+  TO [[gang.groups[a].task().total_gpu_milli() < gang.groups[b].task().total_gpu_milli()]])
+mutant(gang_scores_back fgd/gang_sharing.h "dropped restore: nodes keep the scores of a gang that was only tried"
+  IN [[for (const task_placement& p : placements) placer_.update(nodes_, p.where.node);
+    if (!all)]]
+  FROM [[for (const task_placement& p : placements) placer_.update(nodes_, p.where.node);]] TO [[]] STATEMENT)
+mutant(gang_cell_order fgd/gang_sharing.h "forgotten step: cells are tried by number, not by what is free"
+  FROM [[keyed_number::sort(cells);]] TO [[]] STATEMENT)
+mutant(gang_cell_reset fgd/gang_sharing.h "missing reset: a gang may span the cells that were tried before"
+  FROM [[in_cell.reset(n.value);]] TO [[]] STATEMENT)
+mutant(published_seen fgd/published_fragmentation_gradient.h "wrong tie: of equal scores the last GPU is taken"
+  FROM [[here.score > found.score]] TO [[here.score >= found.score]])
+mutant(published_q2 fgd/published_fragmentation.h "forgotten term: GPUs that are too small are usable"
+  FROM [[f.q3 += t.probability * (left - small);
+        f.q2 += t.probability * small;]] TO [[f.q3 += t.probability * left;]] STATEMENT)

@@ -1,0 +1,65 @@
+# apiary/tests/mutants/gandiva.cmake - mutants of gandiva; ../cmake/mutants.cmake says how to write one.
+# SPDX-License-Identifier: MIT
+
+mutant(packed_rate gandiva/detail/jobs.h "missing reset: a rate that was measured in an earlier pack counts"
+  FROM [[follower.packed_rate = leader.packed_rate = 0;]] TO [[]] STATEMENT)
+mutant(kept_stays gandiva/detail/jobs.h "missing reset: a pack that proved to pay stays so with another job"
+  FROM [[follower.kept = false;]] TO [[]] STATEMENT)
+mutant(pass_of_new gandiva/detail/jobs.h "wrong choice: a job that comes to a server begins behind all others"
+  FROM [[o.pass < *least]] TO [[o.pass > *least]])
+mutant(leader_leaves gandiva/detail/jobs.h "forgotten update: GPUs of a leader that leaves become idle under its follower"
+  FROM [[servers_.pool().take(follower.request.job, r.where);]] TO [[]] STATEMENT)
+mutant(moved_time gandiva/detail/jobs.h "forgotten update: a job that has just moved may move again"
+  IN [[    r.moved = now_;
+    touched_.]] FROM [[r.moved = now_;]] TO [[]] STATEMENT)
+mutant(waits_in_order gandiva/detail/jobs.h "forgotten update: the time in the queue counts as waiting for a slice again"
+  FROM [[waited[delay_cause::order] += now_ - r.since;]] TO [[]] STATEMENT)
+mutant(shrinks_highest gandiva/detail/jobs.h "wrong index: a shrinking job gives its lowest GPUs"
+  FROM [[mask ^= std::bit_floor(mask);]] TO [[mask &= mask - 1;]] STATEMENT)
+mutant(pays_equal gandiva/packing.h "wrong comparison: a pack that is as fast as slices pays"
+  FROM [[packed_rate > sliced_rate]] TO [[packed_rate >= sliced_rate]])
+mutant(failures_of_gpu gandiva/packing.h "forgotten step: failures with a job that ended are kept"
+  FROM [[std::erase_if(failures_, [&](candidate t) { return t.gpu == gpu; });]] TO [[static_cast<void>(gpu);]] STATEMENT)
+mutant(failed_order gandiva/packing.h "wrong order: failures are not found again"
+  FROM [[if (at == failures_.end() || *at != pair) failures_.insert(at, pair);]]
+  TO [[failures_.insert(failures_.begin(), pair);]] STATEMENT)
+mutant(judge_both gandiva/detail/packing.h "forgotten update: a pack that failed is tried the other way round"
+  FROM [[trials.fail({leader.request.job, job.value});]] TO [[]] STATEMENT)
+mutant(pack_memory gandiva/detail/packing.h "forgotten term: the leader's memory is free"
+  FROM [[gpu_memory_ - r->alone.memory]] TO [[gpu_memory_]])
+mutant(pack_alike gandiva/detail/packing.h "dropped condition: jobs of different priorities are packed"
+  FROM [[follower.gpus == leader.gpus && follower.priority == leader.priority]] TO [[follower.gpus == leader.gpus]])
+mutant(slice_tie gandiva/detail/time_slice.h "wrong tie: of jobs that ran equally long the last runs"
+  FROM [[return jobs[a].job < jobs[b].job;]] TO [[return jobs[a].job > jobs[b].job;]] STATEMENT)
+mutant(slice_priority gandiva/detail/time_slice.h "swapped comparison: low priorities run first"
+  FROM [[return jobs[a].priority > jobs[b].priority;]] TO [[return jobs[a].priority < jobs[b].priority;]] STATEMENT)
+mutant(grows_smallest gandiva/detail/elastic.h "wrong tie: jobs with equal GPUs grow in the opposite order"
+  FROM [[std::pair(j.has, j.job) < std::pair(next->has, next->job)]] TO [[std::pair(j.has, next->job) < std::pair(next->has, j.job)]])
+mutant(affinity_kept gandiva/detail/servers.h "missing reset: an empty server keeps its affinity"
+  FROM [[if (s.jobs.empty()) s.affinity = 0;]] TO [[]] STATEMENT)
+mutant(movable_last gandiva/detail/servers.h "off by one: the last suspended job of a size stays indexed"
+  FROM [[(more ? 1U : 0U)]] TO [[1U]])
+mutant(empty_lowest gandiva/detail/servers.h "wrong choice: the tightest empty server, not the first"
+  FROM [[best = (std::min)(best, empty_[gpus].find_first());]]
+  TO [[if (best == summary_bitset::npos) best = empty_[gpus].find_first();]] STATEMENT)
+mutant(relocate_least gandiva/detail/relocation.h "wrong choice: the job that ran longest moves to idle GPUs"
+  FROM [[r.pass < best->pass]] TO [[r.pass > best->pass]])
+mutant(relocate_failed gandiva/detail/relocation.h "wrong comparison: a higher priority is not tried after a lower one"
+  FROM [=[r->request.priority <= failed[gpus]]=] TO [=[r->request.priority >= failed[gpus]]=])
+mutant(defragment_most gandiva/detail/migration.h "wrong choice: the first server that gains, not the best"
+  FROM [[most_gain = gain;]] TO [[most_gain = {INT64_MAX, INT64_MAX};]] STATEMENT)
+mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last server of a job is not the tightest"
+  FROM [=[if (free[order[j]] < free[order[best]]) best = j;]=] TO [=[]=] STATEMENT)
+mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its servers for equal ones"
+  FROM [[if (own(a) != own(b)) return own(a);]] TO [[]] STATEMENT)
+mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run longer than its least time"
+  FROM [[add_time(r.moved, min_run_time_) <= now]] TO [[add_time(r.moved, min_run_time_) < now]])
+mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"
+  FROM [[pass_of(*other) <= r.pass]] TO [[pass_of(*other) < r.pass]])
+mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes begins with no time behind it"
+  IN [[pass = least_pass();]] FROM [[least_pass()]] TO [[std::int64_t{0}]])
+mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next tick"
+  IN [[retry_sliced_ = true;  // at the next tick]] FROM [[retry_sliced_ = true;]] TO [[]] STATEMENT)
+mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose first job changes stays failed"
+  IN [[    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
+    q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)

@@ -1,0 +1,57 @@
+# apiary/tests/mutants/gang_scheduler.cmake - mutants of gang_scheduler; ../cmake/mutants.cmake says how to write one.
+# SPDX-License-Identifier: MIT
+
+mutant(queue_order gang_scheduler/gang_queue.h "swapped order: low priorities come first"
+  FROM [[~static_cast<std::int64_t>(job.priority)]] TO [[static_cast<std::int64_t>(job.priority)]])
+mutant(queue_cause gang_scheduler/gang_queue.h "wrong comparison: a job of exactly the free GPUs waits for capacity"
+  FROM [[free < e.gpus]] TO [[free <= e.gpus]])
+mutant(queue_held_up gang_scheduler/gang_queue.h "forgotten update: a job that waits behind another one keeps its cause"
+  FROM [[before->second.clock.set(delay_cause::order, now);]] TO [[]] STATEMENT)
+mutant(queue_rest gang_scheduler/gang_queue.h "dropped task: GPUs beyond whole nodes are left out"
+  FROM [[job.gpus % size != 0]] TO [[job.gpus < size]])
+mutant(taken_kept gang_scheduler/detail/gang_planner.h "missing reset: GPUs of an earlier gang look taken"
+  FROM [[for (const tasks_on_node& p : portions) taken_[p.node] = 0;]] TO [[]] STATEMENT)
+mutant(candidates_priority gang_scheduler/detail/gang_planner.h "wrong comparison: gangs of the same priority are victims"
+  FROM [[e.who.what.priority >= r.priority]] TO [[e.who.what.priority > r.priority]])
+mutant(freed_reserved gang_scheduler/detail/gang_planner.h "dropped term: GPUs that another gang has reserved become free"
+  IN [[const std::uint32_t mask = o.mask & n.healthy_gpus() & ~n.reserved;]] FROM [[o.mask & n.healthy_gpus() & ~n.reserved]] TO [[o.mask & n.healthy_gpus()]]
+  EQUIVALENT "GPUs in use that are reserved are those of gangs that end for another, and no candidates")
+mutant(bound_overcommitted gang_scheduler/detail/gang_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
+  FROM [[overcommitted_ ? 0 : lower_bound]] TO [[lower_bound]])
+mutant(never_or_undecided gang_scheduler/detail/gang_planner.h "wrong reason: what is not decided on the idle cluster is busy"
+  FROM [[!refused || idle.verdict == fit_verdict::budget_ended]] TO [[!refused]])
+mutant(healthy_back gang_scheduler/detail/gang_planner.h "dropped restore: bad nodes look healthy afterwards"
+  FROM [[if (view.members[n.position] != 0) view.update(n.position, &n);]] TO [[]] STATEMENT)
+mutant(budget_unlimited gang_scheduler/detail/gang_planner.h "wrong group: a tenant without a budget has that of the first"
+  FROM [[at == group_of.end() ? ~std::uint32_t{0} : at->second]] TO [[at == group_of.end() ? 0 : at->second]])
+mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "forgotten step: new gangs are not merged into the order"
+  FROM [[std::inplace_merge(order_.begin(), middle, order_.end(), before);]] TO [[]] STATEMENT)
+mutant(candidate_count gang_scheduler/detail/scheduled_gangs.h "forgotten update: a priority without candidates stays"
+  FROM [[if (--at->second == 0) priorities_.erase(at);]] TO [[--at->second;]] STATEMENT)
+mutant(ends_for_link gang_scheduler/detail/scheduled_gangs.h "forgotten update: the hash keeps the gang that a victim ended for"
+  FROM [[if (e.who.ends_for) hash_ -= hash_of_link(victim, *e.who.ends_for);]] TO [[]] STATEMENT)
+mutant(undo_of_erase gang_scheduler/detail/scheduled_gangs.h "dropped restore: a gang that ended in a trial stays away"
+  FROM [[on_undo([who = e.who](cluster_state& s) { static_cast<scheduled_gangs&>(s).insert(who); });]]
+  TO [[]] STATEMENT)
+mutant(epoch_of_trial gang_scheduler/detail/scheduled_gangs.h "dropped restore: a trial makes older plans stale"
+  FROM [[epoch_ = epoch;]] TO [[]] STATEMENT)
+mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filter that was used last is replaced"
+  FROM [[views_[i].last_used < views_[oldest].last_used]] TO [[views_[i].last_used > views_[oldest].last_used]]
+  EQUIVALENT "only time differs: a view that is made again is the same")
+mutant(resize_last gang_scheduler/detail/cluster_changes_inl.h "off by one: a GPU in use may be taken from a node"
+  FROM [[last > gpus]] TO [[last > gpus + 1]] IN [[if (last > gpus || n.cpu_milli]])
+mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
+  FROM [[core_->planner.budgets = budgets;]] TO [[]] STATEMENT)
+mutant(free_nodes gang_scheduler/detail/cluster_changes_inl.h "dropped condition: a node without GPUs is free"
+  FROM [[n.shape.gpus > 0 && free == n.shape.gpus]] TO [[free == n.shape.gpus]])
+mutant(plan_order gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a plan may name a victim twice"
+  FROM [[(i > 0 && !(gang.victims[i - 1] < gang.victims[i]))]] TO [[false]])
+mutant(tasks_share gang_scheduler/detail/gang_scheduler_inl.h "dropped check: two tasks may have one GPU"
+  IN [[    if (gpus != 0)
+      return absl]] FROM [[gpus != 0]] TO [[false]])
+mutant(unhealthy_reserved gang_scheduler/detail/gang_scheduler_inl.h "dropped condition: a preempting gang starts on bad GPUs"
+  FROM [[!n.bad && (o.mask & ~n.healthy_gpus()) == 0]] TO [[true]])
+mutant(free_host gang_scheduler/detail/node_view.h "wrong comparison: a node whose CPU is overcommitted has much left"
+  FROM [[in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U]] TO [[static_cast<std::uint32_t>(of - in_use)]])
+mutant(cell_in_two gang_scheduler/detail/gang_cluster_inl.h "dropped check: a cell may be in two cells of the level above"
+  FROM [[!is_new && at->second != up]] TO [[false]])

@@ -1,0 +1,87 @@
+# apiary/tests/mutants/hived.cmake - mutants of hived; ../cmake/mutants.cmake says how to write one.
+# SPDX-License-Identifier: MIT
+
+mutant(lowest_never_first hived/detail/cells.h "wrong order: whole cells of the lowest level never come first"
+  FROM [[highest_first ? levels - 1 - k : k]] TO [[levels - 1 - k]])
+mutant(unbind_whole hived/detail/cells.h "forgotten step: bad cells inside a whole cell that is given back stay bound"
+  FROM [[unbind_subtree(c, path_[top], top);]] TO [[unbind(c, path_[top], top);]] STATEMENT)
+mutant(unusable_children hived/detail/cells.h "dropped step: bad cells inside a bad cell are not bound"
+  FROM [[bind_unusable(c, chain.owner(child).cell, l - 1, usable);]] TO [[]] STATEMENT)
+mutant(mended_stays_bound hived/detail/cells.h "dropped condition: a cell above that has a bad leaf left is unbound"
+  FROM [[p.valid() && chain.healthy().healthy(p) && need_not_be_bound(chain, p, l)]]
+  TO [[p.valid() && need_not_be_bound(chain, p, l)]])
+mutant(best_place hived/detail/search.h "dropped restore: the last placement that was tried is granted, not the best"
+  FROM [[place_ = std::move(best);]] TO [[]] STATEMENT)
+mutant(grants_left hived/detail/search.h "dropped term: a search that used up its budget of grants is a refusal"
+  FROM [[undecided || more]] TO [[undecided]])
+mutant(most_ended hived/detail/search.h "off by one: a placement that ends as many gangs replaces the first one"
+  FROM [[num_ended(chain, q.gangs) - 1]] TO [[num_ended(chain, q.gangs)]])
+mutant(ended_twice hived/detail/search.h "forgotten step: a gang on several leaves counts several times"
+  FROM [[std::unique(ended_.begin(), ended_.end()) - ended_.begin()]] TO [[ended_.end() - ended_.begin()]])
+mutant(sizes_tried hived/detail/search.h "forgotten update: grants by the size of tasks are tried for one group only"
+  FROM [[tried |= bit;]] TO [[tried = ~std::uint64_t{0};]] STATEMENT)
+mutant(lazily_only hived/detail/attempt.h "dropped condition: a gang that is not lazy is downgraded"
+  FROM [[if (!user.request.lazy) continue;]] TO [[]] STATEMENT)
+mutant(preferred_stays hived/detail/attempt.h "dropped step: GPUs of victims are preferred"
+  FROM [[nodes_[i].preferred &= cluster.free(chosen_[i]);]] TO [[]] STATEMENT)
+mutant(restored_leaves hived/detail/attempt.h "dropped restore: victims look ended when GPUs are chosen"
+  FROM [[eviction_.restore_leaves(cells);]] TO [[]] STATEMENT)
+mutant(rollback_misfit hived/detail/attempt.h "dropped restore: an attempt that found no leaf keeps its bindings"
+  IN [[        mapped_ = false;
+        cells.rollback();]] FROM [[cells.rollback();]] TO [[cells.keep();]] STATEMENT)
+mutant(released_level hived/detail/state.h "forgotten update: a downgraded gang keeps the level of a leaf that it gave back"
+  FROM [[if (!gang.lost_levels.empty()) gang.lost_levels[i] = hived_cells::no_level;]] TO [[]] STATEMENT)
+mutant(joined_index hived/detail/state.h "wrong index: missing leaves of a task that joins are those of the first"
+  FROM [[m.index += before;]] TO [[]] STATEMENT)
+mutant(victims_forgotten hived/detail/state.h "forgotten update: a gang that runs keeps the victims that it downgraded"
+  FROM [[gang.downgraded_victims.clear();]] TO [[]] STATEMENT)
+mutant(upgraded_ends hived/detail/guarantees.h "missing reset: a gang that has its cells back still ends for another"
+  FROM [[gang.ends_for = gang_slot();]] TO [[]] STATEMENT)
+mutant(upgraded_levels hived/detail/guarantees.h "missing reset: a gang that has its cells back keeps the levels that it lost"
+  FROM [[gang.lost_levels.clear();]] TO [[]] STATEMENT)
+mutant(restore_order hived/detail/guarantees.h "swapped order: the lowest priority is restored first"
+  FROM [[gangs_[a].rank() > gangs_[b].rank()]] TO [[gangs_[a].rank() < gangs_[b].rank()]])
+mutant(lower_back hived/detail/guarantees.h "dropped restore: gangs that were downgraded in vain stay so"
+  FROM [[while (downgraded-- > 0) upgrade(lower[downgraded].slot, lower[downgraded].levels);]] TO [[]] STATEMENT)
+mutant(bad_and_taken hived/detail/bindings.h "dropped condition: a leaf in use that is mended becomes free"
+  FROM [[good && !chain.holders(leaf).taken()]] TO [[good]])
+mutant(unbound_usable hived/detail/bindings.h "forgotten update: a leaf that is unbound while it is bad stays unusable"
+  FROM [[if (l == 0) cluster.set_usable(v, true);]] TO [[]] STATEMENT)
+mutant(hash_of_holders hived/detail/bindings.h "forgotten update: the hash keeps the old holders of a leaf"
+  FROM [[hash_ ^= fact_of(c, leaf, from) ^ fact_of(c, leaf, to);]] TO [[hash_ ^= fact_of(c, leaf, to);]] STATEMENT)
+mutant(slot_of_removed hived/gang_table.h "forgotten update: the slot of a gang that left is not used again"
+  FROM [[vacant_.push_back(slot);]] TO [[]] STATEMENT)
+mutant(ranked_leaves hived/gang_table.h "forgotten update: the order keeps the old number of leaves"
+  IN [[    leave(slot);
+    join(slot);]] FROM [[join(slot);]]
+  TO [[of_cluster_[gangs_[slot.value].cluster.value].emplace(rank_[slot.value], slot);]] STATEMENT)
+mutant(opportunistic_counts hived/detail/physical_chain.h "off by one: a cell loses its bit one leaf too late"
+  FROM [[opportunistic_leaves(c) - (added ? 1U : 0U)]] TO [[opportunistic_leaves(c)]])
+mutant(idle_bad hived/detail/physical_chain.h "dropped condition: a bad leaf is idle"
+  FROM [[holders(leaf).idle() && health_.healthy(leaf)]] TO [[holders(leaf).idle()]])
+mutant(granted_rack hived/detail/physical_chain.h "forgotten update: nodes of a rack that is granted keep their class"
+  FROM [[granted_[r] = now;]] TO [[]] STATEMENT)
+mutant(ranking_opportunistic hived/detail/grant_ranking.h "forgotten comparison: cells with more opportunistic leaves are granted first"
+  FROM [[std::tie(b.tasks, a.unusable, a.opportunistic)]] TO [[std::tie(b.tasks, a.unusable, b.opportunistic)]])
+mutant(ranking_passed hived/detail/grant_ranking.h "dropped step: equal whole cells are tried again"
+  FROM [[if (whole) passed |= std::uint64_t{1} << from;]] TO [[]] STATEMENT)
+mutant(range_of_node hived/detail/virtual_cluster.h "wrong comparison: the first node of a range is in the range before"
+  FROM [[ranges_[i].first_node > node]] TO [[ranges_[i].first_node >= node && i > 0]])
+mutant(active_above hived/detail/virtual_cluster.h "off by one: the uppermost cell does not count its active leaves"
+  FROM [[active_[c.value] += step;]] TO [[if (tree_.parent(c, l + 1).valid()) active_[c.value] += step;]] STATEMENT)
+mutant(victims_claimed hived/detail/victims.h "wrong cost: gangs that end anyway cost as much as others"
+  FROM [[if (ends) return g.leaves;]] TO [[]] STATEMENT)
+mutant(victims_named hived/detail/victims.h "missing reset: nodes of an earlier search keep their entries"
+  FROM [[for (const std::uint32_t n : named_) entry_[n] = none;]] TO [[]] STATEMENT)
+mutant(few_first hived/detail/victims.h "off by one: one gang more than is needed yields"
+  FROM [[few = half + 1;]] TO [[few = half + 2;]] STATEMENT)
+mutant(claims_of_higher hived/detail/victims.h "dropped condition: leaves that a higher priority claims become available"
+  FROM [[!h.claimer.valid() || gangs[h.claimer].request.priority < priority]] TO [[true]])
+mutant(gpus_lowest hived/detail/device_choice.h "wrong choice: the cell with the most GPUs left is used"
+  FROM [[128 - there]] TO [[there]])
+mutant(gpus_ties hived/detail/device_choice.h "wrong tie: of equal cells the last is chosen"
+  FROM [[if (rank > best) ties = 0;]] TO [[if (rank >= best) ties = 0;]] STATEMENT)
+mutant(reorder_groups hived/detail/planner.h "forgotten update: tasks of two groups of one size get the same GPUs"
+  FROM [[first_[m.gpus - 1] += n;]] TO [[]] STATEMENT)
+mutant(suggested_bad hived/detail/planner.h "dropped step: bad leaves of suggested nodes are usable"
+  FROM [[if (!chain.healthy().healthy(leaf)) usable.mark_bad(leaf);]] TO [[]] STATEMENT)

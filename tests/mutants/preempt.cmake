@@ -1,0 +1,82 @@
+# apiary/tests/mutants/preempt.cmake - mutants of preempt; ../cmake/mutants.cmake says how to write one.
+# SPDX-License-Identifier: MIT
+
+mutant(tally_of_last_greedy preempt/victim_search.h "missing reset: victims of an earlier set count against the budgets"
+  IN [[cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
+    tally_.clear();]] FROM [[tally_.clear();]] TO [[]] STATEMENT)
+mutant(tally_of_last_nodes preempt/victim_search.h "missing reset: victims of an earlier set count when nodes are evicted"
+  IN [[  void evict_nodes() {
+    tally_.clear();]] FROM [[tally_.clear();]] TO [[]] STATEMENT)
+mutant(node_prices preempt/victim_search.h "dropped restore: nodes whose price has changed are not tried again"
+  FROM [[keyed_number::push(heap_, {now, allocations_[a].node});]] TO [[]] STATEMENT)
+mutant(node_price_is_old preempt/victim_search.h "dropped condition: a node is taken at a price that it had before"
+  FROM [[if (price_of(node) != price) continue;]] TO [[]] STATEMENT)
+mutant(cost_limit preempt/victim_search.h "wrong comparison: a bound of exactly the limit is searched"
+  FROM [[bound_ >= cost_limit_]] TO [[bound_ > cost_limit_]])
+mutant(bound_of_branch preempt/victim_search.h "forgotten update: a complete search does not raise the lower bound"
+  FROM [[if (branch([&] { return verdict(); })) bound_ = cost_to_beat();]]
+  TO [[branch([&] { return verdict(); });]] STATEMENT)
+mutant(minimal_order preempt/detail/victim_search_steps.h "swapped order: the cheapest victims are reprieved first"
+  FROM [[by_cost.push_back({~candidates_[j].cost, j});]] TO [[by_cost.push_back({candidates_[j].cost, j});]] STATEMENT)
+mutant(branch_tally preempt/detail/victim_search_steps.h "forgotten update: a gang that is reprieved stays in the tally"
+  FROM [[world.remove_victim(k - 1);]] TO [[]] STATEMENT)
+mutant(branch_cost preempt/detail/victim_search_steps.h "dropped restore: a gang that is reprieved stays in the cost"
+  FROM [[cost -= costs[k - 1];]] TO [[]] STATEMENT)
+mutant(branch_certain preempt/detail/victim_search_steps.h "forgotten update: a fit that was not decided counts as none"
+  FROM [[certain = certain && verdict == fit_verdict::does_not_fit;]] TO [[]] STATEMENT)
+mutant(keep_cheapest preempt/detail/victim_search_steps.h "swapped comparison: a more expensive set replaces a cheaper one"
+  FROM [[if (cost >= cost_) return;]] TO [[if (cost < cost_ && cost_ != never) return;]] STATEMENT)
+mutant(tally_gpus preempt/detail/disruption_tally.h "forgotten update: GPUs of a gang that is no victim any more count"
+  FROM [[lost.gpus -= gpus_[j];]] TO [[]] STATEMENT)
+mutant(tally_exactly preempt/detail/disruption_tally.h "wrong comparison: exactly the budget is too much"
+  FROM [[lost_[group].gangs > max.gangs]] TO [[lost_[group].gangs >= max.gangs]])
+mutant(tally_last_part preempt/detail/disruption_tally.h "forgotten term: the gang that fits in part counts for nothing"
+  FROM [[by_gpus += values[j] * left / gpus_[j];]] TO [[]] STATEMENT)
+mutant(slots_removed preempt/detail/eviction_state.h "forgotten update: slots of a node before its change stay"
+  FROM [[s.present -= f / s.size;]] TO [[s.present -= (f < to ? f : to) / s.size;]] STATEMENT)
+mutant(slots_decide preempt/detail/eviction_state.h "wrong condition: only the last pair of sizes decides"
+  FROM [[slots_decide_ && (a.size % b.size == 0 || b.size % a.size == 0)]]
+  TO [[(a.size % b.size == 0 || b.size % a.size == 0)]])
+mutant(node_links preempt/detail/eviction_state.h "wrong index: only the last gang on a node is found"
+  FROM [[links_[a] = {j, at.last};]] TO [[links_[a] = {j, none};]] STATEMENT)
+mutant(bound_missing preempt/detail/lower_bound.h "off by one: the first slot of a node takes one GPU less"
+  FROM [[s.size - f % s.size]] TO [[s.size - f % s.size + (s.size > 1 ? 1 : 0)]])
+mutant(bound_short_within preempt/detail/lower_bound.h "wrong comparison: exactly enough within the budgets is short"
+  FROM [[budgets.max_sum(gpus_from_) < (s.needed - s.present) * s.size]]
+  TO [[budgets.max_sum(gpus_from_) <= (s.needed - s.present) * s.size]])
+mutant(smallest_front preempt/detail/lower_bound.h "forgotten update: any number is added to a full set"
+  FROM [[if (heap_.size() == n_) below_ = heap_.front();]] TO [[]] STATEMENT)
+mutant(node_set_cheapest preempt/detail/node_evictions.h "wrong comparison: a set that frees more than needed is not used"
+  FROM [[if (least_[f + 1].cost < least_[f].cost) least_[f] = least_[f + 1];]] TO [[]] STATEMENT)
+mutant(node_set_covers preempt/detail/node_evictions.h "forgotten comparison: memory does not count when sets are compared"
+  FROM [[a.memory_mib >= b.memory_mib]] TO [[a.memory_mib >= 0]])
+mutant(cell_table_size preempt/detail/cell_evictions.h "off by one: the largest count of a cell is left out of the sum"
+  FROM [[(std::min)(most + 1, sum.size() + part.size() - 1)]] TO [[(std::min)(most, sum.size() + part.size() - 1)]])
+mutant(cell_table_components preempt/detail/cell_evictions.h "dropped step: more steps may cost less than fewer"
+  IN [[        at.cost[k - 1] = at.cost[k];
+        at.subset[k - 1] = at.subset[k];]] FROM [[at.subset[k - 1] = at.subset[k];]] TO [[]] STATEMENT
+  EQUIVALENT "the tables of nodes do not decrease, nor do their sums: more steps never cost less")
+mutant(cell_table_tried preempt/detail/cell_evictions.h "forgotten update: a cheaper subset leaves the old one in its row"
+  IN [[          at.cost[k] = sum_[k];
+          at.subset[k] = subset;]] FROM [[at.subset[k] = subset;]] TO [[]] STATEMENT)
+mutant(cells_in_several preempt/detail/eviction_cells.h "wrong divisor: the price of a gang in several cells is that of all its GPUs"
+  FROM [=[(std::max)(gpus_in_[cell_of_[allocations_[a].node]], 1U)]=] TO [=[(std::max)(sum, 1U)]=])
+mutant(cells_least_bound preempt/detail/eviction_cells.h "forgotten step: cells that were not searched have no bound"
+  FROM [[for (const cell& c : order_) least = (std::min)(least, c.key);]] TO [[]] STATEMENT)
+mutant(cells_bound_sum preempt/detail/eviction_cells.h "off by one: one slot less than is missing"
+  FROM [[prices_.size() < short_of]] TO [[prices_.size() <= short_of]])
+mutant(sets_protected preempt/detail/group_victim_sets.h "missing reset: gangs that one set may not take stay protected"
+  FROM [[for (const std::uint32_t j : protected_) cells_.set_protected(j, false);]] TO [[]] STATEMENT)
+mutant(sets_evicted preempt/detail/group_victim_sets.h "missing reset: victims of a greedy set stay evicted"
+  IN [[    if (enough) keep_minimal();
+    for (const std::uint32_t j : set_) cells_.set_evicted(j, false);]]
+  FROM [[for (const std::uint32_t j : set_) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
+mutant(sets_within_budgets preempt/detail/group_victim_sets.h "dropped condition: a set beyond the disruption budgets is kept"
+  FROM [[cost >= cost_ || !tally_->within_budgets()]] TO [[cost >= cost_]])
+mutant(branch_with preempt/detail/group_victim_search.h "wrong bound: the half without a gang is not searched"
+  FROM [[(std::min)(with, without)]] TO [[with]])
+mutant(branch_unforced preempt/detail/group_victim_search.h "dropped restore: a gang that was protected in a branch stays so"
+  FROM [[cells_.set_protected(j, false);]] TO [[]] STATEMENT)
+mutant(topology_too_few preempt/topology_victim_search.h "off by one: one victim more than enough stays"
+  FROM [[too_few + 1 < enough]] TO [[too_few + 2 < enough]]
+  EQUIVALENT "the set is made minimal afterwards: the victim that is too many is reprieved")

@@ -1,0 +1,50 @@
+# apiary/tests/mutants/sim.cmake - mutants of sim; ../cmake/mutants.cmake says how to write one.
+# SPDX-License-Identifier: MIT
+
+mutant(started_again sim/detail/simulator.h "wrong condition: a restart overwrites the first start"
+  FROM [[if (r.started == max_time) r.started = now;]] TO [[r.started = now;]] STATEMENT)
+mutant(until_inclusive sim/detail/simulator.h "wrong comparison: what happens at the last time is left out"
+  FROM [[now > options_.until]] TO [[now >= options_.until]])
+mutant(same_speed sim/detail/simulator.h "dropped condition: an event of a speed that does not change"
+  FROM [[if (speed == state_[job.value].speed) continue;]] TO [[]] STATEMENT)
+mutant(neighbours_kept sim/detail/simulator.h "missing reset: old neighbours count again"
+  IN [[    new_neighbours_.clear();]] FROM [[new_neighbours_.clear();]] TO [[]] STATEMENT
+  EQUIVALENT "their speeds are asked for once more; a speed that does not change is no event")
+mutant(pause_twice sim/detail/simulator.h "wrong operand: a pause that has begun is forgotten"
+  FROM [[(std::max)(p.since, now + pause)]] TO [[now + pause]])
+mutant(rounds_down sim/detail/simulator.h "wrong rounding: a slow job ends too early"
+  FROM [[(left + speed - 1) / speed]] TO [[left / speed]])
+mutant(progress_lost sim/detail/simulator.h "forgotten update: progress since the last start is lost"
+  IN [[    ends_.cancel(job.value);
+    p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;]]
+  FROM [[p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;]] TO [[]] STATEMENT)
+mutant(checkpoint sim/detail/simulator.h "wrong comparison: a failure loses the last whole interval, too"
+  FROM [[p.done / step * step]] TO [[(p.done - 1) / step * step]])
+mutant(shared_twice sim/detail/simulator.h "wrong count: a shared GPU is in use twice"
+  FROM [[at.gpu_mask & ~others]] TO [[at.gpu_mask]])
+mutant(order_of_events sim/detail/simulator.h "wrong comparison: a repair is seen one event late"
+  FROM [[repairs[repaired].first == now]] TO [[repairs[repaired].first < now]])
+mutant(waited_again sim/detail/simulator.h "forgotten update: only the last wait of a job counts"
+  FROM [[r.waited += action.waited;]] TO [[r.waited = action.waited;]] STATEMENT)
+mutant(outage_overlap sim/detail/simulator.h "wrong comparison: a server may break at the moment of its repair"
+  FROM [[o.from < until]] TO [[o.from <= until]])
+mutant(scattered_end sim/detail/idle_servers.h "forgotten update: the area of an earlier state is lost"
+  FROM [[area_ = area(now);]] TO [[]] STATEMENT)
+mutant(broken_idle sim/detail/idle_servers.h "dropped condition: GPUs of a broken server are idle"
+  FROM [=[broken_[n.value] ? 0 : gpus_[n.value] - used_[n.value]]=]
+  TO [=[gpus_[n.value] - used_[n.value]]=])
+mutant(replay_job_ids sim/replay.h "wrong id: a task that is refused leaves a gap"
+  FROM [[job_id(static_cast<std::uint32_t>(answers.size()))]] TO [[job_id(t)]])
+mutant(load_buckets sim/load_curves.h "off by one: an empty bucket does not look at the one before"
+  FROM [[if (k > 0) here.append(buckets[k - 1]);]]
+  TO [[if (k > 1) here.append(buckets[k - 1]);]] STATEMENT)
+mutant(load_used sim/load_curves.h "forgotten update: the use of placed tasks is not summed"
+  FROM [[now.used += task.request.total_gpu_milli();]]
+  TO [[now.used = task.request.total_gpu_milli();]] STATEMENT)
+mutant(percentile_rank sim/simulation_result.h "off by one: a percentile is the value after it"
+  FROM [[rank < 1.0 ? 0 : static_cast<std::size_t>(rank) - 1]]
+  TO [[rank >= static_cast<double>(values.size()) ? values.size() - 1 : static_cast<std::size_t>(rank)]])
+mutant(metrics_sizes sim/simulation_result.h "wrong comparison: jobs of the largest size are left out"
+  FROM [[jobs[i].request.gpus > max_gpus]] TO [[jobs[i].request.gpus >= max_gpus]])
+mutant(metrics_from_zero sim/simulation_result.h "forgotten term: the time before the first arrival counts"
+  FROM [[from_zero * static_cast<double>(run.ended) / span]] TO [[from_zero]])

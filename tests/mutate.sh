@@ -1,0 +1,131 @@
+#!/bin/sh
+# apiary/tests/mutate.sh - mutation tests: do the tests notice when the library is wrong?
+# SPDX-License-Identifier: MIT
+#
+# sh tests/mutate.sh [--all] [--since=COMMIT] [--minutes=N] [--jobs=N] [MODULE...] [option of CMake...]
+#
+# tests/mutants/<module>.cmake lists the mutants of a module: small, realistic bugs. All are built into a
+# copy of the library at once, as switches (tests/cmake/mutants.cmake). Then the tests of the module run
+# once for each mutant, with short random walks. A mutant that no test notices survives. With --all, the
+# survivors are tried with the tests of all other modules. Without a MODULE, all modules are tried, with
+# --since those whose headers have changed since the commit. After the given minutes no other module
+# begins. There are as many jobs at a time as there are cores, unless their number is given.
+#
+# Lists the survivors, and ends with the line "N killed, N survived, N equivalent", and with 0 if each
+# mutant that survived is marked as equivalent, and none that was killed is. The build is kept in
+# build/mutants, or where the environment variable APIARY_BUILD_DIR says.
+set -eu
+unset CDPATH  # with it, cd may go elsewhere
+cd "$(dirname "$0")/.."
+
+# give_up <why>: nothing was tried.
+give_up() {
+  echo "$1"
+  echo "0 killed, 0 survived, 0 equivalent"
+  exit 1
+}
+
+all=
+jobs=$(nproc)
+minutes=
+since=
+modules=
+for argument in "$@"; do
+  shift
+  case $argument in
+    --all) all=yes ;;
+    --jobs=*) jobs=${argument#--jobs=} ;;
+    --minutes=*) minutes=${argument#--minutes=} ;;
+    --since=*) since=${argument#--since=} ;;
+    -*) set -- "$@" "$argument" ;;
+    *)
+      [ -f "tests/mutants/$argument.cmake" ] || give_up "$argument is no module with mutants"
+      modules="$modules $argument"
+      ;;
+  esac
+done
+every_module=$(sed -n 's/^\([a-z_]*\):.*/\1/p' tests/cmake/modules.txt)
+if [ -n "$since" ]; then
+  changed=$(git diff --name-only "$since" -- include/apiary) || give_up "$since is no commit"
+  for module in $every_module; do
+    case $changed in *include/apiary/$module/*.h*) modules="$modules $module" ;; esac
+  done
+  [ -n "$modules" ] || { echo "no header has changed since $since"; echo "0 killed, 0 survived, 0 equivalent"; exit; }
+fi
+modules=${modules:-$every_module}
+
+build=${APIARY_BUILD_DIR:-build/mutants}
+mkdir -p "$build"
+build=$(cd "$build" && pwd)
+mkdir -p "$build/logs"
+sh tests/packages.sh g++ cmake ninja-build libabsl-dev doctest-dev || give_up "packages are missing"
+cmake -DSOURCE="$PWD" -DWORK="$build" -P tests/cmake/mutants.cmake || give_up "mutants are wrong"
+
+# The warnings of compilers are those of the switches.
+cmake -G Ninja -S "$build/tree" -B "$build/tree_build" -DAPIARY_QUICK=ON -DAPIARY_BUILD_EXAMPLES=OFF \
+  -DAPIARY_BUILD_BENCHMARKS=OFF -DAPIARY_INSTALL=OFF -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-Og -w" "$@" \
+  > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; give_up "CMake failed"; }
+unset APIARY_MUTANT
+APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
+export APIARY_TEST_SCALE
+
+# prepare <module>: builds its tests, and runs them without a mutant; sets limit to the seconds that a
+# run with one may take.
+prepare() {
+  cmake --build "$build/tree_build" -j "$jobs" --target "$1_tests" > "$build/$1.log" 2>&1 ||
+    { cat "$build/$1.log"; give_up "the tests of $1 do not compile"; }
+  began=$(date +%s)
+  "$build/tree_build/tests/$1_tests" > "$build/$1.log" 2>&1 ||
+    { cat "$build/$1.log"; give_up "the tests of $1 fail without a mutant"; }
+  limit=$((5 * ($(date +%s) - began) + 20))
+}
+
+# try <module> <file>: tries the mutants of the file with the tests of the module; the lines of those
+# that survive remain in $build/survivors.
+try() {
+  prepare "$1"
+  cut -d '|' -f 1,4 "$2" | tr '|' '\n' |
+    xargs -r -P "$jobs" -n 2 sh tests/mutants/try.sh "$build" "$1" "$limit" > "$build/tried"
+  sed -n 's/ survived$/|/p' "$build/tried" > "$build/ids"
+  grep -F -f "$build/ids" "$2" > "$build/survivors" || :
+}
+
+started=$(date +%s)
+killed=0
+survived=0
+equivalent=0
+wrong=0
+for module in $modules; do
+  module_began=$(date +%s)
+  if [ -n "$minutes" ] && [ $((module_began - started)) -ge $((60 * minutes)) ]; then
+    echo "$module: not tried, for $minutes minutes have passed"
+    continue
+  fi
+  grep "|$module|" "$build/mutants.txt" > "$build/mutants_of_module"
+  try "$module" "$build/mutants_of_module"
+  if [ -n "$all" ]; then
+    for other in $every_module; do
+      [ "$other" != "$module" ] && [ -s "$build/survivors" ] || continue
+      cp "$build/survivors" "$build/left"
+      try "$other" "$build/left"
+      grep -v -F -f "$build/survivors" "$build/left" |
+        sed "s/^[^|]*|\([^|]*\)|\([^|]*\)|.*/noticed only by the tests of $other: \1 \2/" || :
+    done
+  fi
+  n=$(wc -l < "$build/mutants_of_module")
+  left=$(awk -F '|' '$5 == ""' "$build/survivors" | wc -l)
+  same=$(awk -F '|' '$5 != ""' "$build/survivors" | wc -l)
+  awk -F '|' '$5 == "" { print "survived: " $2 " " $3 " (" $4 "): " $6 }' "$build/survivors"
+  awk -F '|' 'NR == FNR { survived[$1]; next } $5 != "" && !($1 in survived) {
+    print "killed, but marked as equivalent: " $2 " " $3 }' "$build/survivors" \
+    "$build/mutants_of_module" > "$build/wrong"
+  cat "$build/wrong"
+  wrong=$((wrong + $(wc -l < "$build/wrong")))
+  echo "$module: $((n - left - same)) killed, $left survived, $same equivalent;" \
+    "$(($(date +%s) - module_began)) s"
+  killed=$((killed + n - left - same))
+  survived=$((survived + left))
+  equivalent=$((equivalent + same))
+done
+echo "$killed killed, $survived survived, $equivalent equivalent"
+[ $((survived + wrong)) -eq 0 ]
