@@ -67,6 +67,29 @@ TEST_CASE("eight slices cost no more than eight calls for one slice each") {
   }
 }
 
+TEST_CASE("four whole racks full of wide gangs cost no more than three simple ways find") {
+  topology_victim_search<uniform_tree> search;
+  for (std::uint64_t seed = 0; seed < scaled(20U); ++seed) {
+    CAPTURE(seed);
+    victim_load in = wide_gangs_load(seed);
+    const victim_set found = in.solve(search);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    CHECK(found.cost <= cheapest_simple_set(in));
+  }
+}
+
+TEST_CASE("among up to 10,000 gangs, victims cost no more than three simple ways find") {
+  topology_victim_search<uniform_tree> search;
+  constexpr std::uint32_t sizes[] = {100, 300, 1'000, 3'000, 10'000};
+  for (std::uint64_t seed = 0; seed < 35; ++seed) {  // the same at any scale
+    CAPTURE(seed);
+    victim_load in = random_victim_load(1'000 + seed, sizes[seed % 5],
+                                        static_cast<victim_gang>(seed % victim_gangs));
+    const victim_set found = in.solve(search);
+    if (found.verdict == fit_verdict::fits) CHECK(found.cost <= cheapest_simple_set(in));
+  }
+}
+
 TEST_CASE("a small budget does a little work, and still finds a set") {
   victim_load in = random_victim_load(3, 2'000, victim_gang::slices);
   in.gang.groups[0].tasks = 64;

@@ -172,6 +172,20 @@ inline victim_load random_victim_load(std::uint64_t seed, std::uint32_t gangs, v
   return in;
 }
 
+// Ten blocks of eight racks, full of gangs that are on several nodes and often in two racks. The
+// new gang takes four racks as a whole.
+inline victim_load wide_gangs_load(std::uint64_t seed) {
+  constexpr std::uint32_t sizes[] = {1, 1, 2, 2, 4, 8, 8, 8};
+  apiary::rng random(seed);
+  victim_load in(10, 8, 16);
+  for (std::uint32_t tries = 0; tries < 3'000; ++tries)
+    in.run(random.uniform(in.capacities.num_nodes()), 1 + random.uniform(8),
+           sizes[random.uniform(8)], {});
+  for (apiary::eviction_candidate& c : in.candidates) c.cost = std::uint64_t{1} << 50;
+  in.gang.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 16}}}};
+  return in;
+}
+
 // What the three rivals have in common: evicts, asks topology_fit, reprieves what is not needed.
 class simple_preemption {
  public:

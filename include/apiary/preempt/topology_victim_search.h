@@ -92,7 +92,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const level_t level = gang.required == any_level ? capacities.top() : gang.required;
     colocated_.assign(gang_, capacities.node_level(), capacities.top());
     one_group_ = colocated_.size() == 1 && level > capacities.node_level();
-    if (one_group_ && has_other_constraints()) return this->answer(search_one_group(level));
+    const bool one_large_cell = level == capacities.top() && candidates.size() > max_small_cell;
+    if (one_group_ && (one_large_cell || has_other_constraints()))
+      return this->answer(search_one_group(level));
     cells_.begin(capacities, level, candidates, allocations, groups_);
     if (has_other_constraints()) return this->answer(search_by_constraints());
     const fit_verdict verdict = search_by_gpus();

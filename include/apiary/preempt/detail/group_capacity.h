@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -21,11 +20,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Keeps the capacity of each cell for the tasks of one group while gangs are evicted, and splits the
-// cost of each gang among its allocations, so that a cell has a lower bound of its own.
+// Keeps the capacity of each cell for the tasks of one group while gangs are evicted.
 // Requires: as victim_search.
 // Cost:     begin O(nodes + allocations + candidates); set_evicted O(allocations of the gang *
-//           levels); least_cost O(nodes of the cell + their allocations).
+//           levels).
 class group_capacity {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
@@ -48,7 +46,6 @@ class group_capacity {
     work_ = 0;
     list_by_node();
     sum_capacities();
-    split_costs();
   }
   [[nodiscard]] const eviction_levels& levels() const noexcept { return *levels_; }
   [[nodiscard]] std::uint32_t capacity(std::size_t h, std::uint32_t c) const noexcept {
@@ -88,38 +85,17 @@ class group_capacity {
     work_ += candidates_[j].last - candidates_[j].first;
   }
   void set_protected(std::uint32_t j, bool to) noexcept { states_[j] = to ? kept : running; }
-  // The allocations on a node.
-  [[nodiscard]] std::span<const std::uint32_t> on(std::uint32_t node) const noexcept {
+  // What a gang has on a node.
+  struct item {
+    std::uint32_t allocation = 0;
+    std::uint32_t candidate = 0;
+    std::uint32_t gpus = 0;
+  };
+  [[nodiscard]] std::span<const item> on(std::uint32_t node) const noexcept {
     return std::span(on_).subspan(first_on_[node], first_on_[node + 1] - first_on_[node]);
   }
   [[nodiscard]] std::uint32_t candidate_of(std::uint32_t a) const noexcept {
     return candidate_of_[a];
-  }
-  // The cost of a gang that is counted with this allocation, times 2^scale().
-  [[nodiscard]] std::uint64_t& cost_of_allocation(std::uint32_t a) noexcept { return split_[a]; }
-  [[nodiscard]] std::uint32_t scale() const noexcept { return scale_; }
-  // After least_cost(): the least cost of one gang that a set must have, and the most tasks that the
-  // cell may hold after evictions.
-  [[nodiscard]] std::uint64_t least_gang() const noexcept { return least_gang_; }
-  [[nodiscard]] std::uint64_t possible() const noexcept { return possible_; }
-  // A lower bound, with split costs, on what one more step of tasks costs in the cell: the cheapest
-  // tasks of all its nodes. `tasks`: how many tasks the cell must hold.
-  [[nodiscard]] std::uint64_t least_cost(std::size_t h, std::uint32_t c, std::uint32_t tasks) {
-    const auto [first, last] = levels_->nodes(h, c);
-    prices_.clear();
-    least_gang_ = never;
-    std::uint64_t present = 0;
-    for (std::uint32_t n = first; n < last; ++n) present += list_prices(n);
-    possible_ = present + prices_.size();
-    work_ += last - first + prices_.size();
-    if (present >= tasks) return 0;
-    const std::uint64_t missing = tasks - present;
-    if (prices_.size() < missing) return never;
-    const auto end = prices_.begin() + static_cast<std::ptrdiff_t>(missing);
-    if (end != prices_.end()) std::nth_element(prices_.begin(), end, prices_.end());
-    std::uint64_t sum = 0;
-    for (auto p = prices_.begin(); p != end; ++p) sum += *p;
-    return sum;
   }
 
  protected:
@@ -128,9 +104,9 @@ class group_capacity {
     if (!hosted_) return {free_[n], 0, 0};
     return {free_[n], hosts_[n].cpu_milli, hosts_[n].memory_mib};
   }
-  [[nodiscard]] node_amounts freed_by(std::uint32_t a) const noexcept {
-    if (!hosted_) return {allocations_[a].gpus, 0, 0};
-    return {allocations_[a].gpus, freed_[a].cpu_milli, freed_[a].memory_mib};
+  [[nodiscard]] node_amounts freed_by(const item& i) const noexcept {
+    if (!hosted_) return {i.gpus, 0, 0};
+    return {i.gpus, freed_[i.allocation].cpu_milli, freed_[i.allocation].memory_mib};
   }
   [[nodiscard]] std::uint32_t node_capacity(const node_amounts& left) const noexcept {
     if (!hosted_ && left.gpus < of_gpus_.size())
@@ -149,17 +125,11 @@ class group_capacity {
   std::vector<resources> hosts_;
   std::vector<std::uint8_t> states_;                  // of each candidate
   std::vector<std::uint32_t> first_on_;               // of each node
-  std::vector<std::uint32_t> on_;                     // allocations by node
+  std::vector<item> on_;                              // by node
   std::vector<std::uint32_t> candidate_of_;           // of each allocation
   std::vector<std::vector<std::uint64_t>> capacity_;  // by height and cell, without its own limit
   std::vector<std::uint32_t> most_of_node_;
   std::vector<std::uint32_t> most_capacity_;  // of each root cell
-  std::uint32_t scale_ = 0;
-  std::uint64_t least_gang_ = never;
-  std::uint64_t possible_ = 0;
-  std::vector<std::uint64_t> split_;     // of each allocation
-  std::vector<std::uint64_t> prices_;    // of tasks
-  std::vector<std::uint64_t> of_tasks_;  // of one node: the cost of so many tasks more
   std::uint64_t work_ = 0;
 
  private:
@@ -176,7 +146,7 @@ class group_capacity {
     on_.resize(sum);
     for (std::uint32_t j = static_cast<std::uint32_t>(candidates_.size()); j-- > 0;)
       for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-        on_[--first_on_[allocations_[a].node]] = a;
+        on_[--first_on_[allocations_[a].node]] = {a, j, allocations_[a].gpus};
   }
   void sum_capacities() {
     most_of_node_.resize(free_.size());
@@ -186,7 +156,7 @@ class group_capacity {
     for (std::uint32_t n = 0; n < free_.size(); ++n) {
       node_amounts left = amounts(n);
       capacity_[0][n] = node_capacity(left);
-      for (const std::uint32_t a : on(n)) left += freed_by(a);
+      for (const item& i : on(n)) left += freed_by(i);
       most[n] = most_of_node_[n] = node_capacity(left);
     }
     for (std::size_t h = 1; h < capacity_.size(); ++h) {
@@ -213,104 +183,6 @@ class group_capacity {
       c = levels_->levels[h].above[c];
       to = capacity_[h + 1][c] + after - before;
     }
-  }
-  // Splits the cost of each gang among its allocations in a root cell, by GPUs; only allocations
-  // where evictions add capacity count.
-  void split_costs() {
-    std::uint64_t sum = 1;
-    for (const eviction_candidate& c : candidates_) sum += c.cost;
-    scale_ = static_cast<std::uint32_t>((std::max)(std::countl_zero(sum), 2) - 2);
-    split_.resize(allocations_.size());
-    if (levels_->num_cells(levels_->root()) == 1) return split_costs_in_one_root();
-    std::vector<std::uint64_t> weight_in(levels_->num_cells(levels_->root()));
-    for (const eviction_candidate& c : candidates_) {
-      const auto each = [&](const auto& use) {
-        for (std::uint32_t a = c.first; a < c.last; ++a) {
-          use(a, weight_in[root_of(allocations_[a].node)], weight_of(a));
-        }
-      };
-      each([](std::uint32_t, std::uint64_t& in, std::uint32_t weight) { in += weight; });
-      each([&](std::uint32_t a, std::uint64_t in, std::uint32_t weight) {
-        split_[a] = weight == 0 ? 0 : (c.cost << scale_) / in * weight;
-      });
-      // The first allocation in each root cell has the remainder.
-      each([&](std::uint32_t a, std::uint64_t& in, std::uint32_t weight) {
-        if (weight == 0 || in == 0) return;
-        split_[a] += (c.cost << scale_) % in;
-        in = 0;
-      });
-    }
-  }
-  void split_costs_in_one_root() {
-    for (const eviction_candidate& c : candidates_) {
-      std::uint64_t sum = 0;
-      for (std::uint32_t a = c.first; a < c.last; ++a) sum += split_[a] = weight_of(a);
-      if (sum == 0) continue;
-      const std::uint64_t each = (c.cost << scale_) / sum;
-      std::uint64_t rest = (c.cost << scale_) % sum;
-      for (std::uint32_t a = c.first; a < c.last; ++a) {
-        if (split_[a] == 0) continue;
-        split_[a] = split_[a] * each + rest;
-        rest = 0;
-      }
-    }
-  }
-  // Zero where no eviction adds capacity.
-  [[nodiscard]] std::uint32_t weight_of(std::uint32_t a) const noexcept {
-    const std::uint32_t n = allocations_[a].node;
-    return most_of_node_[n] > capacity_[0][n] ? (std::max)(allocations_[a].gpus, 1U) : 0;
-  }
-  // Appends lower bounds of the split costs of each task that a node may hold more. Returns how many
-  // it holds.
-  std::uint32_t list_prices(std::uint32_t n) {
-    const node_amounts left = amounts(n);
-    const auto present = static_cast<std::uint32_t>(capacity_[0][n]);
-    if (most_of_node_[n] == present) return present;
-    std::uint64_t sum = 0;
-    std::uint64_t least = never;
-    std::uint64_t least_of_gpu = never;
-    node_amounts all = left;
-    for (const std::uint32_t a : on(n)) {
-      if (states_[candidate_of_[a]] != running) continue;
-      all += freed_by(a);
-      sum += split_[a];
-      least = (std::min)(least, split_[a]);
-      least_gang_ = (std::min)(least_gang_, candidates_[candidate_of_[a]].cost);
-      const std::uint32_t gpus = allocations_[a].gpus;
-      if (gpus > 0)
-        least_of_gpu =
-            (std::min)(least_of_gpu, (gpus & (gpus - 1)) == 0 ? split_[a] >> std::countr_zero(gpus)
-                                                              : split_[a] / gpus);
-    }
-    work_ += on(n).size();
-    const std::uint32_t most = node_capacity(all);
-    if (most == present + 1) {
-      const std::uint64_t needs = std::uint64_t{most} * task_.gpus;
-      prices_.push_back(needs == all.gpus   ? (std::max)(sum, least)
-                        : needs > left.gpus ? (std::max)(least_of_gpu * (needs - left.gpus), least)
-                                            : least);
-      return present;
-    }
-    of_tasks_.assign(1, 0);
-    for (std::uint32_t k = present + 1; k <= most; ++k) {
-      const std::uint64_t needs = k * task_.gpus;
-      std::uint64_t cost = needs > left.gpus ? least_of_gpu * (needs - left.gpus) : 0;
-      if (needs == all.gpus) cost = sum;
-      of_tasks_.push_back((std::max)({cost, of_tasks_.back(), least}));
-    }
-    // The cheapest tasks of all nodes are a bound only if no task costs less than the one before.
-    for (std::size_t i = 0; i + 1 < of_tasks_.size();) {
-      std::size_t best = i + 1;
-      std::uint64_t price = of_tasks_[best] - of_tasks_[i];
-      for (std::size_t k = i + 2; k < of_tasks_.size(); ++k)
-        if ((of_tasks_[k] - of_tasks_[i]) / (k - i) <= price) {
-          best = k;
-          price = (of_tasks_[k] - of_tasks_[i]) / (k - i);
-        }
-      prices_.insert(prices_.end(), best - i, price);
-      i = best;
-    }
-    return present;
   }
 };
 

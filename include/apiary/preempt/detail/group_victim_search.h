@@ -28,9 +28,10 @@ namespace detail {
 // Bound:  gangs in several units have their cost split among them. Then the units are independent,
 //         and dynamic programming over them gives a lower bound. Costs move to the units that the
 //         solution uses, and it starts again, some times (Lagrangian decomposition).
-// Sets:   the victims of each such solution; then one unit after the other, the cheapest first, each
-//         gang counted in full once; then, for each unit of the best set, the same without its
-//         victims. No victim in a set can be reprieved.
+// Sets:   the victims of each such solution; one unit after the other, the cheapest first, each gang
+//         counted in full once, from several first units; then, for each unit of the best set, the
+//         same without its victims; the cheapest and the smallest gangs first. No victim in a set can
+//         be reprieved.
 // Cost:   O(nodes + allocations + candidates) and the first bound and set; all else is within the
 //         budget. Units are solved in ascending order of cheap bounds, and only as many as needed.
 class group_victim_search : group_victim_sets {
@@ -65,12 +66,13 @@ class group_victim_search : group_victim_sets {
       if (bounds_[at.number] < cost_ && (victims_.empty() || left() > budget - budget / 4))
         fill_root(at.number, true);
     if (!victims_.empty() && bounds_[best_root_] < cost_) fill_root(best_root_, false);
+    start_elsewhere(budget - budget / 4);
     improve(order_.size() == 1 ? budget / 2 : budget - budget / 3);
     for (std::size_t i = 0; i < order_.size(); ++i)
       if (bounds_[order_[i].number] < cost_ && !ended())
         raise_bound(order_[i].number, left() / (order_.size() - i + 1));
     improve(budget / 4);
-    evict_cheapest();
+    evict_greedily(budget / 16);
     for (const keyed_number& at : order_) {
       if (bounds_[at.number] >= cost_ || ended()) continue;
       begin_root(at.number);
@@ -82,15 +84,32 @@ class group_victim_search : group_victim_sets {
   }
 
  private:
+  // The cheapest gangs first, and the smallest gangs first. If there are many gangs, it stops as soon
+  // as they cost as much as the best set.
+  void evict_greedily(std::uint64_t budget) {
+    if (*std::min_element(bounds_.begin(), bounds_.end()) >= cost_) return;
+    const bool many = candidates_.size() + allocations_.size() > (std::min)(budget, left());
+    evict_in_order([&](std::uint32_t j) { return candidates_[j].cost; },
+                   many ? left() : left() - budget);
+    if (many || left() < budget) return;
+    work_ += allocations_.size();
+    evict_in_order([&](std::uint32_t j) { return gpus_of(j); }, left() - budget);
+  }
+  [[nodiscard]] std::uint64_t gpus_of(std::uint32_t j) const {
+    std::uint64_t sum = 0;
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+      sum += allocations_[a].gpus;
+    return sum;
+  }
   void fill_root(std::uint32_t root, bool several) {
     begin_root(root);
     set_.clear();
-    fill(several, none, few_tries);
+    fill(several, none, none, few_tries);
   }
   // A bound, and the set that comes with it.
   void raise_bound(std::uint32_t root, std::uint64_t budget) {
     begin_root(root);
-    bounds_[root] = (std::max)(bounds_[root], rounded_up(unscaled(solve_split(budget))));
+    bounds_[root] = (std::max)(bounds_[root], by_count_(cells_.unscaled(solve_split(budget))));
     if (bounds_[root] < cost_) try_chosen();
   }
   // Branch and bound: with the gangs in forced_ evicted, and some protected. Returns a lower bound
@@ -98,10 +117,10 @@ class group_victim_search : group_victim_sets {
   std::uint64_t branch(std::uint64_t bound, std::uint32_t rounds) {
     std::uint32_t j = none;
     for (std::uint32_t round = 0; round < rounds; ++round) {
-      std::uint64_t rest = unscaled(solve_split(left()));
+      std::uint64_t rest = cells_.unscaled(solve_split(left()));
       for (const std::uint32_t v : forced_)
         rest = rest == never ? never : rest + candidates_[v].cost;
-      bound = (std::max)(bound, rounded_up(rest));
+      bound = (std::max)(bound, by_count_(rest));
       if (bound >= cost_ || ended()) return bound;
       j = gang_to_branch_on();
       try_chosen();

@@ -9,6 +9,7 @@
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/split_cost_bound.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -62,19 +63,19 @@ class group_victim_sets : protected split_cost_bound {
     merge_sort(victims_);
   }
 
-  // Evicts the cheapest gangs until the tasks fit in a root cell; then as try_set(). Stops as soon
-  // as they cost as much as the best set.
-  void evict_cheapest() {
+  // Evicts gangs in ascending order of price until the tasks fit in a root cell; then as try_set().
+  // Stops if they cost as much as the best set and no more than `reserve` is left of the budget.
+  template <class Price>
+  void evict_in_order(const Price& price, std::uint64_t reserve) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
     tally_->clear();
     set_.clear();
     bool enough = false;
     for (std::uint64_t sum = 0; !enough; cheapest_.pop()) {
-      const keyed_number* const top =
-          cheapest_.top([&](std::uint32_t j) { return candidates_[j].cost; });
+      const keyed_number* const top = cheapest_.top(price);
       if (top == nullptr) break;
       const std::uint32_t j = top->number;
-      if (sum + candidates_[j].cost >= cost_) break;
+      if (sum + candidates_[j].cost >= cost_ && left() <= reserve) break;
       if (!tally_->try_add_victim(j)) continue;
       sum += candidates_[j].cost;
       set_.push_back(j);
@@ -90,9 +91,10 @@ class group_victim_sets : protected split_cost_bound {
 
   // Evicts the gangs in set_, then more gangs, unit by unit, the cheapest step first, until the
   // tasks fit; then as try_set(). `several`: several steps of a unit together if that costs less for
-  // each; otherwise one step at a time. The unit `without` is left out. Of units that are not solved
-  // yet, it solves at most max_tries before each that it takes, and takes the cheapest of them.
-  void fill(bool several, std::uint32_t without, std::uint32_t max_tries) {
+  // each; otherwise one step at a time. The unit `first` comes first, and `without` is left out. max_tries limits for how many
+  // units it computes a better bound before it takes the cheapest step so far; a unit that it solves
+  // counts as tries_of_solving.
+  void fill(bool several, std::uint32_t first, std::uint32_t without, std::uint32_t max_tries) {
     cells_.count_in_full(true);
     tally_->clear();
     without_ = without;
@@ -109,36 +111,47 @@ class group_victim_sets : protected split_cost_bound {
     for (std::uint32_t u = first_unit_; u < last_unit_; ++u) push(u);
     work_ += last_unit_ - first_unit_;
     keyed_number::make_heap(by_key_);
-    std::uint32_t tries = 0;
-    keyed_number best{never, 0};
-    while (!fits() && !by_key_.empty() && !ended()) {
-      if (tries >= max_tries && best.key != never) {
-        take(best.number, key_of(best.number).steps);
-        tries = 0;
-        best.key = never;
-        continue;
-      }
-      const keyed_number top = keyed_number::pop(by_key_);
-      const std::uint32_t u = top.number;
-      const full_key at = key_of(u);
-      if (top.key != at.key) continue;
-      const std::uint32_t needed = several ? missing(root_) : 1;
-      if (at.steps > 0 && at.steps <= needed) {
-        take(u, at.steps);
-        tries = 0;
-        best.key = never;
-        continue;
-      }
-      ++tries;
-      solve_in_full(u, missing(root_));
-      const full_key solved = key_of(u);
-      if (solved.steps > 0 && solved.steps <= needed) best = (std::min)(best, {solved.key, u});
-      if (key_of(u).key != never) keyed_number::push(by_key_, {key_of(u).key, u});
+    later_.clear();
+    if (first != none) take(first, key_of(first).steps);
+    while (!fits() && !ended() && take_cheapest(max_tries)) {
     }
     keep_minimal();
     for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
     for (const std::uint32_t j : protected_) cells_.set_protected(j, false);
     for (const std::uint32_t u : changed_) units_[u].changed = false;
+  }
+  // Evicts what the cheapest step costs. False if no unit has a step more.
+  bool take_cheapest(std::uint32_t max_tries) {
+    for (const keyed_number& k : later_) keyed_number::push(by_key_, k);
+    later_.clear();
+    const std::uint32_t needed = several_ != 0 ? missing(root_) : 1;
+    keyed_number best{never, 0};
+    for (std::uint32_t tries = 0; !by_key_.empty() && !ended();) {
+      if (tries >= max_tries && best.key != never) break;
+      const keyed_number top = keyed_number::pop(by_key_);
+      const std::uint32_t u = top.number;
+      const full_key at = key_of(u);
+      if (top.key != at.key) continue;
+      if (at.steps > 0 && at.steps <= needed) {
+        best = top;
+        break;
+      }
+      if (at.steps > 0 || at.tight) {
+        tries += tries_of_solving;
+        solve_in_full(u, missing(root_));
+        const full_key solved = key_of(u);
+        if (solved.steps > 0 && solved.steps <= needed) best = (std::min)(best, {solved.key, u});
+      } else if (tries < max_tries) {
+        ++tries;
+        tighten(u);
+      } else {
+        later_.push_back(top);
+        continue;
+      }
+      if (key_of(u).key != never) keyed_number::push(by_key_, {key_of(u).key, u});
+    }
+    if (best.key != never) take(best.number, key_of(best.number).steps);
+    return best.key != never || !later_.empty();
   }
   // While nothing is evicted, a unit keeps its keys in units_; afterwards in now_.
   [[nodiscard]] const full_key& key_of(std::uint32_t u) const noexcept {
@@ -166,15 +179,26 @@ class group_victim_sets : protected split_cost_bound {
     now_[u].fill({});
     if (u >= first_unit_ && u < last_unit_ && u != without_) keyed_number::push(by_key_, {0, u});
   }
+  [[nodiscard]] full_keys& keys_of(std::uint32_t u) noexcept {
+    return units_[u].changed ? now_[u] : units_[u].key;
+  }
+  // A better lower bound of the next step.
+  void tighten(std::uint32_t u) {
+    const std::uint32_t now = cells_.capacity(at_, u);
+    const std::uint64_t bound = now + step() > levels_->levels[at_].most
+                                    ? never
+                                    : cells_.least_cost_in_full(at_, u, now + step());
+    for (full_key& k : keys_of(u)) k = {(std::max)(k.key, bound), 0, true};
+  }
   void solve_in_full(std::uint32_t u, std::uint32_t needed) {
     read_table(u, cost_of_unit_);
-    std::array<full_key, 2> keys{full_key{never, 0}, full_key{never, 0}};
+    std::array<full_key, 2> keys{full_key{never, 0, true}, full_key{never, 0, true}};
     for (std::uint32_t s = 1; s < cost_of_unit_.size() && s <= needed; ++s) {
       const std::uint64_t each = cost_of_unit_[s] / s + (cost_of_unit_[s] % s != 0 ? 1 : 0);
-      if (each < keys[1].key) keys[1] = {each, s};
+      if (each < keys[1].key) keys[1] = {each, s, true};
     }
-    if (cost_of_unit_.size() > 1) keys[0] = {cost_of_unit_[1], 1};
-    (units_[u].changed ? now_[u] : units_[u].key) = keys;
+    if (cost_of_unit_.size() > 1) keys[0] = {cost_of_unit_[1], 1, true};
+    keys_of(u) = keys;
   }
   void take(std::uint32_t u, std::uint32_t steps) {
     more_.clear();
@@ -213,32 +237,68 @@ class group_victim_sets : protected split_cost_bound {
     mark_changed(j);
   }
 
-  // For each unit of the best set: the set without the gangs there, filled again, with the unit and
-  // without it. Until no set is cheaper, or no more than `reserve` is left of the budget.
+  // Of the units whose cheapest step is known, the cheapest few: sets that begin there. No more if
+  // only `reserve` is left of the budget.
+  void start_elsewhere(std::uint64_t reserve) {
+    if (victims_.empty() || bounds_[best_root_] >= cost_) return;
+    begin_root(best_root_);
+    if (missing(root_) == 1) return;
+    std::vector<keyed_number> starts;
+    for (std::uint32_t u = first_unit_; u < last_unit_; ++u)
+      if (units_[u].key[0].steps > 0) starts.push_back({units_[u].key[0].key, u});
+    work_ += last_unit_ - first_unit_;
+    keyed_number::sort(starts);
+    for (std::size_t i = 1; i < starts.size() && i < max_starts && left() > reserve; ++i) {
+      set_.clear();
+      fill(false, starts[i].number, none, few_tries);
+    }
+  }
+  // For each unit that holds more with the best set: the set without its gangs there, or without
+  // those of them that are in no other such unit, filled again, with the unit and without it. Until
+  // no set is cheaper, or no more than `reserve` is left of the budget.
   void improve(std::uint64_t reserve) {
     if (victims_.empty()) return;
     begin_root(best_root_);
     std::vector<std::uint32_t> in;
     for (bool cheaper = true; cheaper;) {
       cheaper = false;
-      in.clear();
-      for (const std::uint32_t j : victims_)
-        for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-          in.push_back(unit_of_[allocations_[a].node]);
-      sort_unique(in);
+      list_filled_units(in);
       for (const std::uint32_t u : in)
-        for (const bool several : {true, false})
-          for (const bool with : {true, false}) {
-            if (left() <= reserve || bounds_[root_] >= cost_) return;
-            const std::uint64_t before = cost_;
-            set_.clear();
-            for (const std::uint32_t j : victims_)
-              if (!is_in(j, u)) set_.push_back(j);
-            if (set_.size() == victims_.size()) continue;
-            fill(several, with ? none : u, few_tries);
-            cheaper = cheaper || cost_ < before;
-          }
+        for (const change& c : changes) {
+          if (left() <= reserve || bounds_[root_] >= cost_) return;
+          const std::uint64_t before = cost_;
+          set_.clear();
+          for (const std::uint32_t j : victims_)
+            if (!is_in(j, u) || (!c.all && is_in_another(j, u, in))) set_.push_back(j);
+          if (set_.size() == victims_.size()) continue;
+          fill(c.several, none, c.with ? none : u, few_tries);
+          cheaper = cheaper || cost_ < before;
+        }
     }
+  }
+  // The units that hold more steps once the best set is evicted, ascending.
+  void list_filled_units(std::vector<std::uint32_t>& to) {
+    to.clear();
+    for (const std::uint32_t j : victims_)
+      for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+        if (in_root(a)) to.push_back(unit_of_[allocations_[a].node]);
+    sort_unique(to);
+    more_.clear();
+    for (const std::uint32_t u : to) more_.push_back(cells_.capacity(at_, u));
+    for (const std::uint32_t j : victims_) cells_.set_evicted(j, true);
+    std::size_t filled = 0;
+    for (std::size_t i = 0; i < to.size(); ++i)
+      if (cells_.capacity(at_, to[i]) >= more_[i] + step()) to[filled++] = to[i];
+    to.resize(filled);
+    for (const std::uint32_t j : victims_) cells_.set_evicted(j, false);
+  }
+  [[nodiscard]] bool is_in_another(std::uint32_t j, std::uint32_t u,
+                                   const std::vector<std::uint32_t>& units) const {
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
+      const std::uint32_t other = unit_of_[allocations_[a].node];
+      if (other != u && std::binary_search(units.begin(), units.end(), other)) return true;
+    }
+    return false;
   }
   [[nodiscard]] bool is_in(std::uint32_t j, std::uint32_t u) const {
     for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
@@ -246,11 +306,24 @@ class group_victim_sets : protected split_cost_bound {
     return false;
   }
 
+  // How improve() changes the best set at a unit.
+  struct change {
+    bool all = false;      // without all gangs there
+    bool several = false;  // as fill()
+    bool with = false;     // the unit may be filled again
+  };
+  static constexpr change changes[] = {{false, false, false}, {false, true, false},
+                                       {true, false, false},  {true, false, true},
+                                       {true, true, false},   {true, true, true}};
+  static constexpr std::uint32_t tries_of_solving = 16;
+  static constexpr std::size_t max_starts = 12;
+
   disruption_tally* tally_ = nullptr;
   std::vector<full_keys> now_;  // of changed units
   std::uint32_t without_ = none;
   std::size_t several_ = 0;
   std::vector<keyed_number> by_key_;
+  std::vector<keyed_number> later_;  // not looked at before the next step is taken
   std::vector<keyed_number> by_cost_;
   std::vector<std::uint32_t> changed_;
   std::vector<std::uint32_t> protected_;

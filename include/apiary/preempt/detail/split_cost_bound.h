@@ -8,7 +8,7 @@
 #include <apiary/model/resources.h>
 #include <apiary/preempt/detail/cell_evictions.h>
 #include <apiary/preempt/detail/eviction_levels.h>
-#include <apiary/preempt/detail/incremental_sort.h>
+#include <apiary/preempt/detail/gang_count_bound.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
@@ -36,12 +36,13 @@ class split_cost_bound {
  protected:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  static constexpr std::uint32_t few_tries = 16;  // units solved for each that is taken
+  static constexpr std::uint32_t few_tries = 256;  // units looked at for each that is taken
   // The least cost of a step with costs in full, if so many are freed together; if `steps` is 0, a
   // lower bound of it.
   struct full_key {
     std::uint64_t key = 0;
     std::uint32_t steps = 0;
+    bool tight = false;  // the bound has been computed for the unit, not from split costs
     friend bool operator==(const full_key&, const full_key&) = default;
   };
   using full_keys = std::array<full_key, 2>;  // of one step alone, and of several
@@ -69,10 +70,7 @@ class split_cost_bound {
     bounds_.clear();
     for (std::uint32_t r = 0; r < levels.num_cells(levels.root()); ++r)
       bounds_.push_back(cells_.most_capacity(r) < levels.tasks ? never : first_bound(r));
-    largest_.begin(static_cast<std::uint32_t>(candidates.size()));
-    smallest_.begin(static_cast<std::uint32_t>(candidates.size()));
-    sums_of_largest_.assign(1, 0);
-    sums_of_smallest_.assign(1, 0);
+    by_count_.begin(candidates);
     begun_ = work();
     budget_ = budget;
   }
@@ -99,26 +97,11 @@ class split_cost_bound {
     const std::uint64_t had = at_ == levels_->root() ? now - now % step() : now;
     return had >= levels_->tasks ? 0 : static_cast<std::uint32_t>((levels_->tasks - had) / step());
   }
-  [[nodiscard]] std::uint64_t unscaled(std::uint64_t cost) const noexcept {
-    const std::uint32_t scale = cells_.scale();
-    return cost == never ? never : (cost >> scale) + ((cost & ((1ULL << scale) - 1)) != 0 ? 1 : 0);
-  }
   void begin_root(std::uint32_t root) {
     root_ = root;
     const auto [first, last] = units_of(root);
     first_unit_ = first;
     last_unit_ = last;
-  }
-  // A set that costs this much has at least so many gangs; so many of the cheapest cost as much.
-  [[nodiscard]] std::uint64_t rounded_up(std::uint64_t bound) {
-    if (bound == never) return bound;
-    std::size_t gangs = 0;
-    while (sum_of(gangs, largest_, sums_of_largest_,
-                  [&](std::uint32_t j) { return ~candidates_[j].cost; }) < bound &&
-           gangs < candidates_.size())
-      ++gangs;
-    return (std::max)(bound, sum_of(gangs, smallest_, sums_of_smallest_,
-                                    [&](std::uint32_t j) { return candidates_[j].cost; }));
   }
   // With split costs: the least cost of the missing steps, and in chosen_ its victims.
   std::uint64_t solve_split(std::uint64_t budget) {
@@ -191,6 +174,7 @@ class split_cost_bound {
   std::span<const eviction_candidate> candidates_;
   std::span<const gpus_on_node> allocations_;
   cell_evictions cells_;
+  gang_count_bound by_count_;
   std::size_t at_ = 0;  // height of the units
   std::uint32_t root_ = 0;
   std::uint32_t first_unit_ = 0;
@@ -223,7 +207,7 @@ class split_cost_bound {
       for (std::uint32_t i = first; i < last; ++i) unit_of_[i] = u;
       refresh_rate(u);
       units_[u].changed = false;
-      units_[u].key.fill({never, 0});
+      units_[u].key.fill({never, 0, false});
       if (units_[u].rate == never) continue;
       const std::uint64_t rate = units_[u].rate >> cells_.scale();
       const std::uint64_t gang = cells_.least_gang() == never ? 0 : cells_.least_gang();
@@ -241,7 +225,8 @@ class split_cost_bound {
                              : levels_->bound(at_, cells_.possible()) / step() - now / step();
   }
   [[nodiscard]] std::uint64_t first_bound(std::uint32_t root) {
-    if (at_ == levels_->root()) return unscaled(cells_.least_cost(at_, root, levels_->tasks));
+    if (at_ == levels_->root())
+      return cells_.unscaled(cells_.least_cost(at_, root, levels_->tasks));
     const auto [first, last] = units_of(root);
     by_rate_.clear();
     for (std::uint32_t u = first; u < last; ++u)
@@ -256,7 +241,7 @@ class split_cost_bound {
       bound += here * next.key;
       n -= here;
     }
-    return unscaled(bound);
+    return cells_.unscaled(bound);
   }
 
   // Whether no unit that costs at least `rate` for each step lowers the sum.
@@ -324,28 +309,11 @@ class split_cost_bound {
     }
     return true;
   }
-  // The sum of the costs of the first n gangs in this order.
-  template <class Price>
-  std::uint64_t sum_of(std::size_t n, incremental_sort& order, std::vector<std::uint64_t>& sums,
-                       const Price& price) {
-    while (sums.size() <= n) {
-      const keyed_number* const top = order.top(price);
-      if (top == nullptr) return sums.back();
-      sums.push_back(sums.back() + candidates_[top->number].cost);
-      order.pop();
-    }
-    return sums[n];
-  }
-
   std::vector<keyed_number> by_rate_;
   std::vector<std::uint64_t> sum_;
   std::vector<std::uint64_t> next_;
   std::vector<std::uint32_t> parts_;
   std::vector<std::vector<std::uint32_t>> choices_;
-  incremental_sort largest_;  // the most expensive first
-  incremental_sort smallest_;
-  std::vector<std::uint64_t> sums_of_largest_;
-  std::vector<std::uint64_t> sums_of_smallest_;
 };
 
 }  // namespace detail

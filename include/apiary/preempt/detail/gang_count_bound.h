@@ -1,0 +1,64 @@
+// apiary/preempt/detail/gang_count_bound.h - a lower bound raised to what so many gangs cost.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/keyed_number.h>
+#include <apiary/core/config.h>
+#include <apiary/preempt/detail/incremental_sort.h>
+#include <apiary/preempt/victim_set.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Raises a lower bound on the cost of a set of candidates: a set that costs so much has at least as
+// many gangs as the most expensive ones that add up to it, and so many of the cheapest cost at least
+// as much as the result. Cost: begin O(1); then as incremental_sort, for as many gangs.
+class gang_count_bound {
+ public:
+  void begin(std::span<const eviction_candidate> candidates) {
+    candidates_ = candidates;
+    largest_.begin(static_cast<std::uint32_t>(candidates.size()));
+    smallest_.begin(static_cast<std::uint32_t>(candidates.size()));
+    sums_of_largest_.assign(1, 0);
+    sums_of_smallest_.assign(1, 0);
+  }
+  [[nodiscard]] std::uint64_t operator()(std::uint64_t bound) {
+    if (bound == incremental_sort::never) return bound;
+    std::size_t gangs = 0;
+    while (sum_of(gangs, largest_, sums_of_largest_,
+                  [&](std::uint32_t j) { return ~candidates_[j].cost; }) < bound &&
+           gangs < candidates_.size())
+      ++gangs;
+    return (std::max)(bound, sum_of(gangs, smallest_, sums_of_smallest_,
+                                    [&](std::uint32_t j) { return candidates_[j].cost; }));
+  }
+
+ private:
+  // The sum of the costs of the first n gangs in this order.
+  template <class Price>
+  std::uint64_t sum_of(std::size_t n, incremental_sort& order, std::vector<std::uint64_t>& sums,
+                       const Price& price) {
+    while (sums.size() <= n) {
+      const keyed_number* const top = order.top(price);
+      if (top == nullptr) return sums.back();
+      sums.push_back(sums.back() + candidates_[top->number].cost);
+      order.pop();
+    }
+    return sums[n];
+  }
+
+  std::span<const eviction_candidate> candidates_;
+  incremental_sort largest_;  // the most expensive first
+  incremental_sort smallest_;
+  std::vector<std::uint64_t> sums_of_largest_;
+  std::vector<std::uint64_t> sums_of_smallest_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

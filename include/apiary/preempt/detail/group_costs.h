@@ -1,0 +1,214 @@
+// apiary/preempt/detail/group_costs.h - lower bounds on what the tasks of one group cost in a cell.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/model/resources.h>
+#include <apiary/preempt/detail/eviction_levels.h>
+#include <apiary/preempt/detail/group_capacity.h>
+#include <apiary/preempt/detail/node_evictions.h>
+#include <apiary/preempt/victim_set.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Splits the cost of each gang among its allocations, so that each cell has a lower bound of its own
+// on the cost of evictions there, and the bounds of several cells can be added.
+// Requires: as group_capacity.
+// Cost:     begin O(nodes + allocations + candidates); least_cost and least_cost_in_full O(nodes of
+//           the cell + their allocations).
+class group_costs : public group_capacity {
+ public:
+  void begin(const eviction_levels& levels, std::span<const std::uint32_t> free,
+             std::span<const resources> hosts, std::span<const eviction_candidate> candidates,
+             std::span<const gpus_on_node> allocations, std::span<const resources> freed) {
+    group_capacity::begin(levels, free, hosts, candidates, allocations, freed);
+    split_costs();
+  }
+  // The cost of a gang that is counted with this allocation, times 2^scale().
+  [[nodiscard]] std::uint64_t& cost_of_allocation(std::uint32_t a) noexcept { return split_[a]; }
+  [[nodiscard]] std::uint32_t scale() const noexcept { return scale_; }
+  // After least_cost(): the least cost of one gang that a set must have, and the most tasks that the
+  // cell may hold after evictions.
+  [[nodiscard]] std::uint64_t least_gang() const noexcept { return least_gang_; }
+  [[nodiscard]] std::uint64_t possible() const noexcept { return possible_; }
+  // A lower bound, with split costs, on what one more step of tasks costs in the cell: the cheapest
+  // tasks of all its nodes. `tasks`: how many tasks the cell must hold.
+  [[nodiscard]] std::uint64_t least_cost(std::size_t h, std::uint32_t c, std::uint32_t tasks) {
+    return sum_of_cheapest(levels_->nodes(h, c), tasks,
+                           [&](const item& i) { return split_[i.allocation]; });
+  }
+  // The same if the cost of each gang is split among its allocations in this cell alone: a lower
+  // bound on the cost in full, not times 2^scale().
+  [[nodiscard]] std::uint64_t least_cost_in_full(std::size_t h, std::uint32_t c,
+                                                 std::uint32_t tasks) {
+    const auto nodes = levels_->nodes(h, c);
+    in_cell_.resize(candidates_.size(), 0);
+    gangs_in_cell_.clear();
+    for (std::uint32_t n = nodes.first; n < nodes.second; ++n) {
+      if (most_of_node_[n] == capacity_[0][n]) continue;
+      for (const item& i : on(n)) {
+        std::uint64_t& weight = in_cell_[i.candidate];
+        if (weight == 0) gangs_in_cell_.push_back(i.candidate);
+        weight += (std::max)(i.gpus, 1U);
+      }
+      work_ += on(n).size();
+    }
+    for (const std::uint32_t j : gangs_in_cell_)
+      in_cell_[j] = quotient(candidates_[j].cost << scale_, in_cell_[j]);
+    const std::uint64_t sum = sum_of_cheapest(nodes, tasks, [&](const item& i) {
+      return in_cell_[i.candidate] * (std::max)(i.gpus, 1U);
+    });
+    for (const std::uint32_t j : gangs_in_cell_) in_cell_[j] = 0;
+    return unscaled(sum);
+  }
+  // Without the factor 2^scale(), rounded up.
+  [[nodiscard]] std::uint64_t unscaled(std::uint64_t cost) const noexcept {
+    if (cost == never) return never;
+    return (cost >> scale_) + ((cost & ((1ULL << scale_) - 1)) != 0 ? 1 : 0);
+  }
+
+ protected:
+  // Most divisors are powers of two: a shift takes a tenth of the time of a division.
+  [[nodiscard]] static constexpr std::uint64_t quotient(std::uint64_t a, std::uint64_t b) noexcept {
+    return (b & (b - 1)) == 0 ? a >> std::countr_zero(b) : a / b;
+  }
+
+  std::uint32_t scale_ = 0;
+  std::uint64_t least_gang_ = never;
+  std::uint64_t possible_ = 0;
+  std::vector<std::uint64_t> split_;    // of each allocation
+  std::vector<std::uint64_t> in_cell_;  // of each candidate: 0 between calls
+  std::vector<std::uint32_t> gangs_in_cell_;
+  std::vector<std::uint64_t> prices_;    // of tasks
+  std::vector<std::uint64_t> of_tasks_;  // of one node: the cost of so many tasks more
+
+ private:
+  // Splits the cost of each gang among its allocations in a root cell, by GPUs; only allocations
+  // where evictions add capacity count.
+  void split_costs() {
+    std::uint64_t sum = 1;
+    for (const eviction_candidate& c : candidates_) sum += c.cost;
+    scale_ = static_cast<std::uint32_t>((std::max)(std::countl_zero(sum), 2) - 2);
+    split_.resize(allocations_.size());
+    if (levels_->num_cells(levels_->root()) == 1) return split_costs_in_one_root();
+    std::vector<std::uint64_t> weight_in(levels_->num_cells(levels_->root()));
+    for (const eviction_candidate& c : candidates_) {
+      const auto each = [&](const auto& use) {
+        for (std::uint32_t a = c.first; a < c.last; ++a) {
+          use(a, weight_in[root_of(allocations_[a].node)], weight_of(a));
+        }
+      };
+      each([](std::uint32_t, std::uint64_t& in, std::uint32_t weight) { in += weight; });
+      each([&](std::uint32_t a, std::uint64_t in, std::uint32_t weight) {
+        split_[a] = weight == 0 ? 0 : quotient(c.cost << scale_, in) * weight;
+      });
+      // The first allocation in each root cell has the remainder.
+      each([&](std::uint32_t a, std::uint64_t& in, std::uint32_t weight) {
+        if (weight == 0 || in == 0) return;
+        split_[a] += (c.cost << scale_) - quotient(c.cost << scale_, in) * in;
+        in = 0;
+      });
+    }
+  }
+  void split_costs_in_one_root() {
+    for (const eviction_candidate& c : candidates_) {
+      std::uint64_t sum = 0;
+      for (std::uint32_t a = c.first; a < c.last; ++a) sum += split_[a] = weight_of(a);
+      if (sum == 0) continue;
+      const std::uint64_t each = quotient(c.cost << scale_, sum);
+      std::uint64_t rest = (c.cost << scale_) - each * sum;
+      for (std::uint32_t a = c.first; a < c.last; ++a) {
+        if (split_[a] == 0) continue;
+        split_[a] = split_[a] * each + rest;
+        rest = 0;
+      }
+    }
+  }
+  // Zero where no eviction adds capacity.
+  [[nodiscard]] std::uint32_t weight_of(std::uint32_t a) const noexcept {
+    const std::uint32_t n = allocations_[a].node;
+    return most_of_node_[n] > capacity_[0][n] ? (std::max)(allocations_[a].gpus, 1U) : 0;
+  }
+  // What so many tasks on these nodes cost at least, if an allocation costs cost_of(a).
+  template <class CostOf>
+  [[nodiscard]] std::uint64_t sum_of_cheapest(std::pair<std::uint32_t, std::uint32_t> nodes,
+                                              std::uint64_t tasks, const CostOf& cost_of) {
+    prices_.clear();
+    least_gang_ = never;
+    std::uint64_t present = 0;
+    for (std::uint32_t n = nodes.first; n < nodes.second; ++n) present += list_prices(n, cost_of);
+    possible_ = present + prices_.size();
+    work_ += nodes.second - nodes.first + prices_.size();
+    if (present >= tasks) return 0;
+    const std::uint64_t missing = tasks - present;
+    if (prices_.size() < missing) return never;
+    const auto end = prices_.begin() + static_cast<std::ptrdiff_t>(missing);
+    if (missing == 1) return *std::min_element(prices_.begin(), prices_.end());
+    if (end != prices_.end()) std::nth_element(prices_.begin(), end, prices_.end());
+    std::uint64_t sum = 0;
+    for (auto p = prices_.begin(); p != end; ++p) sum += *p;
+    return sum;
+  }
+  // Appends lower bounds of the costs of each task that a node may hold more. Returns how many it
+  // holds.
+  template <class CostOf>
+  std::uint32_t list_prices(std::uint32_t n, const CostOf& cost_of) {
+    const node_amounts left = amounts(n);
+    const auto present = static_cast<std::uint32_t>(capacity_[0][n]);
+    if (most_of_node_[n] == present) return present;
+    std::uint64_t sum = 0;
+    std::uint64_t least = never;
+    std::uint64_t least_of_gpu = never;
+    node_amounts all = left;
+    for (const item& i : on(n)) {
+      if (states_[i.candidate] != running) continue;
+      all += freed_by(i);
+      const std::uint64_t cost = cost_of(i);
+      sum += cost;
+      least = (std::min)(least, cost);
+      least_gang_ = (std::min)(least_gang_, candidates_[i.candidate].cost);
+      if (i.gpus > 0) least_of_gpu = (std::min)(least_of_gpu, quotient(cost, i.gpus));
+    }
+    work_ += on(n).size();
+    const std::uint32_t most = node_capacity(all);
+    if (most == present + 1) {
+      const std::uint64_t needs = std::uint64_t{most} * task_.gpus;
+      prices_.push_back(needs == all.gpus   ? (std::max)(sum, least)
+                        : needs > left.gpus ? (std::max)(least_of_gpu * (needs - left.gpus), least)
+                                            : least);
+      return present;
+    }
+    of_tasks_.assign(1, 0);
+    for (std::uint32_t k = present + 1; k <= most; ++k) {
+      const std::uint64_t needs = k * task_.gpus;
+      std::uint64_t cost = needs > left.gpus ? least_of_gpu * (needs - left.gpus) : 0;
+      if (needs == all.gpus) cost = sum;
+      of_tasks_.push_back((std::max)({cost, of_tasks_.back(), least}));
+    }
+    // The cheapest tasks of all nodes are a bound only if no task costs less than the one before.
+    for (std::size_t i = 0; i + 1 < of_tasks_.size();) {
+      std::size_t best = i + 1;
+      std::uint64_t price = of_tasks_[best] - of_tasks_[i];
+      for (std::size_t k = i + 2; k < of_tasks_.size(); ++k)
+        if ((of_tasks_[k] - of_tasks_[i]) / (k - i) <= price) {
+          best = k;
+          price = (of_tasks_[k] - of_tasks_[i]) / (k - i);
+        }
+      prices_.insert(prices_.end(), best - i, price);
+      i = best;
+    }
+    return present;
+  }
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
