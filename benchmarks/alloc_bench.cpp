@@ -1,10 +1,9 @@
-// apiary/benchmarks/alloc_bench.cpp - granting and taking back cells, beside what it must beat.
+// apiary/benchmarks/alloc_bench.cpp - cells, usage and nodes, beside what they must beat.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/node_index.h>
 #include <apiary/alloc/priority_usage.h>
-#include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/health.h>
@@ -15,11 +14,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
-#include <type_traits>
 #include <vector>
 
 using namespace apiary;
@@ -35,184 +32,9 @@ uniform_tree cluster(std::int64_t leaves) {
   return uniform_tree({racks, 16, 2, 2, 2});
 }
 
-// Free lists in vectors that are searched linearly: the shape of HiveD's own implementation.
-class linear_lists {
- public:
-  explicit linear_lists(const uniform_tree& tree) : tree_(tree), free_(tree.num_levels()) {
-    for (const cell_id c : tree.cells(tree.num_levels() - 1)) free_.back().push_back(c);
-  }
-  std::optional<cell_id> allocate(level_t level) {
-    level_t from = level;
-    while (from < free_.size() && free_[from].empty()) ++from;
-    if (from == free_.size()) return std::nullopt;
-    cell_id c = free_[from].front();
-    free_[from].erase(free_[from].begin());
-    for (; from > level; --from) {
-      const id_range<cell_id> parts = tree_.children(c, from);
-      free_[from - 1].assign(parts.begin(), parts.end());
-      free_[from - 1].erase(free_[from - 1].begin());
-      c = parts.first;
-    }
-    return c;
-  }
-  void release(cell_id c) {
-    level_t l = tree_.level(c);
-    for (cell_id above = tree_.parent(c, l); above.valid(); above = tree_.parent(c, l)) {
-      const id_range<cell_id> buddies = tree_.children(above, l + 1);
-      for (const cell_id b : buddies) {
-        if (b != c && std::find(free_[l].begin(), free_[l].end(), b) == free_[l].end()) {
-          free_[l].push_back(c);
-          return;
-        }
-      }
-      std::erase_if(free_[l], [&](cell_id f) { return buddies.contains(f); });
-      c = above;
-      ++l;
-    }
-    free_[l].push_back(c);
-  }
-
- private:
-  uniform_tree tree_;
-  std::vector<std::vector<cell_id>> free_;
-};
-
-// The C library's allocator, 16 bytes a leaf.
-class heap {
- public:
-  explicit heap(const uniform_tree& tree) : tree_(tree) {}
-  std::optional<void*> allocate(level_t level) {
-    void* p = std::malloc(std::size_t{16} * tree_.leaves_per_cell(level));
-    benchmark::DoNotOptimize(p);
-    return p;
-  }
-  void release(void* p) { std::free(p); }
-
- private:
-  uniform_tree tree_;
-};
-
-// Keeps four fifths of the leaves granted: an iteration takes back random live cells until the next
-// cell, of a random level, is within the load, and grants it; in the long run one release a grant.
-template <class Allocator, class Handle>
-class steady_load {
- public:
-  explicit steady_load(const uniform_tree& tree)
-      : allocator(tree), tree_(tree), limit_(tree.num_leaves() / 5 * 4) {
-    live_.reserve(tree.num_leaves());
-    while (used_ + rack_leaves <= limit_ && failures < 1000) step();
-    for (int i = 0; i < 200'000; ++i) step();
-    releases = grants = failures = 0;
-  }
-  ~steady_load() {
-    while (!live_.empty()) take_back(live_.size() - 1);
-  }
-  steady_load(const steady_load&) = delete;
-  steady_load& operator=(const steady_load&) = delete;
-
-  void step() {
-    const level_t level = random_.uniform(tree_.num_levels());
-    const std::uint32_t size = tree_.leaves_per_cell(level);
-    while (used_ + size > limit_) {
-      take_back(random_.uniform(static_cast<std::uint32_t>(live_.size())));
-      ++releases;
-    }
-    const std::optional<Handle> granted = allocator.allocate(level);
-    if (!granted) {
-      ++failures;
-      return;
-    }
-    live_.push_back({*granted, size});
-    used_ += size;
-    ++grants;
-  }
-
-  [[nodiscard]] std::size_t live() const { return live_.size(); }
-  [[nodiscard]] bool consistent() const {
-    std::uint32_t sum = 0;
-    for (const entry& e : live_) sum += e.size;
-    return sum == used_ && grants > 0;
-  }
-
-  Allocator allocator;
-  std::uint64_t grants = 0;
-  std::uint64_t releases = 0;
-  std::uint64_t failures = 0;
-
- private:
-  struct entry {
-    Handle handle;
-    std::uint32_t size;
-  };
-
-  void take_back(std::size_t i) {
-    allocator.release(live_[i].handle);
-    used_ -= live_[i].size;
-    live_[i] = live_.back();
-    live_.pop_back();
-  }
-
-  uniform_tree tree_;
-  std::vector<entry> live_;
-  std::uint32_t used_ = 0;
-  std::uint32_t limit_;
-  rng random_{2020};
-};
-
-// The racks that are whole and free, and the leaves that are free.
-bool leaves_add_up(const buddy_allocator<uniform_tree>& allocator) {
-  std::uint64_t leaves = 0;
-  for (level_t l = 0; l < allocator.tree().num_levels(); ++l)
-    leaves += std::uint64_t{allocator.free_count(l)} * allocator.tree().leaves_per_cell(l);
-  for (const cell_id c : id_range<cell_id>{cell_id(0), cell_id(allocator.tree().num_cells())})
-    if (allocator.is_live(c)) leaves += allocator.tree().descendants(c, 0).size();
-  return leaves == allocator.tree().num_leaves();
-}
-
-template <class Allocator, class Handle>
-void allocate_release(benchmark::State& state) {
-  const uniform_tree tree = cluster(state.range(0));
-  steady_load<Allocator, Handle> load(tree);
-  for (auto _ : state) load.step();
-  if (!load.consistent()) state.SkipWithError("the leaves in use do not add up");
-  if constexpr (std::is_same_v<Allocator, buddy_allocator<uniform_tree>>) {
-    if (!leaves_add_up(load.allocator)) state.SkipWithError("leaves were lost");
-  }
-  state.SetComplexityN(state.range(0));
-  state.SetItemsProcessed(static_cast<std::int64_t>(load.grants));
-  state.counters["live"] = static_cast<double>(load.live());
-  state.counters["refused"] =
-      static_cast<double>(load.failures) / static_cast<double>(load.failures + load.grants);
-}
-
 void sizes(benchmark::internal::Benchmark* b) {
   b->RangeMultiplier(4)->Range(1024, 1'048'576)->Complexity();
 }
-
-// The guarded allocator, every cell promised that will be asked for.
-class guarded {
- public:
-  explicit guarded(const uniform_tree& tree) : cells_(tree) {}
-  std::optional<cell_id> allocate(level_t level) {
-    if (!cells_.reserve(level, 1)) return std::nullopt;
-    return cells_.allocate(level);
-  }
-  void release(cell_id c) {
-    cells_.release(c);
-    cells_.cancel_reservation(cells_.tree().level(c), 1);
-  }
-
- private:
-  reserving_buddy_allocator cells_;
-};
-
-BENCHMARK(allocate_release<buddy_allocator<uniform_tree>, cell_id>)
-    ->Name("pair/buddy")
-    ->Apply(sizes);
-BENCHMARK(allocate_release<heap, void*>)->Name("pair/malloc")->Apply(sizes);
-BENCHMARK(allocate_release<linear_lists, cell_id>)->Name("pair/linear_lists")->Apply(sizes);
-
-BENCHMARK(allocate_release<guarded, cell_id>)->Name("pair/guarded")->Apply(sizes);
 
 // A busy cluster, every eighth node of it bad: a node is granted among the healthy ones, and taken
 // back. The rival asks a predicate about every free cell.

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/best_fit_allocator.h>
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/capacity_index.h>
+#include <apiary/alloc/free_list_allocator.h>
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/node_index.h>

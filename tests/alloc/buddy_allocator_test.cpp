@@ -114,6 +114,11 @@ TEST_CASE("the buddy allocator behaves as a cell allocator") {
   }
 }
 
+TEST_CASE("the buddy allocator loses no leaf in ten million operations") {
+  rng random(3);
+  apiary_test::check_many_operations<buddy_allocator<uniform_tree>>(random);
+}
+
 TEST_CASE("first fit splits the lowest sufficient cell and keeps the rest whole") {
   const uniform_tree tree({2, 2, 2});  // cells 0-1, 2-5, 6-13
   buddy_allocator a(tree);

@@ -17,7 +17,7 @@ APIARY_NAMESPACE_BEGIN
 // the level below has a member. So a search for the next member skips empty ranges.
 //
 // Model: a 64-ary van-Emde-Boas-like trie of words, at most six levels.
-// Cost:  test O(1); set, reset (usually one word), find O(log64 size); memory size * 65/64 bits.
+// Cost:  test O(1); set, reset, find O(log64 size); memory size * 65/64 bits.
 class summary_bitset {
  public:
   // "No member".
@@ -106,7 +106,7 @@ class summary_bitset {
     APIARY_ASSERT(size_ == other.size_);
     for (std::size_t w = 0; w < end(0); ++w) {
       words_[w] &= other.words_[w];
-      update(static_cast<std::uint32_t>(w));
+      if (words_[w] == 0) update(static_cast<std::uint32_t>(w));
     }
     return *this;
   }
@@ -225,13 +225,10 @@ class summary_bitset {
   }
 
   // Updates the summaries after members were added to word i of level 0 (announce) or removed from
-  // it (update). Both always write the lowest summary: a mispredicted branch would cost more.
+  // it (update). Both write every summary: a mispredicted branch would cost more.
   void announce(std::uint32_t i) noexcept {
     for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
-      std::uint64_t& above = words_[first_[l] + i / 64];
-      const bool was_empty = above == 0;
-      above |= bit(i);
-      if (!was_empty) return;
+      words_[first_[l] + i / 64] |= bit(i);
     }
   }
   void update(std::uint32_t i) noexcept {
@@ -240,7 +237,6 @@ class summary_bitset {
       std::uint64_t& above = words_[first_[l] + i / 64];
       above &= ~(std::uint64_t{empty} << (i % 64));
       empty = above == 0;
-      if (!empty) return;
     }
   }
 

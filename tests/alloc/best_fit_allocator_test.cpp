@@ -1,0 +1,98 @@
+// apiary/tests/alloc/best_fit_allocator_test.cpp - best fit, level by level, against its definition.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/best_fit_allocator.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <support/archetypes.h>
+#include <support/cell_allocator_suite.h>
+#include <support/naive_allocator.h>
+#include <support/scale.h>
+#include <support/tree_suite.h>
+
+using namespace apiary;
+
+namespace {
+
+// The level of the largest free cell inside c.
+template <CellTree Tree>
+std::optional<level_t> largest_free(const apiary_test::naive_allocator<Tree>& slow,
+                                    const Tree& tree, cell_id c) {
+  for (level_t l = tree.level(c) + 1; l-- > 0;)
+    for (const cell_id inside : tree.descendants(c, l))
+      if (slow.is_empty(inside)) return l;
+  return std::nullopt;
+}
+
+// The cell that the definition chooses.
+template <CellTree Tree>
+std::optional<cell_id> choose(const apiary_test::naive_allocator<Tree>& slow, const Tree& tree,
+                              level_t level) {
+  id_range<cell_id> cells = tree.cells(tree.num_levels() - 1);
+  for (level_t l = tree.num_levels(); l-- > level;) {
+    std::optional<cell_id> best;
+    std::optional<level_t> least;
+    for (const cell_id c : cells) {
+      const std::optional<level_t> size = largest_free(slow, tree, c);
+      if (!size || *size < level || (best && *size >= *least)) continue;
+      best = c;
+      least = size;
+    }
+    if (!best || l == level) return best;
+    cells = tree.children(*best, l);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("best fit behaves as a cell allocator") {
+  rng random(41);
+  const uniform_tree uniform({2, 3, 4, 2});
+  apiary_test::check_cell_allocator(best_fit_allocator(uniform), uniform, random,
+                                    apiary_test::scaled(5000));
+  for (int round = 0; round < apiary_test::scaled(50); ++round) {
+    CAPTURE(round);
+    const ragged_tree ragged(apiary_test::random_table(random, 5, 90));
+    apiary_test::check_cell_allocator(best_fit_allocator(ragged), ragged, random, 200);
+  }
+}
+
+TEST_CASE("best fit picks, splits and merges as defined") {
+  rng random(42);
+  const auto check = [&](const auto& tree, int steps) {
+    best_fit_allocator fast(tree);
+    apiary_test::naive_allocator slow(tree);
+    apiary_test::check_against_definition(fast, slow, random, steps, [&](level_t level, cell_id c) {
+      return choose(slow, tree, level) == c;
+    });
+  };
+  check(uniform_tree({2, 4, 4, 2}), apiary_test::scaled(3000));
+  check(uniform_tree({1}), 50);
+  check(uniform_tree({70, 1, 3}), apiary_test::scaled(1000));
+  check(apiary_test::tree_archetype::make(), 500);
+  for (int round = 0; round < apiary_test::scaled(100); ++round)
+    check(ragged_tree(apiary_test::random_table(random, 5, 90)), 150);
+}
+
+TEST_CASE("best fit loses no leaf in ten million operations") {
+  rng random(43);
+  apiary_test::check_many_operations<best_fit_allocator<uniform_tree>>(random);
+}
+
+TEST_CASE("best fit leaves a rack alone that is almost free") {
+  const uniform_tree tree({2, 2, 2});  // racks 0-1, nodes 2-5, GPUs 6-13
+  best_fit_allocator a(tree);
+  REQUIRE(a.allocate_at(cell_id(6)));   // GPU 7 is free in rack 0, and node 3
+  REQUIRE(a.allocate_at(cell_id(4)));   // rack 1: node 4 is in use ...
+  REQUIRE(a.allocate_at(cell_id(12)));  // ... and GPU 12; GPU 13 is its largest free cell
+  CHECK(a.find(0) == cell_id(13));
+  CHECK(a.allocate(0) == cell_id(13));
+  CHECK(a.allocate(0) == cell_id(7));
+  CHECK(a.allocate(0) == cell_id(8));
+}
