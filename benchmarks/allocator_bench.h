@@ -127,7 +127,7 @@ class allocator_bench {
         return 2;
       }
     }
-    print_quality(quick_ ? 2000 : times ? 200'000 : 20'000);
+    print_quality(quick_ ? 1000 : times ? 200'000 : 4000);
     if (!times && picture.empty()) return 0;
     entry nothing = uniform_entry<no_allocator<apiary::uniform_tree>>("(no allocator)", ~0U);
     nothing.judge_uniform = nullptr;

@@ -113,7 +113,7 @@ class load_run {
     const std::uint32_t largest = leaves_.back();
     for (std::uint32_t failed = 0; used_ + largest <= limit_ && failed < 1000;)
       failed += request(next_level()) ? 0U : 1U;
-    for (std::size_t i = 0; i < std::max<std::size_t>(20'000, live_.size()); ++i) step();
+    for (std::size_t i = 0; i < std::max<std::size_t>(2000, live_.size()); ++i) step();
   }
   // One request, and before it as many releases as it needs: one on average.
   void step() {
