@@ -186,8 +186,8 @@ void grow(benchmark::State& state) {
       ++joined;
     }
   }
-  state.counters["us_per_node"] =
-      benchmark::Counter(joined / 1e6, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["per_node"] =
+      benchmark::Counter(joined, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 // A full cluster, in which no rack is idle.
 busy& full_cluster(std::int64_t gpus) {
