@@ -11,23 +11,10 @@ mutant(queue_rest gang_scheduler/gang_queue.h "dropped task: GPUs beyond whole n
   FROM [[job.gpus % size != 0]] TO [[job.gpus < size]])
 mutant(taken_kept gang_scheduler/detail/gang_planner.h "missing reset: GPUs of an earlier gang look taken"
   FROM [[for (const tasks_on_node& p : portions) taken_[p.node] = 0;]] TO [[]] STATEMENT)
-mutant(candidates_priority gang_scheduler/detail/gang_planner.h "wrong comparison: gangs of the same priority are victims"
-  FROM [[e.who.what.priority >= r.priority]] TO [[e.who.what.priority > r.priority]])
-mutant(freed_reserved gang_scheduler/detail/gang_planner.h "dropped term: GPUs that another gang has reserved become free"
-  IN [[const std::uint32_t mask = o.mask & n.healthy_gpus() & ~n.reserved;]] FROM [[o.mask & n.healthy_gpus() & ~n.reserved]] TO [[o.mask & n.healthy_gpus()]]
-  EQUIVALENT "GPUs in use that are reserved are those of gangs that end for another, and no candidates")
-mutant(bound_overcommitted gang_scheduler/detail/gang_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
-  FROM [[overcommitted_ ? 0 : lower_bound]] TO [[lower_bound]])
 mutant(never_or_undecided gang_scheduler/detail/gang_planner.h "wrong reason: what is not decided on the idle cluster is busy"
   FROM [[!refused || idle.verdict == fit_verdict::budget_ended]] TO [[!refused]])
 mutant(healthy_back gang_scheduler/detail/gang_planner.h "dropped restore: bad nodes look healthy afterwards"
   FROM [[if (view.members[n.position] != 0) view.update(n.position, &n);]] TO [[]] STATEMENT)
-mutant(budget_unlimited gang_scheduler/detail/gang_planner.h "wrong group: a tenant without a budget has that of the first"
-  FROM [[at == group_of.end() ? ~std::uint32_t{0} : at->second]] TO [[at == group_of.end() ? 0 : at->second]])
-mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "forgotten step: new gangs are not merged into the order"
-  FROM [[std::inplace_merge(order_.begin(), middle, order_.end(), before);]] TO [[]] STATEMENT)
-mutant(candidate_count gang_scheduler/detail/scheduled_gangs.h "forgotten update: a priority without candidates stays"
-  FROM [[if (--at->second == 0) priorities_.erase(at);]] TO [[--at->second;]] STATEMENT)
 mutant(ends_for_link gang_scheduler/detail/scheduled_gangs.h "forgotten update: the hash keeps the gang that a victim ended for"
   FROM [[if (e.who.ends_for) hash_ -= hash_of_link(victim, *e.who.ends_for);]] TO [[]] STATEMENT)
 mutant(undo_of_erase gang_scheduler/detail/scheduled_gangs.h "dropped restore: a gang that ended in a trial stays away"
@@ -35,13 +22,8 @@ mutant(undo_of_erase gang_scheduler/detail/scheduled_gangs.h "dropped restore: a
   TO [[]] STATEMENT)
 mutant(epoch_of_trial gang_scheduler/detail/scheduled_gangs.h "dropped restore: a trial makes older plans stale"
   FROM [[epoch_ = epoch;]] TO [[]] STATEMENT)
-mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filter that was used last is replaced"
-  FROM [[views_[i].last_used < views_[oldest].last_used]] TO [[views_[i].last_used > views_[oldest].last_used]]
-  EQUIVALENT "only time differs: a view that is made again is the same")
 mutant(resize_last gang_scheduler/detail/cluster_changes_inl.h "off by one: a GPU in use may be taken from a node"
   FROM [[last > gpus]] TO [[last > gpus + 1]] IN [[if (last > gpus || n.cpu_milli]])
-mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
-  FROM [[core_->planner.budgets = budgets;]] TO [[]] STATEMENT)
 mutant(free_nodes gang_scheduler/detail/cluster_changes_inl.h "dropped condition: a node without GPUs is free"
   FROM [[n.shape.gpus > 0 && free == n.shape.gpus]] TO [[free == n.shape.gpus]])
 mutant(plan_order gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a plan may name a victim twice"
@@ -55,3 +37,18 @@ mutant(free_host gang_scheduler/detail/node_view.h "wrong comparison: a node who
   FROM [[in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U]] TO [[static_cast<std::uint32_t>(of - in_use)]])
 mutant(cell_in_two gang_scheduler/detail/gang_cluster_inl.h "dropped check: a cell may be in two cells of the level above"
   FROM [[!is_new && at->second != up]] TO [[false]])
+mutant(candidates_priority gang_scheduler/detail/victim_planner.h "wrong comparison: gangs of the same priority are victims"
+  FROM [[b.priority < request_->priority]] TO [[b.priority <= request_->priority]])
+mutant(candidate_forgotten gang_scheduler/detail/candidate_gangs.h "forgotten update: a gang that ends for another stays a candidate"
+  IN [[briefs_[slot].is_candidate = false;]] FROM [[briefs_[slot].is_candidate = false;]] TO [[]] STATEMENT)
+mutant(bound_overcommitted gang_scheduler/detail/victim_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
+  FROM [[overcommitted_ ? 0 : (std::min)(lower_bound_, cost_)]] TO [[(std::min)(lower_bound_, cost_)]])
+mutant(budget_unlimited gang_scheduler/detail/victim_planner.h "wrong group: a tenant without a budget has that of the first"
+  FROM [[at == group_of.end() ? ~std::uint32_t{0} : at->second]] TO [[at == group_of.end() ? 0 : at->second]])
+mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: new gangs are not merged into the order"
+  FROM [[middle != order_.end()]] TO [[middle == order_.begin() && middle != order_.end()]])
+mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filter that was used last is replaced"
+  FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]]
+  EQUIVALENT "only time differs: a view that is made again is the same")
+mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
+  FROM [[core_->planner.victims.budgets = budgets;]] TO [[]] STATEMENT)
