@@ -7,10 +7,11 @@ mutant(bitset_find_next_skips container/bitset.h "off by one: the search above s
 mutant(bitset_find_prev_stays container/bitset.h "forgotten update: the search backwards sees its own word again"
   IN [[      --i;
       const std::uint64_t above]] FROM [[--i;]] TO [[]] STATEMENT)
-mutant(bitset_update_stops container/bitset.h "swapped condition: an emptied word stays in the summary above the lowest"
-  IN [[if (!empty) return;]] FROM [[!empty]] TO [[l == 1]])
-mutant(bitset_announce_stops container/bitset.h "swapped condition: the summaries of a word that was empty are not set"
-  FROM [[!was_empty]] TO [[was_empty]])
+mutant(bitset_update_stops container/bitset.h "off by one: an emptied word stays in the summary above the lowest"
+  FROM [[empty = above == 0;]] TO [[empty = above == 0 && l > 1;]] STATEMENT)
+mutant(bitset_announce_stops container/bitset.h "off by one: only the lowest summary is set"
+  FROM [[words_[first_[l] + i / 64] |= bit(i);]]
+  TO [[if (l == 1) words_[first_[l] + i / 64] |= bit(i);]] STATEMENT)
 mutant(bitset_range_mask container/bitset.h "off by one: a range within a word includes its end"
   IN [[from & (bit(last) - 1)]] FROM [[(bit(last) - 1)]] TO [[(bit(last) * 2 - 1)]])
 mutant(bitset_all_but_words container/bitset.h "off by one: a range that ends with a word counts as two words"

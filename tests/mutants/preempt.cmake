@@ -57,8 +57,7 @@ mutant(cell_table_components preempt/detail/cell_evictions.h "dropped step: more
         at.subset[k - 1] = at.subset[k];]] FROM [[at.subset[k - 1] = at.subset[k];]] TO [[]] STATEMENT
   EQUIVALENT "the tables of nodes do not decrease, nor do their sums: more steps never cost less")
 mutant(cell_table_tried preempt/detail/cell_evictions.h "forgotten update: a cheaper subset leaves the old one in its row"
-  IN [[          at.cost[k] = sum_[k];
-          at.subset[k] = subset;]] FROM [[at.subset[k] = subset;]] TO [[]] STATEMENT)
+  FROM [[at.subset[k] = subset;]] TO [[]] STATEMENT)
 mutant(cells_in_several preempt/detail/eviction_cells.h "wrong divisor: the price of a gang in several cells is that of all its GPUs"
   FROM [=[(std::max)(gpus_in_[cell_of_[allocations_[a].node]], 1U)]=] TO [=[(std::max)(sum, 1U)]=])
 mutant(cells_least_bound preempt/detail/eviction_cells.h "forgotten step: cells that were not searched have no bound"
