@@ -107,7 +107,8 @@ class allocator_bench {
   }
 
   // Prints the quality of the choices; with --times also times and memory. --leaves N: the largest
-  // cluster that is timed. --picture FILE: also draws it (needs gnuplot). Returns the exit code.
+  // cluster that is timed, 1,024 to 16,777,216. --picture FILE: also draws it (needs gnuplot).
+  // Returns the exit code.
   int run(int argc, char** argv) {
     bool times = false;
     std::string picture;
@@ -126,6 +127,10 @@ class allocator_bench {
                      argv[0]);
         return 2;
       }
+    }
+    if (max_leaves_ < 1024 || max_leaves_ > 1U << 24) {
+      std::fprintf(stderr, "--leaves %u: it must be 1,024 to 16,777,216\n", max_leaves_);
+      return 2;
     }
     print_quality(quick_ ? 1000 : times ? 200'000 : 4000);
     if (!times && picture.empty()) return 0;

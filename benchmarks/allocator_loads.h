@@ -118,7 +118,8 @@ class load_run {
   // One request, and before it as many releases as it needs: one on average.
   void step() {
     if (load_.every_second) {
-      take_back(random_.uniform(static_cast<std::uint32_t>(live_.size())), 1);
+      if (!live_.empty())  // an allocator may refuse everything
+        take_back(random_.uniform(static_cast<std::uint32_t>(live_.size())), 1);
       request(0);
       return;
     }
