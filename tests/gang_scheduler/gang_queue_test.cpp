@@ -81,6 +81,21 @@ TEST_CASE("the first job that does not fit holds up the others; a higher priorit
   CHECK(q.scheduler().audit().empty());
 }
 
+TEST_CASE("a job waits for fragmentation where as many GPUs are free as it asks for") {
+  gang_queue q = queue_of(2);
+  std::vector<job_action> actions;
+  for (const std::uint32_t id : {1U, 2U}) REQUIRE(q.submit(job(id, 3), 0).ok());
+  REQUIRE(q.submit(job(3, 2), 0).ok());  // one GPU is free on each node
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(actions.size() == 2);
+  actions.clear();
+  REQUIRE(q.finish(job_id(1), 20).ok());
+  REQUIRE(q.decide(20, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].waited[delay_cause::fragmentation] == 20);
+  CHECK(actions[0].waited[delay_cause::capacity] == 0);
+}
+
 TEST_CASE("jobs of random histories start in order, and only if they have to") {
   for (std::uint64_t h = 0; h < scaled(std::uint64_t{200}); ++h) {
     CAPTURE(h);

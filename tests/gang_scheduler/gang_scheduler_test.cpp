@@ -273,6 +273,62 @@ TEST_CASE("what_if takes back everything, new racks included") {
   CHECK(s.commit(*before).ok());
 }
 
+TEST_CASE("what_if takes disruption budgets back") {
+  gang_scheduler s = two_racks();
+  CHECK(run(s, tasks("low", 4, 4)) == plan_result::bind);
+  const auto high = tasks("high", 1, 4, 1);
+  s.what_if([&](gang_scheduler& t) {
+    t.set_disruption_budget(tenant_id(), {.gangs = 0});
+    CHECK(t.propose(high)->result == plan_result::wait);
+  });
+  CHECK(s.propose(high)->result == plan_result::preempt);
+}
+
+TEST_CASE("a node without GPUs is no free node") {
+  gang_cluster cluster;
+  cluster.nodes = {{.name = "cpu", .host = {8000, 0}}, {.name = "gpu", .gpus = 4}};
+  const gang_scheduler s = gang_scheduler::create(cluster).value();
+  using cells = std::vector<gang_scheduler::cell_capacity>;
+  CHECK(s.free_capacity(0).value() == cells{{"cpu", 1, 0, 0, 0}, {"gpu", 1, 1, 4, 4}});
+}
+
+TEST_CASE("what the steps do not decide on the idle cluster is undecided, not busy") {
+  // Two tasks of 4 GPUs and four of 3 fill both nodes, but not in the order of their sizes.
+  gang_cluster cluster;
+  cluster.nodes = {{.name = "a", .gpus = 10}, {.name = "b", .gpus = 10}};
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  CHECK(run(s, tasks("x", 1, 10)) == plan_result::bind);
+  const gang_scheduler::request hard{
+      .job = "y", .gang = {.groups = {{.tasks = 2, .gpus = 4}, {.tasks = 4, .gpus = 3}}}};
+  CHECK(s.propose(hard)->reason == wait_reason::busy);
+  s.set_step_budget(1);
+  CHECK(s.propose(hard)->reason == wait_reason::undecided);
+}
+
+TEST_CASE("where more CPU is in use than there is, the lower bound of a preemption is 0") {
+  gang_cluster cluster;
+  cluster.nodes = {{.name = "a", .gpus = 4, .host = {8000, 0}}};
+  for (const bool overcommitted : {false, true}) {
+    CAPTURE(overcommitted);
+    gang_scheduler s = gang_scheduler::create(cluster).value();
+    auto one = tasks("one", 1, 2);
+    auto two = tasks("two", 1, 2);
+    one.gang.groups[0].host.cpu_milli = two.gang.groups[0].host.cpu_milli =
+        overcommitted ? 6000 : 4000;
+    REQUIRE(s.recover(one, std::vector<placement>{{node_id(0), 3}}, 0).ok());
+    REQUIRE(s.recover(two, std::vector<placement>{{node_id(0), 12}}, 0).ok());
+    auto without_gpus = tasks("cpu", 1, 0);  // no CPU is left for it
+    without_gpus.gang.groups[0].host.cpu_milli = 1;
+    CHECK(s.propose(without_gpus)->result == plan_result::wait);
+    auto high = tasks("high", 1, 2, 1);
+    high.gang.groups[0].host.cpu_milli = 1000;
+    const auto plan = s.propose(high, 100);
+    REQUIRE(plan->result == plan_result::preempt);
+    CHECK(plan->cost > 0);
+    CHECK((plan->lower_bound == 0) == overcommitted);
+  }
+}
+
 TEST_CASE("gangs recover in any order") {
   gang_cluster cluster{.levels = {"rack"}};
   for (int n = 0; n < 12; ++n)

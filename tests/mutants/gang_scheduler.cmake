@@ -40,7 +40,8 @@ mutant(cell_in_two gang_scheduler/detail/gang_cluster_inl.h "dropped check: a ce
 mutant(candidates_priority gang_scheduler/detail/victim_planner.h "wrong comparison: gangs of the same priority are victims"
   FROM [[b.priority < request_->priority]] TO [[b.priority <= request_->priority]])
 mutant(candidate_forgotten gang_scheduler/detail/candidate_gangs.h "forgotten update: a gang that ends for another stays a candidate"
-  IN [[briefs_[slot].is_candidate = false;]] FROM [[briefs_[slot].is_candidate = false;]] TO [[]] STATEMENT)
+  FROM [[briefs_[slot].is_candidate = false;]] TO [[]] STATEMENT
+  EQUIVALENT "the gang is added again at once, or has ended: then only a bound of GPU-time is higher")
 mutant(bound_overcommitted gang_scheduler/detail/victim_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
   FROM [[overcommitted_ ? 0 : (std::min)(lower_bound_, cost_)]] TO [[(std::min)(lower_bound_, cost_)]])
 mutant(budget_unlimited gang_scheduler/detail/victim_planner.h "wrong group: a tenant without a budget has that of the first"
