@@ -232,7 +232,7 @@ TEST_CASE("a backfilled job never delays the first one") {
       for (const job_action& a : actions) {
         const std::uint32_t id = a.job.value;
         REQUIRE(a.what == job_action::verb::start);
-        backfilled += id != waiting.begin()->first ? 1 : 0;
+        backfilled += id != waiting.begin()->first ? 1U : 0U;
         if (latest.contains(id)) REQUIRE(now <= latest[id]);
         running[id] = now + waiting[id].estimate;
         waiting.erase(id);

@@ -548,7 +548,7 @@ TEST_CASE("victims in one rack are the cheapest of all racks") {
       if (!best) continue;
       REQUIRE(loss_of(plan->victims) == *best);
       CHECK(plan->cost == plan->lower_bound);
-      preempting += plan->victims.empty() ? 0 : 1;
+      preempting += plan->victims.empty() ? 0U : 1U;
     }
   }
   CHECK(preempting > 0);

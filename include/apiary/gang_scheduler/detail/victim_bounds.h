@@ -28,7 +28,7 @@ class victim_bounds {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
   // A gang in the cell that may be preempted.
-  struct gang {
+  struct candidate {
     std::int32_t priority = 0;  // a gang costs at least as much as one of a lower priority, or all
                                 // have the same priority here
     std::uint32_t gpus = 0;     // in the cell
@@ -60,9 +60,9 @@ class victim_bounds {
     return victims;
   }
   // No set of victims in this cell costs less; never: there is none. Reorders the gangs.
-  [[nodiscard]] std::uint64_t cost(std::uint32_t cell, std::vector<gang>& gangs) {
+  [[nodiscard]] std::uint64_t cost(std::uint32_t cell, std::vector<candidate>& gangs) {
     std::sort(gangs.begin(), gangs.end(),
-              [](const gang& a, const gang& b) { return a.priority < b.priority; });
+              [](const candidate& a, const candidate& b) { return a.priority < b.priority; });
     std::uint64_t bound = 0;
     for (const size_needed& s : sizes_) {
       const std::uint64_t missing = missing_slots(s, cell);
@@ -95,7 +95,7 @@ class victim_bounds {
   }
   // All gangs of low priorities are not enough: so many of the others are needed.
   [[nodiscard]] std::uint64_t cost_of(const size_needed& s, std::uint64_t missing,
-                                      std::span<const gang> gangs) {
+                                      std::span<const candidate> gangs) {
     std::size_t first = 0;  // the first gang of the lowest priority that is needed
     std::uint64_t lower = 0;
     std::uint64_t sum = 0;
@@ -107,9 +107,9 @@ class victim_bounds {
       sum += gain(s, gangs[i].gpus, gangs[i].nodes);
     }
     if (sum < missing) return never;
-    const std::span<const gang> others = gangs.subspan(first);
+    const std::span<const candidate> others = gangs.subspan(first);
     gains_.clear();
-    for (const gang& g : others) gains_.push_back(gain(s, g.gpus, g.nodes));
+    for (const candidate& g : others) gains_.push_back(gain(s, g.gpus, g.nodes));
     std::sort(gains_.begin(), gains_.end(), std::greater<>());
     std::size_t n = 0;  // fewer than n + 1 others are not enough
     sum = lower;
@@ -118,10 +118,10 @@ class victim_bounds {
     return (std::min)(cheapest(s, others, n + 1, missing - sum), cheapest(s, others, n + 2, 0));
   }
   // The sum of the n lowest costs of gangs that give so many slots; never if there are fewer.
-  [[nodiscard]] std::uint64_t cheapest(const size_needed& s, std::span<const gang> gangs,
+  [[nodiscard]] std::uint64_t cheapest(const size_needed& s, std::span<const candidate> gangs,
                                        std::size_t n, std::uint64_t at_least) {
     costs_.clear();
-    for (const gang& g : gangs)
+    for (const candidate& g : gangs)
       if (gain(s, g.gpus, g.nodes) >= at_least) costs_.push_back(g.cost);
     if (costs_.size() < n) return never;
     std::nth_element(costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(n - 1),

@@ -301,7 +301,7 @@ class victim_planner {
   std::vector<std::uint32_t> groups_;  // of each candidate
   std::vector<std::uint32_t> gpus_;    // of each candidate
   victim_bounds bounds_;
-  std::vector<victim_bounds::gang> of_cell_;
+  std::vector<victim_bounds::candidate> of_cell_;
   std::vector<unsigned char> fewest_;  // victims, of each cell
   std::vector<keyed_number> order_;    // cells with their bounds
   std::vector<std::uint32_t> cells_;   // that are searched now
