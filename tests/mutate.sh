@@ -40,7 +40,7 @@ for argument in "$@"; do
     -*) set -- "$@" "$argument" ;;
     *)
       [ -f "tests/mutants/$argument.cmake" ] || give_up "$argument is no module with mutants"
-      modules="$modules $argument"
+      case " $modules " in *" $argument "*) ;; *) modules="$modules $argument" ;; esac
       ;;
   esac
 done
@@ -48,7 +48,8 @@ every_module=$(sed -n 's/^\([a-z_]*\):.*/\1/p' tests/cmake/modules.txt)
 if [ -n "$since" ]; then
   changed=$(git diff --name-only "$since" -- include/apiary) || give_up "$since is no commit"
   for module in $every_module; do
-    case $changed in *include/apiary/$module/*.h*) modules="$modules $module" ;; esac
+    printf '%s\n' "$changed" | grep -q "^include/apiary/$module/.*\.h$" || continue
+    case " $modules " in *" $module "*) ;; *) modules="$modules $module" ;; esac
   done
   [ -n "$modules" ] || { echo "no header has changed since $since"; echo "0 killed, 0 survived, 0 equivalent"; exit; }
 fi
@@ -69,14 +70,14 @@ unset APIARY_MUTANT
 APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
 export APIARY_TEST_SCALE
 
-# prepare <module>: builds its tests, and runs them without a mutant; sets limit to the seconds that a
-# run with one may take.
+# prepare <module>: builds its tests, and runs them without a mutant, but otherwise as with one; sets limit
+# to the seconds that a run with a mutant may take.
 prepare() {
   cmake --build "$build/tree_build" -j "$jobs" --target "$1_tests" > "$build/$1.log" 2>&1 ||
     { cat "$build/$1.log"; give_up "the tests of $1 do not compile"; }
   began=$(date +%s)
-  "$build/tree_build/tests/$1_tests" > "$build/$1.log" 2>&1 ||
-    { cat "$build/$1.log"; give_up "the tests of $1 fail without a mutant"; }
+  [ "$(sh tests/mutants/try.sh "$build" "$1" 3600 0 none)" = "0 survived" ] ||
+    { cat "$build/logs/0"; give_up "the tests of $1 fail without a mutant"; }
   limit=$((5 * ($(date +%s) - began) + 20))
 }
 
@@ -85,7 +86,8 @@ prepare() {
 try() {
   prepare "$1"
   cut -d '|' -f 1,4 "$2" | tr '|' '\n' |
-    xargs -r -P "$jobs" -n 2 sh tests/mutants/try.sh "$build" "$1" "$limit" > "$build/tried"
+    xargs -r -P "$jobs" -n 2 sh tests/mutants/try.sh "$build" "$1" "$limit" > "$build/tried" ||
+    { cat "$build/tried"; give_up "the mutants of $1 cannot be tried"; }
   sed -n 's/ survived$/|/p' "$build/tried" > "$build/ids"
   grep -F -f "$build/ids" "$2" > "$build/survivors" || :
 }
@@ -101,7 +103,7 @@ for module in $modules; do
     echo "$module: not tried, for $minutes minutes have passed"
     continue
   fi
-  grep "|$module|" "$build/mutants.txt" > "$build/mutants_of_module"
+  awk -F '|' -v module="$module" '$2 == module' "$build/mutants.txt" > "$build/mutants_of_module"
   try "$module" "$build/mutants_of_module"
   if [ -n "$all" ]; then
     for other in $every_module; do

@@ -93,6 +93,13 @@ TEST_CASE("a wrong description is refused, with its line") {
   }
 }
 
+TEST_CASE("names and ranges together are limited") {
+  std::string list;
+  for (int i = 0; i < 1'000'000; ++i) list += "a,";
+  CHECK(!gang_cluster::parse("", "NodeName=" + list + "x[0-4294967295]").ok());
+  CHECK(!gang_cluster::parse("", "NodeName=" + list + "a,x[0-4294967295]").ok());
+}
+
 TEST_CASE("faults of a description") {
   const gang_cluster good{.levels = {"rack"}, .nodes = {{.name = "a", .cells = {"r"}, .gpus = 8}}};
   CHECK(good.check().ok());

@@ -39,6 +39,8 @@ TEST_CASE("wrong jobs are refused") {
   CHECK(q.total_gpus() == 8);
   CHECK(q.submit(job(1, 0), 0).code() == absl::StatusCode::kInvalidArgument);
   CHECK(q.submit(job(1, 9), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(q.submit({.job = job_id(1), .gpus = 1, .estimate = -1}, 0).code() ==
+        absl::StatusCode::kInvalidArgument);
   CHECK(q.submit(job(1, 8), 0).ok());
   CHECK(q.submit(job(1, 8), 0).code() == absl::StatusCode::kAlreadyExists);
   CHECK(q.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);

@@ -305,6 +305,31 @@ TEST_CASE("what the steps do not decide on the idle cluster is undecided, not bu
   CHECK(s.propose(hard)->reason == wait_reason::undecided);
 }
 
+TEST_CASE("a task group without tasks does not make a gang impossible") {
+  gang_scheduler s = two_racks();
+  for (const char* const name : {"a", "c"}) {
+    gang_scheduler::request one = tasks(name, 1, 1);
+    one.filter.nodes = std::vector<std::string>{name};
+    REQUIRE(run(s, one) == plan_result::bind);
+  }
+  gang_scheduler::request r = tasks("x", 2, 4);
+  r.gang.groups.push_back({.tasks = 0, .gpus = 16});
+  r.gang.required = rack;
+  CHECK(s.propose(r)->reason == wait_reason::busy);
+}
+
+TEST_CASE("a leader that does not exist is refused, beside a shorter last slice, too") {
+  gang_scheduler s = two_racks();
+  gang_scheduler::request r{.job = "x"};
+  r.gang.groups = {{.tasks = 1, .gpus = 1, .leader = 2},
+                   {.tasks = 3, .gpus = 1, .slices = {{0, 2}}}};
+  CHECK(s.propose(r).status().code() == absl::StatusCode::kInvalidArgument);
+  // A fault is reported with the index of the group in the request.
+  r.gang.groups = {{.tasks = 5, .gpus = 1, .slices = {{0, 2}}},
+                   {.tasks = 1, .gpus = 1, .spread = {{9, 1}}}};
+  CHECK(s.propose(r).status().message().find("task group 1 ") != std::string::npos);
+}
+
 TEST_CASE("where more CPU is in use than there is, the lower bound of a preemption is 0") {
   gang_cluster cluster;
   cluster.nodes = {{.name = "a", .gpus = 4, .host = {8000, 0}}};
@@ -326,6 +351,10 @@ TEST_CASE("where more CPU is in use than there is, the lower bound of a preempti
     REQUIRE(plan->result == plan_result::preempt);
     CHECK(plan->cost > 0);
     CHECK((plan->lower_bound == 0) == overcommitted);
+    CHECK((sentence(s, high).find("no other choice") == std::string::npos) == overcommitted);
+    // Once its GPUs are reserved, other choices are not searched any more.
+    REQUIRE(s.commit(*plan).ok());
+    CHECK(sentence(s, high).find("no other choice") == std::string::npos);
   }
 }
 

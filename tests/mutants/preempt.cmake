@@ -54,8 +54,7 @@ mutant(cell_table_size preempt/detail/cell_evictions.h "off by one: the largest 
   FROM [[(std::min)(most + 1, sum.size() + part.size() - 1)]] TO [[(std::min)(most, sum.size() + part.size() - 1)]])
 mutant(cell_table_components preempt/detail/cell_evictions.h "dropped step: more steps may cost less than fewer"
   IN [[        at.cost[k - 1] = at.cost[k];
-        at.subset[k - 1] = at.subset[k];]] FROM [[at.subset[k - 1] = at.subset[k];]] TO [[]] STATEMENT
-  EQUIVALENT "the tables of nodes do not decrease, nor do their sums: more steps never cost less")
+        at.subset[k - 1] = at.subset[k];]] FROM [[at.subset[k - 1] = at.subset[k];]] TO [[]] STATEMENT)
 mutant(cell_table_tried preempt/detail/cell_evictions.h "forgotten update: a cheaper subset leaves the old one in its row"
   FROM [[at.subset[k] = subset;]] TO [[]] STATEMENT)
 mutant(cells_in_several preempt/detail/eviction_cells.h "wrong divisor: the price of a gang in several cells is that of all its GPUs"

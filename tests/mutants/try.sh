@@ -5,7 +5,8 @@
 # sh try.sh BUILD MODULE SECONDS ID HEADER
 #
 # Runs first the tests of HEADER alone, which end sooner than all. Prints "ID killed" or "ID survived". A
-# test that fails, crashes or takes longer than SECONDS kills the mutant.
+# test that fails, crashes or takes longer than SECONDS kills the mutant. If the program does not start,
+# prints why, and ends with 255. ID 0 is no mutant.
 build=$1
 module=$2
 seconds=$3
@@ -15,7 +16,16 @@ ulimit -v 8000000  # kilobytes: a mutant may allocate without end
 # passes ARGUMENT...: whether the tests that the arguments select pass.
 passes() {
   timeout -k 5 "$seconds" "$build/tree_build/tests/${module}_tests" --abort-after=1 "$@" \
-    > "$build/logs/$APIARY_MUTANT" 2>&1
+    > "$build/logs/$APIARY_MUTANT" 2>&1 && return
+  status=$?
+  case $status in
+    125 | 126 | 127)
+      cat "$build/logs/$APIARY_MUTANT"
+      echo "the tests of $module do not start: status $status"
+      exit 255
+      ;;
+  esac
+  return "$status"
 }
 
 stem=$(basename "$5" .h)

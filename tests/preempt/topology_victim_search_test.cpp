@@ -479,3 +479,74 @@ TEST_CASE("a gang over two racks frees GPUs in both") {
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.cost == 25);
 }
+
+TEST_CASE("gangs that free only CPU are no bound for the GPUs of a node") {
+  running in(2, 1);
+  for (const std::uint32_t n : {0U, 1U}) in.capacities.set(n, 0);
+  in.run(3, {{0, 0}});
+  in.run(100, {{0, 0}});
+  in.run(5, {{1, 0}});
+  in.hosts.assign(2, {});
+  in.freed.assign(3, {.cpu_milli = 4});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 0, .host = {.cpu_milli = 4}}};
+  topology_victim_search<uniform_tree> search;
+  victim_set found = in.solve(search, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 3);
+  CHECK(found.lower_bound == 3);
+  // The same with GPUs: the gang of cost 100 has only CPU, of which there is enough.
+  running with_gpus(2, 1);
+  with_gpus.run(3, {{0, 8}});
+  with_gpus.run(100, {{0, 0}});
+  with_gpus.run(5, {{1, 8}});
+  with_gpus.hosts.assign(2, {.cpu_milli = 1});
+  with_gpus.freed.assign(3, {.cpu_milli = 1});
+  gang.groups = {{.tasks = 1, .gpus = 8, .host = {.cpu_milli = 1}}};
+  found = with_gpus.solve(search, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 3);
+  CHECK(found.lower_bound == 3);
+}
+
+TEST_CASE("a node with more gangs than can be combined does not use up the budget") {
+  running in(2, 1);
+  for (const std::uint32_t n : {0U, 1U}) in.capacities.set(n, 0);
+  for (int i = 0; i < 70; ++i) in.run(1, {{0, 0}});
+  in.run(3, {{1, 0}});
+  in.hosts.assign(2, {});
+  in.freed.assign(70, {.cpu_milli = 1});
+  in.freed.push_back({.cpu_milli = 6});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 0, .host = {.cpu_milli = 6}}};
+  topology_victim_search<uniform_tree> search;
+  const victim_set found = in.solve(search, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 3);
+  MESSAGE(found.steps, " steps");
+  CHECK(found.steps < 10'000);
+}
+
+TEST_CASE("the bound of a search that ends early holds under disruption budgets") {
+  // One tenant may lose one of its two gangs: the expensive one on two nodes.
+  running in(3, 2);
+  in.run(1, {{0, 8}});
+  in.run(10, {{2, 8}, {3, 8}});
+  in.run(3, {{4, 8}});
+  for (const std::uint32_t n : {1U, 5U}) in.capacities.set(n, 0);
+  const std::vector<std::uint32_t> tenants{0, 0, ~0U};
+  const std::vector<disruption_budget> most{{.gangs = 1}};
+  topology_constraints gang;
+  gang.groups = {{.tasks = 3, .gpus = 8, .spread = {{node, 1}}}};
+  for (std::uint64_t budget = 0; budget <= 2'000; ++budget) {
+    CAPTURE(budget);
+    topology_victim_search<uniform_tree> search(budget);
+    const victim_set found = search(in.capacities, gang, in.candidates, in.allocations, {}, {},
+                                    disruption_budgets{tenants, most, {}});
+    REQUIRE(found.verdict != fit_verdict::does_not_fit);
+    REQUIRE(found.lower_bound <= 13);
+    if (found.verdict == fit_verdict::fits) REQUIRE(found.cost == 13);
+    if (budget == 2'000) REQUIRE(found.verdict == fit_verdict::fits);
+    if (budget == 2'000) REQUIRE(found.lower_bound == 13);
+  }
+}

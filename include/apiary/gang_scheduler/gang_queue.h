@@ -55,13 +55,16 @@ class gang_queue {
     }
   }
 
-  // A job arrives. kInvalidArgument: it asks for no GPU or can never run. kAlreadyExists: a job
-  // with this id waits or runs.
+  // A job arrives. kInvalidArgument: it asks for no GPU or can never run, or its estimate is below
+  // 0. kAlreadyExists: a job with this id waits or runs.
   absl::Status submit(const job_request& job, time_ms now) {
     if (known_.contains(job.job))
       return absl::AlreadyExistsError(absl::StrCat("job ", job.job.value, " is here already"));
     if (job.gpus == 0)
       return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " asks for 0 GPUs"));
+    if (job.estimate < 0)
+      return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " has an estimate of ",
+                                                     job.estimate, " ms; it must not be below 0"));
     entry e{.gang = gang_of(job), .gpus = job.gpus, .estimate = job.estimate};
     APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
     if (plan.result == plan_result::wait && plan.reason == wait_reason::never)

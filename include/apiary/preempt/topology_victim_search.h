@@ -100,9 +100,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const fit_verdict verdict = search_by_gpus();
     const std::uint64_t bound = bound_;
     if (!one_group_ || bound == cost_) return this->answer(verdict);
-    search_one_group(level);
+    const fit_verdict of_group = search_one_group(level);
     bound_ = (std::max)(bound_, bound);
-    return this->answer(cost_ == never ? verdict : fit_verdict::fits);
+    if (cost_ != never) return this->answer(fit_verdict::fits);
+    return this->answer(of_group == fit_verdict::does_not_fit ? of_group : verdict);
   }
 
  private:

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <support/levels.h>
 #include <support/scale.h>
 #include <vector>
@@ -150,4 +151,31 @@ TEST_CASE("cell_evictions: the split costs of a gang add up to its cost") {
       if (sum > 0) REQUIRE(sum == c.cost << cells.scale());
     }
   }
+}
+
+TEST_CASE("cell_evictions: more capacity in full may cost less than less capacity") {
+  // One rack of four nodes with gangs on several nodes: more than are tried one by one.
+  eviction_levels levels;
+  levels.levels = {{1, 8, {}, {0, 0, 0, 0}}, {1, 2, {0, 4}, {}}};
+  levels.task = {4, 0, 0};
+  levels.tasks = 2;
+  const std::vector<std::uint32_t> free(4, 0);
+  const std::vector<gpus_on_node> allocations{{0, 2}, {1, 1}, {2, 1}, {3, 1}, {0, 1}, {1, 1},
+                                              {2, 1}, {3, 1}, {0, 1}, {1, 1}, {2, 1}, {3, 1},
+                                              {0, 1}, {1, 1}, {2, 1}, {3, 1}, {0, 6}, {0, 4},
+                                              {1, 1}, {2, 1}, {0, 2}, {1, 1}, {2, 1}, {3, 1}};
+  const std::vector<eviction_candidate> candidates{{1, 0, 4},      {1000, 4, 8}, {1000, 8, 12},
+                                                   {1000, 12, 16}, {4, 16, 17},  {9, 17, 20},
+                                                   {10, 20, 24}};
+  cell_evictions cells;
+  cells.begin(levels, free, {}, candidates, allocations, {});
+  cells.count_in_full(true);
+  std::vector<std::uint64_t> cost;
+  cells.table(1, 0, cost);
+  REQUIRE(cost == std::vector<std::uint64_t>{0, 5, 5});
+  std::vector<std::uint32_t> evicted;
+  cells.append_evictions(1, 0, 1, evicted);
+  std::set<std::uint32_t> gangs;
+  for (const std::uint32_t a : evicted) gangs.insert(cells.candidate_of(a));
+  CHECK(gangs == std::set<std::uint32_t>{0, 4});
 }

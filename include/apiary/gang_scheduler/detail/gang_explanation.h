@@ -37,12 +37,13 @@ class plan_text {
       case plan_result::bind:
         return absl::StrCat(job, " can start now on ", where(plan));
       case plan_result::preempt: {
+        const bool reserved = state_.slot_of(r_.job) != scheduled_gangs::none;
         std::vector<std::string> victims;
         for (const job_key& v : plan.victims) victims.push_back(v.text());
-        return absl::StrCat(job, " can start on ", where(plan), " when ",
-                            counted_list("job", victims), victims.size() == 1 ? " has" : " have",
-                            " been preempted",
-                            plan.cost == plan.lower_bound ? "; no other choice costs less" : "");
+        return absl::StrCat(
+            job, " can start on ", where(plan), " when ", counted_list("job", victims),
+            victims.size() == 1 ? " has" : " have", " been preempted",
+            plan.cost == plan.lower_bound && !reserved ? "; no other choice costs less" : "");
       }
       case plan_result::wait:
         break;
@@ -99,7 +100,9 @@ class plan_text {
     std::vector<std::uint32_t> to_free;
     for (const node_id n : e.nodes_to_free) to_free.push_back(n.value);
     return absl::StrCat(text, "; it could if ", nodes(to_free), " were free (",
-                        count(e.gpus_to_free, "more GPU"), ")");
+                        e.gpus_to_free == 0 ? "the GPUs are free, but CPU or memory is not"
+                                            : count(e.gpus_to_free, "more GPU"),
+                        ")");
   }
 
  private:

@@ -50,8 +50,9 @@ class gang_planner {
       return;
     }
     const bool refused = now_free.verdict == fit_verdict::does_not_fit || now_free.is_refused;
-    if (state.has_candidate(r.priority) && preempt(state, view, r, refused, now, to)) return;
-    to.reason = reason(state, view, r.gang, refused);
+    const bool searches = state.has_candidate(r.priority);
+    if (searches && preempt(state, view, r, refused, now, to)) return;
+    to.reason = reason(state, view, r.gang, refused && !(searches && victims.budget_ended()));
     if (r.filter.nodes.empty()) return;
     node_filter without_list = r.filter;
     without_list.nodes = {};
@@ -256,7 +257,8 @@ class gang_planner {
     const level_t level = (std::max)(gang.required, level_t{1});
     if (level < view.whole.top()) {
       std::uint32_t size = 1;
-      for (const constrained_task_group& m : gang.groups) size = (std::max)(size, m.gpus);
+      for (const constrained_task_group& m : gang.groups)
+        if (m.tasks > 0) size = (std::max)(size, m.gpus);
       if (size > view.whole.max_free()) return {};
       const std::span<const std::uint32_t> slots = view.whole.slots(level, size);
       const auto best = std::max_element(slots.begin(), slots.end());

@@ -70,9 +70,10 @@ class gang_scheduler_core {
     if (tasks == 0) return fault("the gang has no tasks");
     if (tasks > gang_scheduler::max_tasks)
       return fault("the gang has ", tasks, " tasks; the limit is ", gang_scheduler::max_tasks);
-    const std::string wrong = has_short_slice(r.gang)
-                                  ? with_whole_slices(r.gang).fault(0, state.layout().num_levels())
-                                  : r.gang.fault(0, state.layout().num_levels());
+    const std::string wrong =
+        has_short_slice(r.gang)
+            ? with_whole_slices(r.gang, false).fault(0, state.layout().num_levels())
+            : r.gang.fault(0, state.layout().num_levels());
     if (!wrong.empty()) return fault(wrong);
     if (const std::string* const unknown = state.unknown_name(r.filter))
       return absl::NotFoundError(absl::StrCat(name(r.job), ": the filter names node \"", *unknown,

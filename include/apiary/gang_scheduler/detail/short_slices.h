@@ -25,10 +25,15 @@ namespace detail {
 // The same gang with each such group as two: its whole slices, and the rest as one slice of its
 // highest level. The tasks keep their order. A group with anti-affinity, a leader or tasks that it
 // leads stays as it is, and so does one whose rest has a short slice of its own: fault() refuses it.
-[[nodiscard]] inline topology_constraints with_whole_slices(const topology_constraints& gang) {
+// with_rests: false leaves out the rests, so that the groups keep their indices.
+[[nodiscard]] inline topology_constraints with_whole_slices(const topology_constraints& gang,
+                                                            bool with_rests = true) {
   topology_constraints split = gang;
   split.groups.clear();
   std::vector<std::uint32_t> new_index;
+  std::vector<bool> leads(gang.groups.size());
+  for (const constrained_task_group& m : gang.groups)
+    if (m.leader < leads.size()) leads[m.leader] = true;
   for (std::uint32_t i = 0; i < gang.groups.size(); ++i) {
     const constrained_task_group& m = gang.groups[i];
     new_index.push_back(static_cast<std::uint32_t>(split.groups.size()));
@@ -37,9 +42,7 @@ namespace detail {
     for (const level_count& s : m.slices)
       if (s.tasks > largest.tasks) largest = s;
     const std::uint32_t rest = largest.tasks > 0 ? m.tasks % largest.tasks : 0;
-    const bool leads = std::any_of(gang.groups.begin(), gang.groups.end(),
-                                   [&](const constrained_task_group& o) { return o.leader == i; });
-    if (rest == 0 || !m.spread.empty() || m.leader != no_task_group || leads) continue;
+    if (rest == 0 || !m.spread.empty() || m.leader != no_task_group || leads[i]) continue;
     constrained_task_group last = m;
     last.tasks = rest;
     for (level_count& s : last.slices)
@@ -48,7 +51,7 @@ namespace detail {
     alone.groups = {last};
     if (has_short_slice(alone)) continue;
     split.groups.back().tasks -= rest;
-    split.groups.push_back(std::move(last));
+    if (with_rests) split.groups.push_back(std::move(last));
   }
   for (constrained_task_group& m : split.groups)
     if (m.leader < new_index.size()) m.leader = new_index[m.leader];

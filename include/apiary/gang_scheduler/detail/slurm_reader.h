@@ -74,6 +74,7 @@ class slurm_reader {
       const std::size_t comma = rest.find(',');
       if (comma < open || open == std::string_view::npos) {
         if (comma == 0) return wrong("has an empty name");
+        if (all.size() >= max_names) return wrong("has more than 1000000 names");
         all.emplace_back(rest.substr(0, comma));
         rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
         continue;

@@ -65,6 +65,7 @@ class victim_planner {
     cells_of_victims_.clear();
     cost_ = never;
     lower_bound_ = never;
+    budget_ended_ = false;
     level_ = (std::max)(r.gang.required, level_t{1});
     in_cells_ = level_ < state.layout().num_levels();
     if (in_cells_) {
@@ -79,6 +80,8 @@ class victim_planner {
   // The slots of the victims, in ascending order of their jobs.
   [[nodiscard]] std::span<const std::uint32_t> victims() const noexcept { return victims_; }
   [[nodiscard]] std::uint64_t cost() const noexcept { return cost_; }
+  // Whether it has found no set, but not looked everywhere.
+  [[nodiscard]] bool budget_ended() const noexcept { return budget_ended_ && cost_ == never; }
   // No set costs less.
   [[nodiscard]] std::uint64_t lower_bound() const noexcept { return lower_bound_; }
   // After a search that found victims: the cells where they are, with the victims evicted; null if
@@ -188,6 +191,7 @@ class victim_planner {
   bool keep(const victim_set& set) {
     lower_bound_ = (std::min)(lower_bound_,
                               set.verdict == fit_verdict::does_not_fit ? never : set.lower_bound);
+    budget_ended_ = budget_ended_ || set.verdict == fit_verdict::budget_ended;
     if (set.verdict != fit_verdict::fits || set.cost >= cost_) return false;
     cost_ = set.cost;
     victims_.clear();
@@ -223,6 +227,7 @@ class victim_planner {
       for (std::size_t i = 0; i < order_.size() && order_[i].key < cost_;) {
         if (budget_ == 0) {
           lower_bound_ = (std::min)({lower_bound_, order_[i].key, each * (n + 1)});
+          budget_ended_ = true;
           return;
         }
         cells_.clear();
@@ -312,6 +317,7 @@ class victim_planner {
   std::vector<std::uint32_t> cells_of_victims_;
   std::uint64_t cost_ = never;
   std::uint64_t lower_bound_ = 0;
+  bool budget_ended_ = false;  // somewhere
 };
 
 }  // namespace detail

@@ -173,7 +173,7 @@ class group_costs : public group_capacity {
       if (states_[i.candidate] != running) continue;
       all += freed_by(i);
       const std::uint64_t cost = cost_of(i);
-      sum += cost;
+      if (i.gpus > 0) sum += cost;  // of the gangs that hold the GPUs
       least = (std::min)(least, cost);
       least_gang_ = (std::min)(least_gang_, candidates_[i.candidate].cost);
       if (i.gpus > 0) least_of_gpu = (std::min)(least_of_gpu, quotient(cost, i.gpus));

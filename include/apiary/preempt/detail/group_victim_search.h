@@ -90,7 +90,7 @@ class group_victim_search : group_victim_sets {
     if (*std::min_element(bounds_.begin(), bounds_.end()) >= cost_) return;
     const bool many = candidates_.size() + allocations_.size() > (std::min)(budget, left());
     evict_in_order([&](std::uint32_t j) { return candidates_[j].cost; },
-                   many ? left() : left() - budget);
+                   many ? left() : left() - (std::min)(left(), budget));
     if (many || left() < budget) return;
     work_ += allocations_.size();
     evict_in_order([&](std::uint32_t j) { return gpus_of(j); }, left() - budget);
@@ -190,7 +190,7 @@ class group_victim_search : group_victim_sets {
     sort_unique(set_);
   }
   void try_chosen() {
-    if (chosen_.empty()) return;
+    if (chosen_.empty() && forced_.empty()) return;
     list_chosen_gangs();
     try_set();
     for (const std::uint32_t j : forced_) cells_.set_evicted(j, true);

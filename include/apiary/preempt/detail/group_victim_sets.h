@@ -91,9 +91,9 @@ class group_victim_sets : protected split_cost_bound {
 
   // Evicts the gangs in set_, then more gangs, unit by unit, the cheapest step first, until the
   // tasks fit; then as try_set(). `several`: several steps of a unit together if that costs less for
-  // each; otherwise one step at a time. The unit `first` comes first, and `without` is left out. max_tries limits for how many
-  // units it computes a better bound before it takes the cheapest step so far; a unit that it solves
-  // counts as tries_of_solving.
+  // each; otherwise one step at a time. The unit `first` comes first, and `without` is left out.
+  // max_tries limits for how many units it computes a better bound before it takes the cheapest step
+  // so far; a unit that it solves counts as tries_of_solving.
   void fill(bool several, std::uint32_t first, std::uint32_t without, std::uint32_t max_tries) {
     cells_.count_in_full(true);
     tally_->clear();
@@ -208,6 +208,10 @@ class group_victim_sets : protected split_cost_bound {
     bool within = true;
     for (const std::uint32_t j : more_) within = tally_->add_victim(j);
     mark_unit_changed(u);
+    if (more_.empty()) {  // more gangs on a node than node_evictions counts
+      now_[u].fill({never, 0, true});
+      return;
+    }
     if (within) {
       for (const std::uint32_t j : more_) {
         evict(j);
