@@ -273,6 +273,20 @@ TEST_CASE("what_if takes back everything, new racks included") {
   CHECK(s.commit(*before).ok());
 }
 
+TEST_CASE("what_if puts removed nodes back to their places in the order of the cluster") {
+  gang_scheduler s = gang_scheduler::create("SwitchName=r1 Nodes=a,b,c\nSwitchName=r2 Nodes=d",
+                                            "NodeName=a,b,c,d Gres=gpu:4")
+                         .value();
+  const auto before = s.free_capacity(0).value();
+  const auto tasks_before = s.propose(tasks("x", 3, 2))->tasks;
+  s.what_if([](gang_scheduler& t) {
+    for (const char* const name : {"a", "b", "d"}) REQUIRE(t.remove_node(at(t, name)).ok());
+  });
+  CHECK(s.free_capacity(0).value() == before);
+  CHECK(s.propose(tasks("x", 3, 2))->tasks == tasks_before);
+  CHECK(s.audit().empty());
+}
+
 TEST_CASE("what_if takes disruption budgets back") {
   gang_scheduler s = two_racks();
   CHECK(run(s, tasks("low", 4, 4)) == plan_result::bind);

@@ -103,6 +103,28 @@ class cluster_layout {
     ++joined_;
     return c;
   }
+  // Gives node n the position that it had. Returns whether it is still there for it.
+  // Requires: the position is one of this tree; fault(cells) is empty.
+  bool put_back(std::uint32_t n, std::uint32_t position, std::span<const std::string> cells) {
+    if (node_at_[position] != none) return false;
+    std::uint32_t c = position;
+    for (level_t l = 1; l < num_levels(); ++l) {
+      c = parent(l - 1, c);
+      const auto at = levels_[l].by_name.find(cells[l - 1]);
+      const bool is_free = at == levels_[l].by_name.end() && levels_[l].nodes[c] == 0;
+      if (!is_free && (at == levels_[l].by_name.end() || at->second != c)) return false;
+    }
+    c = position;
+    for (level_t l = 1; l < num_levels(); ++l) {
+      c = parent(l - 1, c);
+      if (levels_[l].nodes[c] > 0) continue;
+      levels_[l].names[c] = cells[l - 1];
+      levels_[l].by_name.emplace(cells[l - 1], c);
+    }
+    node_at_[position] = n;
+    count(position, true);
+    return true;
+  }
   // A cell has no spare child, so rebuild() is next.
   void make_more_spare() {
     if (joined_ < num_nodes_ / 8) spare_eighths_ = (std::min)(2 * spare_eighths_, std::size_t{8});

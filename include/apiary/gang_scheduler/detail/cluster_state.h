@@ -115,7 +115,9 @@ class cluster_state {
 
   // Adds a node that is idle and healthy. Requires: layout().fault(shape.cells) is empty; the id
   // and the name are free.
-  void insert_node(std::uint32_t id, const gang_cluster::node& shape) {
+  // `position`: where the node was before; none if it is new.
+  void insert_node(std::uint32_t id, const gang_cluster::node& shape,
+                   std::uint32_t position = none) {
     if (id == nodes_.size()) {
       nodes_.emplace_back();
     } else {
@@ -125,7 +127,11 @@ class cluster_state {
     n.shape = shape;
     by_name_.emplace(shape.name, id);
     hash_ += n.hash(id);
-    n.position = shape.gpus > max_free_ ? none : layout_.add(id, shape.cells);
+    if (position != none && layout_.put_back(id, position, shape.cells)) {
+      n.position = position;
+    } else {
+      n.position = shape.gpus > max_free_ ? none : layout_.add(id, shape.cells);
+    }
     usable_.resize(nodes_.size());
     if (n.present()) {
       set_usable(id);
@@ -151,7 +157,11 @@ class cluster_state {
   void erase_node(std::uint32_t id) {
     set_health(id, false, 0);
     used_node& n = nodes_[id];
-    if (trials_ > 0) on_undo([id, shape = n.shape](cluster_state& s) { s.insert_node(id, shape); });
+    if (trials_ > 0)
+      on_undo([id, shape = n.shape, position = n.position,
+               version = layout_version_](cluster_state& s) {
+        s.insert_node(id, shape, version == s.layout_version_ ? position : none);
+      });
     for (node_view& v : views_)
       if (v.members[n.position] != 0) v.update(n.position, nullptr);
     layout_.remove(n.position);
