@@ -14,8 +14,9 @@
 # that take longest to compile or run; --all does these, too, at full length.
 #
 # Ends with the line "N passed, N failed", before it "N skipped" if any were, and with 0 when none
-# failed. The build is kept in build/tests, with --all in build/all, or where the environment variable
-# APIARY_BUILD_DIR says: the checkout itself may be read-only then.
+# failed. The build is kept in build/tests, or where the environment variable APIARY_BUILD_DIR says: the
+# checkout itself may be read-only then. --all compiles only what a quick run in the same directory has
+# not.
 set -eu
 unset CDPATH  # with it, cd may go elsewhere
 cd "$(dirname "$0")/.."
@@ -44,16 +45,16 @@ for argument in "$@"; do
   esac
 done
 
+build=${APIARY_BUILD_DIR:-build/tests}
+# Without debug information, and optimised a little, for compiling is what takes the time: benchmarks
+# choose for themselves.
+set -- -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og "$@"
 if [ -n "$all" ]; then
-  build=${APIARY_BUILD_DIR:-build/all}
   benchmark=libbenchmark-dev
-  # Without debug information, and optimised a little, for compiling is what takes the time:
-  # benchmarks choose for themselves.
-  set -- -DAPIARY_QUICK=OFF -DAPIARY_BUILD_BENCHMARKS=ON -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 "$@"
+  set -- -DAPIARY_QUICK=OFF -DAPIARY_BUILD_BENCHMARKS=ON "$@"
 else
-  build=${APIARY_BUILD_DIR:-build/tests}
   benchmark=
-  set -- -DAPIARY_QUICK=ON -DAPIARY_BUILD_BENCHMARKS=OFF -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og "$@"
+  set -- -DAPIARY_QUICK=ON -DAPIARY_BUILD_BENCHMARKS=OFF "$@"
   APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
   export APIARY_TEST_SCALE
 fi
