@@ -104,14 +104,8 @@ TEST_CASE("the buddy allocator picks, splits and merges as defined") {
 
 TEST_CASE("the buddy allocator behaves as a cell allocator") {
   rng random(2);
-  const uniform_tree uniform({2, 3, 4, 2});
-  apiary_test::check_cell_allocator(buddy_allocator(uniform), uniform, random,
-                                    apiary_test::scaled(5000));
-  for (int round = 0; round < apiary_test::scaled(50); ++round) {
-    CAPTURE(round);
-    const ragged_tree ragged(apiary_test::random_table(random, 5, 90));
-    apiary_test::check_cell_allocator(buddy_allocator(ragged), ragged, random, 200);
-  }
+  apiary_test::check_on_several_trees([](const auto& tree) { return buddy_allocator(tree); },
+                                      random);
 }
 
 TEST_CASE("the buddy allocator loses no leaf in ten million operations") {

@@ -3,29 +3,19 @@
 #include <apiary/alloc/free_list_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 
-#include <support/archetypes.h>
 #include <support/cell_allocator_suite.h>
 #include <support/naive_allocator.h>
-#include <support/scale.h>
-#include <support/tree_suite.h>
 
 using namespace apiary;
 
 TEST_CASE("the free lists behave as a cell allocator") {
   rng random(31);
-  const uniform_tree uniform({2, 3, 4, 2});
-  apiary_test::check_cell_allocator(free_list_allocator(uniform), uniform, random,
-                                    apiary_test::scaled(5000));
-  for (int round = 0; round < apiary_test::scaled(50); ++round) {
-    CAPTURE(round);
-    const ragged_tree ragged(apiary_test::random_table(random, 5, 90));
-    apiary_test::check_cell_allocator(free_list_allocator(ragged), ragged, random, 200);
-  }
+  apiary_test::check_on_several_trees([](const auto& tree) { return free_list_allocator(tree); },
+                                      random);
 }
 
 // The definition: a cell of the smallest free size that suffices.
@@ -42,12 +32,7 @@ TEST_CASE("the free lists keep the state of the definition and split the smalles
                                             return false;
                                           });
   };
-  check(uniform_tree({2, 4, 4, 2}), apiary_test::scaled(3000));
-  check(uniform_tree({1}), 50);
-  check(uniform_tree({70, 1, 3}), apiary_test::scaled(1000));
-  check(apiary_test::tree_archetype::make(), 500);
-  for (int round = 0; round < apiary_test::scaled(100); ++round)
-    check(ragged_tree(apiary_test::random_table(random, 5, 90)), 150);
+  apiary_test::for_trees_of_every_form(check, random);
 }
 
 TEST_CASE("the free lists lose no leaf in ten million operations") {

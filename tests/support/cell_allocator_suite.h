@@ -4,6 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -11,7 +12,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <support/archetypes.h>
 #include <support/scale.h>
+#include <support/tree_suite.h>
 #include <vector>
 
 namespace apiary_test {
@@ -93,6 +96,31 @@ void check_cell_allocator(const Allocator& empty, const Tree& tree, apiary::rng&
   random.shuffle(live);
   for (const cell_id c : live) allocator.release(c);
   REQUIRE(allocator == empty);
+}
+
+// check_cell_allocator on a uniform tree and on random ragged ones. make(tree) returns an allocator
+// without live cells.
+template <class Make>
+void check_on_several_trees(const Make& make, apiary::rng& random) {
+  const apiary::uniform_tree uniform({2, 3, 4, 2});
+  check_cell_allocator(make(uniform), uniform, random, scaled(5000));
+  for (int round = 0; round < scaled(50); ++round) {
+    CAPTURE(round);
+    const apiary::ragged_tree ragged(random_table(random, 5, 90));
+    check_cell_allocator(make(ragged), ragged, random, 200);
+  }
+}
+
+// Calls check(tree, steps) with trees of every form: uniform, of one cell, wide, an archetype, and
+// random ragged ones.
+template <class Check>
+void for_trees_of_every_form(const Check& check, apiary::rng& random) {
+  check(apiary::uniform_tree({2, 4, 4, 2}), scaled(3000));
+  check(apiary::uniform_tree({1}), 50);
+  check(apiary::uniform_tree({70, 1, 3}), scaled(1000));
+  check(tree_archetype::make(), 500);
+  for (int round = 0; round < scaled(100); ++round)
+    check(apiary::ragged_tree(random_table(random, 5, 90)), 150);
 }
 
 // Random grants and releases; `slow` does the same. may_grant(level, c), asked before each grant,

@@ -190,7 +190,8 @@ class split_cost_bound {
 
  private:
   [[nodiscard]] std::uint64_t work() const noexcept { return work_ + cells_.work(); }
-  // The highest level below the root with limits of its own, or the lowest above the nodes.
+  // Sets the level of the units: the highest one below the root that has limits of its own. If no
+  // level has limits, the units are the cells directly above the nodes.
   void choose_unit_level() {
     const auto& at = levels_->levels;
     at_ = levels_->root();
