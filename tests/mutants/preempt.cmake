@@ -19,7 +19,7 @@ mutant(bound_of_branch preempt/victim_search.h "forgotten update: a complete sea
 mutant(minimal_order preempt/detail/victim_search_steps.h "swapped order: the cheapest victims are reprieved first"
   FROM [[by_cost.push_back({~candidates_[j].cost, j});]] TO [[by_cost.push_back({candidates_[j].cost, j});]] STATEMENT)
 mutant(branch_tally preempt/detail/victim_search_steps.h "forgotten update: a gang that is reprieved stays in the tally"
-  FROM [[world.remove_victim(k - 1);]] TO [[]] STATEMENT)
+  FROM [[problem.remove_victim(k - 1);]] TO [[]] STATEMENT)
 mutant(branch_cost preempt/detail/victim_search_steps.h "dropped restore: a gang that is reprieved stays in the cost"
   FROM [[cost -= costs[k - 1];]] TO [[]] STATEMENT)
 mutant(branch_certain preempt/detail/victim_search_steps.h "forgotten update: a fit that was not decided counts as none"

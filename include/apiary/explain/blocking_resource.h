@@ -48,14 +48,15 @@ inline bool drop_requirement(topology_constraints& gang, blocking_resource d) {
 
 }  // namespace detail
 
-// Finds the requirements that keep a gang waiting: without these it would fit, without any fewer it
-// would not. Of several such sets it prefers topology constraints to CPU and memory. {gpus}: the
-// gang would not fit even without all of them; one cell of the required level and the leaders
-// always stay.
-// {}: it has no such requirements, or no verdict is known.
+// Finds the requirements that keep a gang waiting. It returns a minimal set: the gang would fit
+// without these requirements, but not if it kept one of them. Of several such sets it prefers one
+// with topology constraints to one with CPU and memory. `required` and `leader` are never removed.
+//   {gpus}  the gang would not fit even without all other requirements
+//   {}      the gang has no such requirements, or no verdict is known
 //
-// verdict: a function topology_constraints -> fit_verdict for the same cluster. A verdict of
-//          budget_ended for one requirement counts as a no: then the answer may have one too many.
+// verdict: a function topology_constraints -> fit_verdict for the same cluster. If it answers
+//          budget_ended for one requirement, this counts as "does not fit"; the set may then have
+//          one requirement too many.
 // Cost:    at most 6 verdicts.
 // Example: examples/why_waiting.cpp
 template <class Verdict>

@@ -29,8 +29,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // Requires: gang.valid(); all arguments of the constructor outlive the object.
 // Invalid:  not one node for each cell of the node level aborts (APIARY_VERIFY).
-// Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell: exponential
-//           in the task groups, linear in the tasks that a node may hold, also those without GPUs.
+// Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell costs time that
+//           is exponential in the task groups and linear in the tasks that a node may hold.
 // Example:  examples/shared_gang.cpp
 template <CellTree Tree, class Nodes = detail::checked_whole_gpus>
 class proof_check {

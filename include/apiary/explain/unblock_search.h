@@ -27,20 +27,19 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Searches the nodes that let a waiting gang fit if they were wholly free: emptied or repaired. It
-// looks for the set in which the fewest GPUs are in use. Use it to tell a user or an operator what
-// would help.
+// Finds nodes to free: if they were emptied or repaired, a waiting gang would fit. It looks for the
+// set in which the fewest GPUs are in use. Use it to tell a user or an operator what would help.
 //
 // It computes the least set exactly (min_cost_fit) if half of the budget is enough for that.
-// Otherwise it asks topology_victim_search, with each node as a candidate; if constraints below the
-// required level, CPU or memory count, it frees nodes greedily in the cells with most slots for the
-// largest tasks. Then it takes out nodes that are not needed. It changes the capacity index while
-// it runs, and restores it.
+// Otherwise it calls topology_victim_search with each node as a candidate. If constraints below the
+// required level, CPU or memory count, it frees nodes greedily instead, in the cells with most slots
+// for the largest tasks. Then it removes nodes that are not needed from the set. It changes the
+// capacity index while it runs, and restores it.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
 //           each node, aborts (APIARY_VERIFY); CPU and memory likewise.
-// Cost:     O(nodes * log), and the budget, of which a step takes at most 0.1 microseconds.
+// Cost:     O(nodes * log), and the budget; a step takes at most 0.1 microseconds.
 // Example:  explain/README.md; through gang_scheduler examples/what_would_it_take.cpp
 template <CellTree Tree>
 class unblock_search {
@@ -184,8 +183,8 @@ class unblock_search {
     if (best_.is_least) keep(enough_, enough_in_, true);
     return fit_verdict::fits;
   }
-  // In the closest cells: in several orders as many nodes as it takes, then without those that are
-  // not needed.
+  // In the closest cells: frees nodes in several orders until the gang fits, then removes the nodes
+  // that are not needed.
   void search_greedily() {
     detail::freeing_order<Tree> orders(*capacities_, groups_, now_, whole_, hosts_.empty());
     for (const std::uint32_t c : orders.closest_cells(level_, 8)) {

@@ -13,7 +13,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The answer of unblock_search: nodes that let a gang fit if they were wholly free.
+// The answer of unblock_search: nodes to free so that a gang fits.
 struct unblock_set {
   // fits:         the gang fits with these nodes free; no nodes if it fits now.
   // does_not_fit: the gang does not fit even if all nodes are wholly free.

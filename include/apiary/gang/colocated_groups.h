@@ -15,13 +15,15 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The task groups of a gang, merged into co-located groups. A co-located group is a task group
-// without a leader on its nodes together with the groups that it leads on them: each of its tasks stands for a task of
-// the leader and all tasks that share its node. Task groups with the same needs and no constraints
-// are one co-located group. Slices and spread are limits for each group and level: every cell has a
-// multiple of `step` tasks, at most `most`. (Tasks are numbered from cell to cell, so slices stay
-// in their cells if and only if every cell has a multiple.) Replicas are links: every cell of the
-// link's level has for each task of the leader a fixed number of tasks of the other group.
+// The task groups of a gang, merged into co-located groups. A co-located group consists of a task
+// group that shares no leader's node, and of the groups whose tasks share the nodes of its tasks.
+// One of its tasks stands for a task of the leader and all tasks on the same node. Task groups with
+// the same needs and no constraints are merged into one co-located group.
+//
+// Slices and anti-affinity become limits for each group and level: the number of tasks in a cell is
+// a multiple of `step` and at most `most`. (Tasks are numbered from cell to cell, so slices stay in
+// their cells if and only if these numbers are multiples.) Replicas become links: every cell of the
+// link's level has, for each task of the leader, a fixed number of tasks of the other group.
 //
 // Requires: gang.valid().
 // Cost:     O(groups * levels), with fractions of GPUs O(groups * (levels + fractions * log)).

@@ -28,14 +28,17 @@ APIARY_NAMESPACE_BEGIN
 // which nodes. It knows GPUs only: no topology, CPU or memory. The answer is exact unless the step
 // budget ends.
 //
-// The largest tasks come first; each goes to the first node in use with enough free GPUs, otherwise
-// to the first such class. If every size divides the next larger one, this is exact. For others,
-// best fit and bin_packing_search follow, unless a count of slots refuses the gang (`shortage`): a
-// node with f free GPUs holds tasks of s1, s2, ... only if floor(s1/t) + floor(s2/t) + ... is at
-// most floor(f/t) for every t. If a short bin_packing_search does not decide, weight_search looks
-// for weights that refuse the gang, or solves a linear program: its solution, rounded down to whole
-// nodes, places most tasks of a large gang, and the others are searched. At last,
-// bin_packing_search takes all steps. Its no may have neither a shortage nor weights.
+// 1. First fit: the largest tasks come first; each goes to the first node in use that has enough
+//    free GPUs, otherwise to a node of the first such class. This is exact if every size divides
+//    the next larger one.
+// 2. For other sizes a count of slots may refuse the gang (`shortage`): a node with f free GPUs
+//    holds tasks of s1, s2, ... only if floor(s1/t) + floor(s2/t) + ... is at most floor(f/t) for
+//    every t. Otherwise best fit and a short bin_packing_search follow.
+// 3. weight_search looks for weights that refuse the gang. Its linear program also places most
+//    tasks of a large gang: the solution is rounded down to whole nodes, and the remaining tasks
+//    are searched.
+// 4. bin_packing_search takes the remaining steps. If it refuses the gang, there may be neither a
+//    shortage nor weights.
 //
 // Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
 //           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
@@ -70,9 +73,10 @@ class gang_fit {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     std::span<const used_node> nodes{};               // the nodes that the gang uses
     std::span<const portion> portions{};              // what these nodes take
-    // If counts of slots prove the no: the one with the smallest slots.
+    // If counts of slots prove that the gang does not fit: the count with the smallest slots.
     std::optional<gpu_shortage> shortage{};
-    // Of a task of each group, if weights prove the no: the gang weighs more than the nodes hold.
+    // If weights prove that the gang does not fit: the weight of a task of each group. The gang
+    // weighs more than the nodes can hold.
     std::span<const std::uint32_t> weights{};
     std::uint64_t steps = 0;  // steps of the searches, 0 if they were not needed
   };
@@ -171,8 +175,8 @@ class gang_fit {
     steps_ += search_.steps();
     return verdict;
   }
-  // Whole nodes take the combinations of the linear program, but for `fewer` nodes of each; the
-  // other tasks are packed, or searched. Requires: the linear program has a solution.
+  // Puts the combinations of the linear program on whole nodes, each on `fewer` nodes less than in
+  // its solution. Then it packs or searches the other tasks. Requires: there is a solution.
   bool pack_combinations(std::span<const node_class> classes, std::uint32_t fewer) {
     const std::vector<sized_group> all = groups_;
     bool packed = false;

@@ -29,15 +29,15 @@ APIARY_NAMESPACE_BEGIN
 
 // Places a gang under its topology constraints where the sum of a cost over the nodes is least:
 // more fragmentation of GPUs, whole cells that are broken, watts. The caller gives the cost and
-// says what a node can hold. The search goes from the preferred level up to the required one, takes
-// the first level that has a cell for the gang, and there the cell of least cost, the first of
-// equals. Counts refuse most cells, cost_tables computes the others; if the budget is too small for
-// that, the placement is greedy, and need not be the cheapest.
+// says what a node can hold. The search goes from the preferred level up to the required one. It
+// takes the first level where a cell can hold the gang, and there the cell of least cost (the first
+// one of equal cells). Counts refuse most cells; cost_tables computes the others. If the budget is
+// too small for that, the placement is greedy, and need not be the cheapest.
 //
 // Requires: gang.valid() for the tree. A leader_level does not count: replicas may be split.
-// Cost:     class_vectors; cost_tables for each cell that no count refuses, if the product over the
-//           groups of (tasks + 1) is within the budget; O(nodes * groups) besides. All levels below
-//           the required one get half of the budget.
+// Cost:     O(nodes * groups) and class_vectors. For each cell that no count refuses also
+//           cost_tables, if the product of (tasks + 1) over the groups is within the budget. The
+//           levels below the required one together get half of the budget.
 template <CellTree Tree>
 class min_cost_fit {
  public:

@@ -46,11 +46,11 @@ struct task_placement {
 // If a node may hold thousands of combinations of tasks, or the budget ends, and no task group has
 // slices, anti-affinity or a leader, the task groups are placed greedily, one after another.
 //
-// Requires: node i of the table is cell i of the node level; gang.valid() for the tree, without leader_level;
-//           task() of each task group is valid().
-// Cost:     O(nodes * groups * GPUs of a node); then shared_capacity, min_cost_fit on one budget; a
-//           step takes about a microsecond in shared_capacity. Memory: O(nodes * groups) and at most
-//           64 MB for shared_capacity, 40 bytes a step for min_cost_fit.
+// Requires: node i of the table is cell i of the node level; gang.valid() for the tree; no task
+//           group has a leader_level; task() of each task group is valid().
+// Cost:     O(nodes * groups * GPUs of a node); then shared_capacity and min_cost_fit, which share
+//           the budget. A step of shared_capacity takes about a microsecond. Memory: O(nodes *
+//           groups), at most 64 MB for shared_capacity, and 40 bytes for a step of min_cost_fit.
 // Example:  examples/shared_gang.cpp
 template <CellTree Tree>
 class shared_gpu_fit {

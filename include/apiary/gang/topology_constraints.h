@@ -86,7 +86,8 @@ struct topology_constraints {
   // A gang is valid if: every level is the node level or above it; the slices of a group have
   // different levels, the slice of a level divides the slice of each higher level, and each slice
   // divides the tasks; a leader has no leader, and its tasks divide the tasks that it leads; a
-  // leader_level is above the nodes; all groups together have at most max_tasks tasks. Cost: O(groups * levels^2).
+  // leader_level is above the nodes; all groups together have at most max_tasks tasks.
+  // Cost: O(groups * levels^2).
   [[nodiscard]] std::string fault(level_t node_level, level_t num_levels) const;
   // Whether the gang is valid; see fault().
   [[nodiscard]] bool valid(level_t node_level, level_t num_levels) const {

@@ -178,7 +178,7 @@ class topology_fit {
     }
     return search(l, at.cell, beam, end);
   }
-  // Takes the fullest node that holds all tasks. Nodes that need a list for the proof stay open.
+  // Takes the fullest node that holds all tasks. Nodes that a proof must list stay open.
   bool find_node() {
     const level_t l = capacities_->node_level();
     bool allowed = true;
@@ -248,7 +248,7 @@ class topology_fit {
     portions_.clear();
     return fit_verdict::budget_ended;
   }
-  // Without constraints. At the last level, a no of gang_fit without a count still needs a proof.
+  // Without constraints. At the last level, a refusal without a count of slots still needs a proof.
   fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
     if (budget == 0) return fit_verdict::budget_ended;
     ++steps_;  // a look at one of many cells

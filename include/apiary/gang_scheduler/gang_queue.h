@@ -27,14 +27,14 @@ APIARY_NAMESPACE_BEGIN
 
 // Options of a gang_queue.
 struct gang_queue_options {
-  // A job may start before the first one if the first one can start as early as without it, by the
-  // estimates of the running jobs. If the first one waits for a bad node, every job that fits may.
+  // A job may start before the first waiting job if, by the estimates of the running jobs, this does
+  // not delay the first one. If the first one waits for a bad node, every job that fits may start.
   bool backfill = false;
 };
 
 // Queues jobs over a gang_scheduler: higher priorities first, then in the order of submission. The
-// first job that does not fit holds up all jobs behind it, unless backfilling lets them start. A job
-// may suspend running jobs of lower priority, at least cost; they wait again, in the same order.
+// first job that does not fit delays all jobs after it, unless backfilling lets them start. A job may
+// suspend running jobs of lower priority, at least cost; these then wait again, in the same order.
 //
 // A job of n GPUs is a gang of tasks that each fill a node of the largest size, and one task with
 // the remaining GPUs.
@@ -238,7 +238,7 @@ class gang_queue {
     waiting_.insert(running_.extract(at));
     return absl::OkStatus();
   }
-  // The first job waits for GPUs; the one that did so before waits for the jobs before it.
+  // Records that the first job waits for GPUs. The job that did so before now waits for jobs.
   void hold_up(const order_key& key, entry& e, time_ms now) {
     const auto before = waiting_.find(held_up_);
     if (before != waiting_.end() && held_up_ != key)

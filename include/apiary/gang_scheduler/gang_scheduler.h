@@ -55,13 +55,14 @@ class gang_scheduler : public gang_scheduler_types {
   gang_scheduler& operator=(gang_scheduler&& other) noexcept;
   ~gang_scheduler();
 
-  // Decides where the gang would run now, which gangs would have to end, or that it must wait. The
-  // last slice of a group may be shorter than the others if the group has no anti-affinity and no
-  // leader, and leads none. Of victims of equal cost it takes those that allow the lowest level from
-  // `preferred` on; it preempts nothing only to reach that level (set `required` for that).
-  // Nothing changes that can be observed. `now` counts only for the cost of victims. A preempting
-  // gang proposes again: it gets `bind` when its victims have ended, and `wait` with reason
-  // `unhealthy` if one of its nodes is bad; then call finish() and propose it as a new gang.
+  // Decides where the gang would run now, which gangs would have to end, or that it must wait. It
+  // changes nothing that a caller can observe. `now` matters only for the cost of victims.
+  // The last slice of a group may be shorter than the others if the group has no anti-affinity and
+  // no leader, and leads none. If several sets of victims cost the same, it takes one that allows the
+  // lowest level, from `preferred` on. It preempts nothing only to reach the preferred level; set
+  // `required` for that.
+  // Propose a preempting gang again: the answer is `bind` when its victims have ended. It is `wait`
+  // with reason `unhealthy` if one of its nodes is bad; then call finish() and propose a new gang.
   // kInvalidArgument: the request is wrong. kNotFound: the filter names a node that does not exist.
   // kAlreadyExists: the gang runs.
   [[nodiscard]] absl::StatusOr<plan> propose(const request& gang, time_ms now = 0);
@@ -73,10 +74,10 @@ class gang_scheduler : public gang_scheduler_types {
   // propose() with the proof, the nodes to free and a sentence. Errors as propose().
   // Cost: milliseconds, as unblock_search; use it for people, not in each decision.
   [[nodiscard]] absl::StatusOr<explanation> explain(const request& gang, time_ms now = 0);
-  // Decides where those tasks of a running gang go whose node or GPUs are bad. The other tasks stay,
-  // and count for all constraints. `bind`: commit() moves the tasks `replaced` to `tasks`; nothing is
-  // preempted for them. kNotFound: no such gang. kFailedPrecondition: no task is on bad hardware, or
-  // the gang is preempting or a victim.
+  // Finds new nodes for the tasks of a running gang whose node or GPUs are bad. The other tasks stay,
+  // and the constraints hold for all tasks together. If the result is `bind`, commit() moves the
+  // tasks `replaced` to `tasks`. Nothing is preempted for them. kNotFound: no such gang.
+  // kFailedPrecondition: no task is on bad hardware, or the gang is preempting or a victim.
   [[nodiscard]] absl::StatusOr<plan> propose_replacement(const job_key& job);
   // propose_replacement() with the nodes to free and a sentence. Errors as there.
   [[nodiscard]] absl::StatusOr<explanation> explain_replacement(const job_key& job);
@@ -128,7 +129,8 @@ class gang_scheduler : public gang_scheduler_types {
   [[nodiscard]] absl::StatusOr<std::vector<cell_capacity>> free_capacity(level_t level) const;
   // The number of running and preempting gangs.
   [[nodiscard]] std::uint32_t num_gangs() const noexcept;
-  // A hash of the nodes, with their ids, and of the gangs in whatever order they came. Cost: O(1).
+  // A hash of the nodes, with their ids, and of the gangs. It does not depend on the order in which
+  // the gangs came. Cost: O(1).
   [[nodiscard]] std::uint64_t hash() const noexcept;
   // Recomputes everything from nodes and gangs; returns what differs, empty if nothing does.
   // Cost: O(cluster * filters in use).

@@ -43,9 +43,9 @@ APIARY_NAMESPACE_BEGIN
 //           that the gang prefers does not count.
 // Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
-// Cost:     O(candidates + allocations + cells + nodes), and the budget. If tasks differ also
-//           victim_search in each cell searched, and with other constraints topology_fit without
-//           steps, 2 log2(candidates) times and once for each victim on the nodes that it chose.
+// Cost:     O(candidates + allocations + cells + nodes), and the budget. If tasks differ, also
+//           victim_search in each cell that it searches; if they have other constraints, also
+//           2 log2(candidates) calls of topology_fit without steps, and one for each victim.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -79,7 +79,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     gang_ = gang;
     gang_.preferred = any_level;
     this->begin(candidates, allocations, budgets, never);
-    world_.begin(capacities, candidates, allocations, hosts, freed);
+    evictions_.begin(capacities, candidates, allocations, hosts, freed);
     limit_fit(left() / 4);
     if (fits_now() == fit_verdict::fits) return this->answer(fit_verdict::fits);
     cost_ = never;
@@ -109,12 +109,12 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
  private:
   using cell_bound = detail::bounded_cells::cell;
   using base::allocations_, base::bound_, base::candidates_, base::cost_, base::left, base::order_,
-      base::set_, base::steps_, base::tally_, base::victims_, base::world_;
+      base::set_, base::steps_, base::tally_, base::victims_, base::evictions_;
 
   [[nodiscard]] bool has_other_constraints() const {
     const auto has = [&](const constrained_task_group& m) {
       return !m.slices.empty() || !m.spread.empty() || m.leader != no_task_group || m.gpus == 0 ||
-             (!world_.hosts().empty() && !(m.host == resources{}));
+             (!evictions_.hosts().empty() && !(m.host == resources{}));
     };
     return std::any_of(gang_.groups.begin(), gang_.groups.end(), has);
   }
@@ -125,7 +125,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // With the present evictions. If the gang fits, placed_ has the nodes that it takes.
   fit_verdict fits_now() {
     if (max_fit_steps_ > left()) limit_fit(left() / 4);
-    const auto found = fit_(world_.capacities(), gang_, world_.hosts());
+    const auto found = fit_(evictions_.capacities(), gang_, evictions_.hosts());
     steps_ += found.steps;
     if (found.verdict != fit_verdict::fits) return found.verdict;
     placed_.clear();
@@ -178,10 +178,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return conclude();
   }
   fit_verdict search_one_group(level_t level) {
-    detail::read_levels(world_.capacities(), level, colocated_, 0, levels_);
+    detail::read_levels(evictions_.capacities(), level, colocated_, 0, levels_);
     const auto found =
-        group_search_(levels_, world_.capacities().free(), world_.hosts(), candidates_,
-                      allocations_, world_.freed(), tally_, cost_, left());
+        group_search_(levels_, evictions_.capacities().free(), evictions_.hosts(), candidates_,
+                      allocations_, evictions_.freed(), tally_, cost_, left());
     steps_ += found.steps;
     if (found.cost < cost_) {
       set_.assign(found.victims.begin(), found.victims.end());
@@ -196,7 +196,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     for (std::uint32_t j = 0; j < candidates_.size(); ++j) all_.push_back(j);
     by_bound_.clear();
     sets_count_ = false;
-    const reprieve_at_end at_end{world_};
+    const reprieve_at_end at_end{evictions_};
     fit_verdict possible = evict_cheapest(all_);
     if (possible == fit_verdict::budget_ended) {  // with all evicted: here a no is a proof
       limit_fit(left());
@@ -204,12 +204,12 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     }
     if (possible != fit_verdict::fits) return possible;
     if (!over_budget_) keep_minimal();
-    world_.reprieve_all();
+    evictions_.reprieve_all();
     sets_count_ = true;
     by_bound_.begin(cells_.bounds(), cost_);
     for (cell_bound at; left() >= set_steps && by_bound_.next(at, cost_);) {
       search_by_constraints(at);
-      world_.reprieve_all();
+      evictions_.reprieve_all();
       by_bound_.searched().push_back(at);
     }
     return conclude();
@@ -218,10 +218,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const victim_set first = search_cell(at, left() / 8);
     if (at.key >= cost_) return;
     for (const bool from_first : {true, false}) {
-      world_.reprieve_all();
+      evictions_.reprieve_all();
       if (!from_first && first.victims.empty()) continue;
       if (from_first)
-        for (const std::uint32_t i : first.victims) world_.evict(cells_.ids()[i]);
+        for (const std::uint32_t i : first.victims) evictions_.evict(cells_.ids()[i]);
       const fit_verdict verdict = evict_cheapest(cells_.ids());
       if (verdict == fit_verdict::does_not_fit) at.key = never;
       if (over_budget_) continue;
@@ -235,21 +235,21 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (this->branch([&] { return fits_now(); })) at.key = (std::max)(at.key, cost_);
   }
   struct reprieve_at_end {
-    detail::eviction_trial<Tree>& world;
-    ~reprieve_at_end() { world.reprieve_all(); }
+    detail::eviction_trial<Tree>& evictions;
+    ~reprieve_at_end() { evictions.reprieve_all(); }
   };
 
-  // Evicts the cheapest of these candidates, as few as it takes until the gang is known to fit, and
-  // none beyond the disruption budgets. If that fails: the verdict with all of them evicted,
-  // whatever the budgets; over_budget_ is true then, unless the verdict is a no.
+  // Evicts the cheapest of these candidates until the gang is known to fit, but none beyond the
+  // disruption budgets. If it then does not fit, evicts all of them, beyond the budgets too, and
+  // returns the verdict; over_budget_ is then true, unless the verdict is does_not_fit.
   fit_verdict evict_cheapest(std::span<const std::uint32_t> among) {
     over_budget_ = false;
     tally_.clear();
-    for (const std::uint32_t j : world_.tried())
-      if (world_.evicted(j)) tally_.add_victim(j);
+    for (const std::uint32_t j : evictions_.tried())
+      if (evictions_.evicted(j)) tally_.add_victim(j);
     bool passed_over = false;
     const auto price = [&](std::uint32_t i) {
-      return world_.evicted(among[i]) ? never : candidates_[among[i]].cost;
+      return evictions_.evicted(among[i]) ? never : candidates_[among[i]].cost;
     };
     fit_verdict verdict = try_set();
     if (verdict == fit_verdict::fits) return verdict;
@@ -269,7 +269,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
           continue;
         }
         evicted_.push_back(j);
-        world_.evict(j);
+        evictions_.evict(j);
       }
       if (evicted_.size() == too_few) return passed_over ? evict_all(among) : verdict;
       verdict = try_set();
@@ -277,8 +277,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     std::size_t enough = evicted_.size();
     std::size_t now = enough;
     const auto evict_first = [&](std::size_t n) {
-      for (; now < n; ++now) world_.evict(evicted_[now]);
-      for (; now > n; --now) world_.set_evicted(evicted_[now - 1], false);
+      for (; now < n; ++now) evictions_.evict(evicted_[now]);
+      for (; now > n; --now) evictions_.set_evicted(evicted_[now - 1], false);
     };
     while (too_few + 1 < enough) {
       evict_first(too_few + (enough - too_few) / 2);
@@ -288,15 +288,15 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return fit_verdict::fits;
   }
   fit_verdict evict_all(std::span<const std::uint32_t> among) {
-    for (const std::uint32_t j : among) world_.evict(j);
+    for (const std::uint32_t j : among) evictions_.evict(j);
     const fit_verdict verdict = try_set();
     over_budget_ = verdict != fit_verdict::does_not_fit;
     return verdict;
   }
   // After a yes: keeps the set without victims that are not needed.
   void keep_minimal() {
-    for (const std::uint32_t j : world_.tried())
-      if (!is_on_placed_node(j)) world_.set_evicted(j, false);
+    for (const std::uint32_t j : evictions_.tried())
+      if (!is_on_placed_node(j)) evictions_.set_evicted(j, false);
     this->reprieve_and_keep([&] { return try_set(); });
   }
   [[nodiscard]] bool is_on_placed_node(std::uint32_t j) const {

@@ -17,10 +17,11 @@ APIARY_NAMESPACE_BEGIN
 // fewer gangs of the highest class; if these are equal, fewer of the next class, and so on; if all
 // are equal, less lost GPU-time in sum. One gang costs more than all gangs of lower classes.
 //
-// Model:    a number of mixed radix: the GPU-time, then the number of gangs of each class, the
-//           lowest class first, below 2^63 for all gangs together. If that range is too small,
-//           GPU-time is rounded down to multiples of 2^time_shift(); then the lowest classes count
-//           as one. 20,000 gangs in three classes leave GPU-times of 31 million in sum.
+// Model:    a cost is a number of mixed radix. Its digits, the lowest first, are the GPU-time and
+//           the number of gangs of each class in ascending order; the sum over all gangs is below
+//           2^63. If that range is too small, GPU-time is rounded down to multiples of
+//           2^time_shift(); if it is still too small, the lowest classes count as one class. With
+//           20,000 gangs in three classes, the GPU-times may add up to 31 million.
 // Requires: all candidates of the search are among the gangs of the constructor.
 // Cost:     constructor from gangs O(gangs * log), at most 64 times O(gangs) if GPU-times are large;
 //           from classes O(classes). Then O(log classes) a gang.
@@ -80,9 +81,9 @@ class victim_cost {
     std::uint32_t lowest = 0;  // lowest priority in it
     std::uint64_t weight = 0;  // of a gang
   };
-  // Lists the classes, the highest first, with one more than their gangs as weights: as many of the
-  // highest as the range allows; the last one has all lower classes, too. Returns how many different
-  // sums of GPU-time the range still allows.
+  // Lists as many classes as the range allows, the highest first; the last one also has the gangs of
+  // all lower classes. The weight of a class is its number of gangs plus one. Returns how many
+  // different sums of GPU-time the range still allows.
   std::uint64_t list_classes(std::span<const class_size> sizes) {
     std::uint64_t rest = 0;  // gangs of the classes that are not listed
     for (const class_size& c : sizes) rest += c.gangs;

@@ -33,10 +33,11 @@ APIARY_NAMESPACE_BEGIN
 // Requires: the candidates cost less than 2^63 in sum; allocations are within the nodes; at most 64
 //           GPUs a node and a task. A gang that must not be evicted is no candidate: its GPUs are
 //           neither free nor in the allocations.
-// Cost:     O(candidates + allocations + nodes); for each gang tried O(log candidates), and
-//           gang_fit if sizes do not divide one another; then the budget. No branch and bound over all
-//           candidates if there are more of them than sets in the budget. Disruption budgets that exclude what
-//           the greedy orders try add O(candidates * log) and as many sets.
+// Cost:     O(candidates + allocations + nodes); for each gang tried O(log candidates), and gang_fit
+//           if sizes do not divide one another; then the budget. There is no branch and bound over
+//           all candidates if they are more than the sets that the budget allows. If disruption
+//           budgets exclude the sets of the greedy orders: also O(candidates * log) and a set for
+//           each candidate.
 // Example:  preempt/README.md; through gang_scheduler examples/least_cost_victims.cpp
 class victim_search : detail::victim_search_steps<detail::eviction_state> {
  public:
@@ -61,9 +62,9 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   //   groups       the task groups of the new gang
   //   cost_limit   the search ends when its lower bound reaches this limit; sets that cost as much
   //                or more are of no use
-  //   budgets      the most that each tenant may lose. Greedy orders pass over gangs beyond it. If
-  //                none finds a set, all candidates are evicted and those of tenants beyond their
-  //                budget are reprieved; that may find no set, either.
+  //   budgets      the most that each tenant may lose. Greedy orders skip gangs beyond it. If no
+  //                order finds a set, the search evicts all candidates and reprieves gangs of
+  //                tenants beyond their budgets; it may still find no set.
   victim_set operator()(std::span<const gang_fit::node_class> others,
                         std::span<const std::uint32_t> free,
                         std::span<const eviction_candidate> candidates,
@@ -77,8 +78,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     groups_.clear();
     for (const task_group& m : groups)
       if (m.tasks > 0 && m.gpus > 0) groups_.push_back(m);
-    world_.begin(others, free, candidates, allocations, groups_);
-    const gang_fit::result possible = pack(world_.all_evicted(), budget_);
+    evictions_.begin(others, free, candidates, allocations, groups_);
+    const gang_fit::result possible = pack(evictions_.all_evicted(), budget_);
     if (possible.verdict != fit_verdict::fits) {
       victim_set none = answer(possible.verdict);
       if (possible.verdict == fit_verdict::does_not_fit) none.shortage = possible.shortage;
@@ -92,16 +93,16 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   // Requires: the gang does not fit now, and fits if all candidates are evicted.
   fit_verdict search() {
     cost_ = never;
-    bound_ = lower_bound_(world_, candidates_);
+    bound_ = lower_bound_(evictions_, candidates_);
     if (bound_ >= cost_limit_) return fit_verdict::fits;
     evict_gangs([&](std::uint32_t j) { return candidates_[j].cost; });
     keep_minimal_if_fits();
-    evict_gangs([&](std::uint32_t j) { return world_.price(j).cost; });
+    evict_gangs([&](std::uint32_t j) { return evictions_.price(j).cost; });
     keep_minimal_if_fits();
     evict_nodes();
     keep_minimal_if_fits();
     if (cost_ == never) {  // the disruption budgets exclude all of these
-      if (lower_bound_.is_short_within_budgets(world_, candidates_, allocations_, tally_))
+      if (lower_bound_.is_short_within_budgets(evictions_, candidates_, allocations_, tally_))
         return fit_verdict::does_not_fit;
       evict_all_within_budgets();
       keep_minimal_if_fits();
@@ -121,9 +122,9 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   }
   // The slot counts come first: they mostly say no, and often yes.
   fit_verdict verdict() {
-    if (world_.is_short_of_slots()) return fit_verdict::does_not_fit;
-    if (world_.slots_decide()) return fit_verdict::fits;
-    return pack(world_.by_free(), left() / 4).verdict;
+    if (evictions_.is_short_of_slots()) return fit_verdict::does_not_fit;
+    if (evictions_.slots_decide()) return fit_verdict::fits;
+    return pack(evictions_.by_free(), left() / 4).verdict;
   }
   bool fits() { return verdict() == fit_verdict::fits; }
   // Evicts the cheapest candidates within the budgets, until the gang is known to fit.
@@ -135,11 +136,11 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
       const keyed_number* const top = cheapest_.top(price);
       if (top == nullptr) return;
       evicted = tally_.try_add_victim(top->number);
-      if (evicted) world_.evict(top->number);
+      if (evicted) evictions_.evict(top->number);
     }
   }
   [[nodiscard]] bool all_tried() const noexcept {
-    return world_.tried().size() == candidates_.size();
+    return evictions_.tried().size() == candidates_.size();
   }
   // All candidates, the most expensive first.
   void list_all() {
@@ -152,29 +153,29 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     tally_.clear();
     list_all();
     for (const std::uint32_t j : order_) {
-      world_.evict(j);
+      evictions_.evict(j);
       tally_.add_victim(j);
     }
     for (const std::uint32_t j : order_) {
       if (tally_.within_budgets()) return;
       if (!tally_.over_budget(j)) continue;
-      world_.set_evicted(j, false);
+      evictions_.set_evicted(j, false);
       if (fits()) {
         tally_.remove_victim(j);
       } else {
-        world_.set_evicted(j, true);
+        evictions_.set_evicted(j, true);
       }
     }
-    if (!tally_.within_budgets()) world_.reprieve_all();
+    if (!tally_.within_budgets()) evictions_.reprieve_all();
   }
   // Empties the nodes with the lowest price for each new slot of the largest size, within the
   // budgets. Gangs that are evicted already cost nothing.
   void evict_nodes() {
     tally_.clear();
     std::uint32_t size = 0;
-    for (const auto& s : world_.slots()) size = (std::max)(size, s.size);
+    for (const auto& s : evictions_.slots()) size = (std::max)(size, s.size);
     for (std::uint32_t f = 0; f <= max_gpus; ++f) slots_of_[f] = f / size;
-    const std::span<const detail::eviction_state::node_sums> nodes = world_.nodes();
+    const std::span<const detail::eviction_state::node_sums> nodes = evictions_.nodes();
     const auto price_before = [&](std::uint32_t n) {
       const std::uint64_t slots = slots_of_[nodes[n].gpus] - slots_of_[nodes[n].free];
       return slots == 0 ? never : slots == 1 ? nodes[n].cost : nodes[n].cost / slots;
@@ -189,9 +190,9 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
       if (!changed) cheapest_.pop();
       if (price_of(node) != price) continue;  // the heap has its present price
       if (!add_all_on(node)) continue;
-      world_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
-        if (world_.evicted(j)) return;
-        world_.evict(j);
+      evictions_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
+        if (evictions_.evicted(j)) return;
+        evictions_.evict(j);
         for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
           const std::uint64_t now = price_of(allocations_[a].node);
           if (now == never) continue;
@@ -204,8 +205,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   bool add_all_on(std::uint32_t node) {
     if (tally_.unlimited()) return true;
     const auto count = [&](bool more) {
-      world_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
-        if (world_.evicted(j)) return;
+      evictions_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
+        if (evictions_.evicted(j)) return;
         more ? static_cast<void>(tally_.add_victim(j)) : tally_.remove_victim(j);
       });
     };
@@ -217,28 +218,28 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   // The cost of emptying a node now, for each new slot of the largest size.
   [[nodiscard]] std::uint64_t price_of(std::uint32_t node) const noexcept {
     std::uint64_t cost = 0;
-    std::uint32_t freed = world_.free(node);
-    world_.for_each_on(node, [&](std::uint32_t j, std::uint32_t gpus) {
-      if (world_.evicted(j)) return;
+    std::uint32_t freed = evictions_.free(node);
+    evictions_.for_each_on(node, [&](std::uint32_t j, std::uint32_t gpus) {
+      if (evictions_.evicted(j)) return;
       cost += candidates_[j].cost;
       freed += gpus;
     });
-    const std::uint32_t slots = slots_of_[freed] - slots_of_[world_.free(node)];
+    const std::uint32_t slots = slots_of_[freed] - slots_of_[evictions_.free(node)];
     return slots == 0 ? never : cost / slots;
   }
   // If the gang fits: keeps the set without victims that are not needed.
   void keep_minimal_if_fits() {
     if (all_tried() || fits()) reprieve_and_keep([&] { return verdict(); });
-    world_.reprieve_all();
+    evictions_.reprieve_all();
   }
   void improve() {
     if (cost_to_beat() <= bound_) return;
-    const bool equal = world_.slots().size() == 1;
+    const bool equal = evictions_.slots().size() == 1;
     if (equal && candidates_.size() > few_candidates && left() > 0) search_equal_tasks();
     if (cost_to_beat() <= bound_ || !affords_sets(candidates_.size())) return;
     list_all();
     if (branch([&] { return verdict(); })) bound_ = cost_to_beat();
-    world_.reprieve_all();
+    evictions_.reprieve_all();
   }
 
   // All tasks have the same GPUs.

@@ -152,9 +152,9 @@ class freeing_order {
       first.push_back(cells[i].number);
     return first;
   }
-  // The nodes of a cell that are not wholly free. by_slices: those first that complete a slice at
-  // the least cost or, if there are no slices, that give a slot at the least cost; nodes that give
-  // none are last. Otherwise by cost.
+  // The nodes of a cell that are not wholly free. by_slices: the nodes that complete a slice at the
+  // least cost are first (if there are no slices: the nodes that give a slot at the least cost), and
+  // nodes that give none are last. Otherwise the nodes are in ascending order of cost.
   void operator()(level_t l, std::uint32_t cell, bool by_slices,
                   std::vector<keyed_number>& order) const {
     order.clear();

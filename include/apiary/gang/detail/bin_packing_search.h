@@ -20,8 +20,8 @@ namespace detail {
 //     number of tasks are ignored.
 //   * A node that takes several equal tasks goes down in equal steps. For each count of free GPUs,
 //     highest first, the search decides how many nodes step down: few first (best fit).
-//   * A task that leaves nothing usable of a node may go there: in any packing swap it with all
-//     that the node holds.
+//   * If a task leaves nothing usable on a node, the task may go there: in any packing, swap it
+//     with all tasks that the node holds.
 //   * For each remaining size t: a task of s GPUs holds floor(s / t) slots of t GPUs, a node with f
 //     free GPUs at most floor(f / t).
 //   * A failure at the beginning of a size is remembered, until another one overwrites it.
@@ -44,8 +44,9 @@ class bin_packing_search {
     enter(0, nodes);
     return search(0);
   }
-  // After `fits`: for sizes 0, ..., decided()-1 first `exact(i)` nodes with usable(i, free) == size
-  // i take a task, then for each u downwards steps(i)[u] nodes with usable(i, free) == u.
+  // After `fits`, for each size i from 0 to decided()-1: first exact(i) nodes with usable(i, free)
+  // equal to size i take a task; then, for each u in descending order, steps(i)[u] nodes with
+  // usable(i, free) == u take one.
   [[nodiscard]] std::size_t decided() const noexcept { return decided_; }
   [[nodiscard]] std::uint32_t usable(std::size_t i, std::uint32_t free) const noexcept {
     return levels_[i].usable[free];

@@ -78,8 +78,9 @@ struct group_sizes {
 // of a gang and, under constraints, capacity for each group alone. They come in the order of the
 // objective: fewest free GPUs first, or fewest nodes for the gang, the emptiest nodes first.
 // Cost:     assign O(cells of the level * sizes), under constraints also capacity_count for each
-//           group: four groups are free, and a step pays for 32 cells or nodes of another one. If
-//           the steps end, the other groups refuse no cell. next O(log cells). Memory: O(nodes).
+//           group. Four groups take no steps; each other one takes a step for 32 cells or nodes. If
+//           the budget ends, the remaining groups refuse no cell. next O(log cells). Memory:
+//           O(nodes).
 template <CellTree Tree>
 class candidate_cells {
  public:

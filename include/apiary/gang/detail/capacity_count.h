@@ -26,8 +26,9 @@ namespace detail {
 // over the children, rounded down to whole steps, at most the limit of the level.
 // Cost:     count O(cells of the lowest constrained level), times the GPUs of a node for a
 //           constraint at the node level; O(nodes) for a group that takes CPU, memory or no GPUs.
-//           place O(children * log) a level; for nodes O(GPUs of a node + nodes used) if no CPU,
-//           memory or task without GPUs counts. max_weights O(nodes + groups * GPUs of a node^2).
+//           place O(children * log) for each level; if the group takes GPUs, but no CPU and no
+//           memory, O(GPUs of a node + nodes used) for the nodes. max_weights O(nodes + groups *
+//           GPUs of a node^2).
 template <CellTree Tree>
 class capacity_count {
  public:

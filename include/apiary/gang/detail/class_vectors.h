@@ -19,9 +19,10 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The vectors (tasks of each group) that a node of each class can hold within the constraints of
-// the node level, and their costs, by the `cost` of min_cost_fit. A node that holds a vector must
-// hold every smaller one. Calls of cost are the steps of the budget: ask_alone makes
-// O(classes * groups * log tasks), ask_all one for each vector that is held or just too large.
+// the node level, and what they cost: the function `cost` of min_cost_fit says both. A node that
+// holds a vector must hold every smaller one. A step of the budget is a call of `cost`: ask_alone
+// makes O(classes * groups * log tasks), ask_all one for each vector that a node can hold or that is
+// just too large.
 class class_vectors {
  public:
   using counts = std::span<const std::uint32_t>;

@@ -75,8 +75,9 @@ class mixed_radix {
 // hold. The costs are exact, and a vector without a cost does not fit.
 // Model:    dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal
 //           algorithm for the multiple-choice knapsack problem", EJOR 1995) along a tree.
-// Cost:     vectors (the product over the groups of tasks + 1) * what a child can hold, for each
-//           child that adds something. A step of the budget is one such sum, about 2 nanoseconds.
+// Cost:     for each child that adds something: V times the number of vectors that the child can
+//           hold, where V is the product of (tasks + 1) over the groups. A step of the budget is
+//           one such sum and takes about 2 nanoseconds.
 template <CellTree Tree>
 class cost_tables {
  public:

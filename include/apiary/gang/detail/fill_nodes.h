@@ -22,16 +22,17 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Fills one node after another until all tasks are placed. In a large cell where most nodes are
-// free, and for many groups, it looks at few nodes, where greedy_by_group looks at all. A placement
-// that is found is valid, but not every placement is found.
+// Fills one node after another until all tasks are placed. In a large cell with mostly free nodes
+// it reads few nodes, even for many groups; greedy_by_group reads all of them. A placement that it
+// finds is valid, but it may find none although there is one.
 // Cost: a step for each group that has tasks left, at each node.
 template <CellTree Tree>
 class fill_nodes {
  public:
-  // Places all groups in cell c of level l, and appends their tasks to `to`; otherwise false. The
-  // nodes come by their free GPUs: the fewest first, or the most first for fewest_nodes. A node
-  // takes the groups in `order`. False also if there are constraints between the nodes and level l.
+  // Places all groups in cell c of level l and appends their tasks to `to`. Returns false if it
+  // does not succeed, or if there are constraints between the nodes and level l. It takes the node
+  // with the fewest free GPUs first (for fewest_nodes: with the most); a node takes the groups in
+  // `order`.
   bool operator()(const capacity_index<Tree>& capacities, const colocated_groups& groups,
                   std::span<const resources> hosts, std::span<const std::uint32_t> order,
                   gang_objective objective, level_t l, std::uint32_t c, step_budget& steps,

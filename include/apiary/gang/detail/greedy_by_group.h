@@ -72,7 +72,7 @@ struct node_capacity_left {
 };
 
 // Places a gang in one cell, one co-located group after another, each exactly within its
-// constraints. A placement that is found is valid, but not every placement is found.
+// constraints. A placement that it finds is valid, but it may find none although there is one.
 //
 // Node: capacity(group) returns how many more tasks of a group fit; put(group, tasks) takes them;
 // free() returns how much is left, less on a node that is to be filled before others.

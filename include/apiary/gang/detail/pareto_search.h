@@ -27,16 +27,17 @@ namespace detail {
 
 // Computes the front of a cell: the largest vectors (tasks of each group) that it can hold under
 // all constraints at its level and below. A cell can hold a vector if and only if some vector of
-// the front is at least as large, every count is a multiple of its step and replicas are whole. So the front of a cell
-// consists of the sums of the fronts of its children, limited by the constraints of its level. The
-// children are the cells of the next lower level that has constraints, or nodes.
+// the front is at least as large, every count is a multiple of its step, and replicas are whole. So
+// the front of a cell consists of sums of vectors of its children's fronts, limited by the
+// constraints of its level. The children are the cells of the next lower level that has
+// constraints, or nodes.
 //
-// The number of vectors can grow exponentially with the groups (vector packing, NP-hard). With
-// `beam`, only that many vectors of each sum are kept, those with the most GPUs; then a placement
-// that is found is valid, but not every one is found.
-// Cost:     at most `budget` comparisons of 64 counts of two vectors and looks at a node, and about
-//           as many numbers in memory, at most 64 bytes a step; besides, O(log) for each look and
-//           O(nodes of the cell * log). With more than max_groups groups the budget ends at once.
+// The number of vectors can grow exponentially with the groups (vector packing, NP-hard). `beam`
+// limits the vectors that are kept of each sum to those with the most GPUs. A placement that is
+// found then is valid, but the search may miss placements.
+// Cost:     at most `budget` steps: a step compares 64 counts of two vectors, or reads a node. In
+//           addition O(log) for each node read and O(nodes of the cell * log). Memory: at most 64
+//           bytes a step. With more than max_groups groups the budget ends at once.
 template <CellTree Tree>
 class pareto_search {
  public:

@@ -14,10 +14,11 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Puts the same tasks on each of `nodes` nodes of set p: tasks[i] of size sizes[i], as long as there
-// are any. The tasks of a size come from all groups of this size, one group after another.
-// groups: in any order, with `gpus` and `tasks`; what is put is subtracted from `tasks`.
-// give(p, nodes, group, each): puts `each` tasks on `nodes` nodes of set p; returns their set.
+// Puts the same tasks on each of `nodes` nodes of set p: tasks[i] tasks of size sizes[i], or fewer
+// if fewer are left. It takes the tasks of a size from one group of this size after another.
+// groups: in any order, with `gpus` and `tasks`; the tasks that it puts are subtracted from `tasks`.
+// give(p, nodes, group, each): puts `each` tasks on each of `nodes` nodes of set p. Returns the set
+// of these nodes.
 // Cost: O(groups * (sizes + groups of a size)).
 template <class Group, class Size, class Give>
 void put_combinations(std::size_t p, std::uint32_t nodes, std::span<const Size> sizes,

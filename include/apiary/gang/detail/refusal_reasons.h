@@ -29,8 +29,8 @@ struct weighed_cells {
   std::vector<std::uint64_t> most;
 };
 
-// Weighings that refuse a cell: they count the tasks of each group, then GPUs, then slots of each
-// size, the largest first, then come those of the search. Users understand the first ones best.
+// Weighings that refuse a cell, in this order: counts of the tasks of each group, of GPUs, of slots
+// of each size (the largest first), then those of the search. Users understand the first ones best.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
                                                      const colocated_groups& groups,
@@ -145,8 +145,8 @@ class slice_gaps {
     }
     return (std::min<std::uint64_t>)(sum, groups_.at(group_, l).most);
   }
-  // The cell of level l inside cell c of level `above` that lacks the fewest tasks of a slice of
-  // those that slices leave unused; no tasks if there is none.
+  // Of the cells of level l inside cell c of level `above` whose slices leave capacity unused, the
+  // one that lacks the fewest tasks for one more slice; its `tasks` are 0 if there is none.
   [[nodiscard]] infeasibility_proof::slice_gap closest(level_t above, std::uint32_t c,
                                                        level_t l) const {
     infeasibility_proof::slice_gap best{l, 0, 0};

@@ -22,8 +22,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What a search of victims reads of the gangs, kept while gangs start and end. A candidate is a gang
-// that runs, and that does not end for another gang already.
+// The data about gangs that a search for victims reads, kept up to date while gangs start and end. A
+// candidate is a gang that runs and that is not about to end for another gang.
 // Cost: add_candidate and forget_candidate O(log priorities + nodes of the gang * levels).
 class candidate_gangs : public cluster_state {
  public:
@@ -34,7 +34,8 @@ class candidate_gangs : public cluster_state {
     std::uint64_t cpu_milli = 0;
     std::uint64_t memory_mib = 0;
   };
-  // What decides the cost of a gang, apart from the rest because searches read it of many gangs.
+  // The values that decide the cost of a gang. They are stored apart because a search reads them for
+  // many gangs.
   struct brief {
     std::uint64_t gpus = 0;
     time_ms started = 0;
@@ -52,7 +53,7 @@ class candidate_gangs : public cluster_state {
   };
   using cluster_state::cluster_state;
 
-  // What candidates cost, of the gang in a slot.
+  // The values that decide the cost of the gang in a slot.
   [[nodiscard]] const brief& brief_of(std::uint32_t slot) const noexcept { return briefs_[slot]; }
   // The candidates by priority.
   [[nodiscard]] const std::map<std::int32_t, priority_class>& classes() const noexcept {
@@ -62,8 +63,9 @@ class candidate_gangs : public cluster_state {
   [[nodiscard]] bool has_candidate(std::int32_t below) const noexcept {
     return !classes_.empty() && classes_.begin()->first < below;
   }
-  // An upper bound on the sum of GPUs * (now - started), at least 0 each, of the candidates of lower
-  // priority. Cost: O(priorities), if the gangs that have run so far started before `now`.
+  // An upper bound on the GPU-time that the candidates of lower priority have used: the sum of GPUs *
+  // (now - started), where negative times count as 0. Cost: O(priorities), if all gangs so far
+  // started before `now`.
   [[nodiscard]] std::uint64_t gpu_time(std::int32_t below, time_ms now) const {
     std::uint64_t sum = 0;
     std::uint64_t gpus = 0;
@@ -101,7 +103,7 @@ class candidate_gangs : public cluster_state {
         [&](std::uint32_t c, std::vector<cell_gangs::gang>& to) { list_candidates(level, c, to); });
     return cells;
   }
-  // Of the cells that need not be made anew, whether one is wrong.
+  // Whether a cell is wrong that is not marked as changed.
   [[nodiscard]] bool has_wrong_cell() const {
     if (of_layout_ != layout_version()) return false;
     for (level_t l = 0; l < cells_.size(); ++l) {

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/cell_gangs.h - the gangs in each cell of a level, and the most that few of them have.
+// apiary/gang_scheduler/detail/cell_gangs.h - the gangs in each cell of a level, and the greatest sums of a few.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,9 +14,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The gangs of each cell of one level, made anew for the cells that have changed since the last
-// question.
-// Cost: mark O(1); refresh O(what changed cells contain), all cells the first time.
+// The gangs of each cell of one level. refresh() lists them again for the cells that have changed.
+// Cost: mark O(1); refresh O(nodes and gangs of the changed cells), of all cells the first time.
 class cell_gangs {
  public:
   struct gang {

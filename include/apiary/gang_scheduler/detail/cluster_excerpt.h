@@ -19,9 +19,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A copy of what some cells of one level have free. A question about a gang that must be in one cell
-// of that level, or of a lower one, has the same answer for these cells as in the cluster: the levels
-// have the same numbers, with one cell for each higher level.
+// A copy of the free capacity of some cells of one level. If a gang must be in one cell of that level
+// or of a lower one, the searches give the same answer for these cells here as in the cluster: the
+// levels have the same numbers, and each higher level has one cell.
 // Cost: begin O(nodes of the cells * GPUs of a node); to_local and to_global O(log cells).
 class cluster_excerpt {
  public:

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/cluster_layout.h - the positions of nodes in a tree with spare positions.
+// apiary/gang_scheduler/detail/cluster_layout.h - the positions of nodes in a tree that has unused ones.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,9 +22,9 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Gives each node a position: a cell of level 0 of a tree whose upper cells have names. Every cell
-// has spare children, at least an eighth more than it needs, so that nodes and racks can join
-// without a new tree. If the tree has to be made anew before an eighth more nodes have joined, the
-// next one has twice as many spare children, up to as many as it needs.
+// has unused children, at least an eighth of the number in use, so that nodes and racks can join
+// without a new tree. If a new tree is needed before an eighth more nodes have joined, it has twice
+// as many unused children, but at most as many as are in use.
 // Cost: add O(children of the cells that contain the node), remove O(levels); rebuild O(nodes).
 class cluster_layout {
  public:
@@ -45,11 +45,11 @@ class cluster_layout {
     return l < level_names_.size() ? std::string_view(level_names_[l]) : "cluster";
   }
   [[nodiscard]] std::span<const std::string> level_names() const noexcept { return level_names_; }
-  // The name of the cell at a position of level l > 0; empty if it is spare.
+  // The name of the cell at a position of level l > 0; empty if it is unused.
   [[nodiscard]] const std::string& cell_name(level_t l, std::uint32_t c) const noexcept {
     return levels_[l].names[c];
   }
-  // The node at a position; none if it is spare.
+  // The node at a position; none if it is unused.
   [[nodiscard]] std::uint32_t node_at(std::uint32_t position) const noexcept {
     return node_at_[position];
   }
@@ -69,7 +69,7 @@ class cluster_layout {
     return {};
   }
 
-  // Gives node n a spare position in these cells. Returns it, or none if there is no spare one.
+  // Gives node n an unused position in these cells. Returns it, or none if all are in use.
   // Requires: fault(cells) is empty.
   std::uint32_t add(std::uint32_t n, std::span<const std::string> cells) {
     level_t l = 1;
@@ -80,13 +80,13 @@ class cluster_layout {
       c = at->second;
       break;
     }
-    std::vector<std::uint32_t> named;  // spare cells that get a name, from the top
+    std::vector<std::uint32_t> named;  // unused cells that get a name, from the top
     for (; l > 0; --l) {
       const id_range<cell_id> below = positions_inside(tree_, l, c, l - 1);
       c = none;
       for (const cell_id i : below) {
-        const bool spare = l == 1 ? node_at_[i.value] == none : levels_[l - 1].nodes[i.value] == 0;
-        if (!spare) continue;
+        const bool unused = l == 1 ? node_at_[i.value] == none : levels_[l - 1].nodes[i.value] == 0;
+        if (!unused) continue;
         c = i.value;
         break;
       }
@@ -103,7 +103,7 @@ class cluster_layout {
     ++joined_;
     return c;
   }
-  // Gives node n the position that it had. Returns whether it is still there for it.
+  // Gives node n the position that it had before. Returns whether this is still possible.
   // Requires: the position is one of this tree; fault(cells) is empty.
   bool put_back(std::uint32_t n, std::uint32_t position, std::span<const std::string> cells) {
     if (node_at_[position] != none) return false;
@@ -125,11 +125,11 @@ class cluster_layout {
     count(position, true);
     return true;
   }
-  // A cell has no spare child, so rebuild() is next.
-  void make_more_spare() {
-    if (joined_ < num_nodes_ / 8) spare_eighths_ = (std::min)(2 * spare_eighths_, std::size_t{8});
+  // Called before rebuild() if a cell has no unused child.
+  void leave_more_unused() {
+    if (joined_ < num_nodes_ / 8) unused_eighths_ = (std::min)(2 * unused_eighths_, std::size_t{8});
   }
-  // Makes a position spare, and the cells above that have no other node.
+  // Makes a position unused, and the cells above it that have no other node.
   void remove(std::uint32_t position) {
     node_at_[position] = none;
     count(position, false);
@@ -161,7 +161,7 @@ class cluster_layout {
     }
     std::vector<std::vector<std::uint32_t>> fan_outs;
     std::vector<level> levels(top);
-    std::vector<std::uint32_t> row{0};  // the cells of a level, by position; none: spare
+    std::vector<std::uint32_t> row{0};  // the cells of a level, by position; none: unused
     for (level_t l = top; l > 0; --l) {
       std::size_t most = 0;  // children of a cell
       for (const cell& c : all[l]) most = (std::max)(most, c.children.size());
@@ -169,7 +169,7 @@ class cluster_layout {
       std::vector<std::uint32_t> below;
       for (const std::uint32_t c : row) {
         const std::size_t used = c == none ? 0 : all[l][c].children.size();
-        const std::size_t width = c == none ? with_spare(most) : with_spare(used);
+        const std::size_t width = c == none ? with_unused(most) : with_unused(used);
         fans.push_back(static_cast<std::uint32_t>(width));
         if (c != none)
           below.insert(below.end(), all[l][c].children.begin(), all[l][c].children.end());
@@ -203,8 +203,8 @@ class cluster_layout {
     std::vector<std::uint32_t> nodes;  // in each cell
     std::unordered_map<std::string, std::uint32_t> by_name;
   };
-  [[nodiscard]] std::size_t with_spare(std::size_t n) const noexcept {
-    return n + 1 + n * spare_eighths_ / 8;
+  [[nodiscard]] std::size_t with_unused(std::size_t n) const noexcept {
+    return n + 1 + n * unused_eighths_ / 8;
   }
   [[nodiscard]] std::uint32_t parent(level_t l, std::uint32_t c) const noexcept {
     return tree_.index(tree_.parent(tree_.at(l, c), l), l + 1);
@@ -223,9 +223,10 @@ class cluster_layout {
   ragged_tree tree_{std::vector<std::vector<std::uint32_t>>{{1}}};
   std::vector<level> levels_;  // by level; [0] is empty
   std::vector<std::uint32_t> node_at_;
-  std::size_t spare_eighths_ = 1;  // spare children of a cell, besides one, by the others
-  std::size_t num_nodes_ = 0;      // when the tree was made
-  std::size_t joined_ = 0;         // nodes since then
+  std::size_t unused_eighths_ =
+      1;                       // unused children of a cell, in eighths of those in use, and one
+  std::size_t num_nodes_ = 0;  // when the tree was made
+  std::size_t joined_ = 0;     // nodes since then
 };
 
 }  // namespace detail

@@ -28,7 +28,7 @@ namespace detail {
 // The nodes of a gang scheduler. Its functions do not check; while a trial is open they record how
 // to undo what they do.
 // Cost: of a change: capacity_index::set for each view with the node; insert_node and resize_node
-//       O(nodes * views) if the layout has no spare position or a node has more GPUs than any.
+//       O(nodes * views) if the layout has no unused position or a node has more GPUs than any.
 class cluster_state {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
@@ -138,7 +138,7 @@ class cluster_state {
       for (node_view& v : views_)
         if (v.accepts(shape)) v.update(n.position, &n);
     } else {
-      if (shape.gpus <= max_free_) layout_.make_more_spare();
+      if (shape.gpus <= max_free_) layout_.leave_more_unused();
       max_free_ = (std::max)(max_free_, shape.gpus);
       std::vector<std::uint32_t> ids;
       for (std::uint32_t p = 0; p < layout_.num_positions(); ++p)

@@ -88,7 +88,7 @@ class gang_planner {
                : infeasibility_proof{};
   }
 
-  // Calls f while the view's whole nodes have only healthy GPUs. Cost: O(bad nodes), and f.
+  // Calls f while bad GPUs are not counted in the view's whole nodes. Cost: O(bad nodes), and f.
   template <class F>
   auto with_healthy_nodes(const scheduled_gangs& state, node_view& view, const F& f) {
     for (const std::uint32_t id : state.bad_nodes()) {
@@ -189,7 +189,7 @@ class gang_planner {
     for (const std::uint32_t v : chosen_) to.victims.push_back(state.at(v).who.what.job);
     return true;
   }
-  // Takes victims that cost no more and allow a lower level, if the gang prefers one.
+  // If the gang prefers a level: chooses other victims that cost no more and allow a lower level.
   void allow_lower_level(scheduled_gangs& state, node_view& view,
                          const gang_scheduler_types::request& r, time_ms now,
                          gang_scheduler_types::plan& to) {
@@ -272,7 +272,7 @@ class gang_planner {
     }
     return fit(view.whole, gang, view.whole_hosts);
   }
-  // Why a gang waits that does not fit (refused), or of which that is not known.
+  // Why the gang waits. refused: it is proved that the gang does not fit now.
   wait_reason reason(const scheduled_gangs& state, node_view& view,
                      const topology_constraints& gang, bool refused) {
     const found idle = fit_whole(view, gang);

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/node_view.h - nodes with their use, and an index of those a filter accepts.
+// apiary/gang_scheduler/detail/node_view.h - nodes with their use, and an index for each filter.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -22,10 +22,11 @@ namespace detail {
   });
 }
 
-// The same gang with each such group as two: its whole slices, and the rest as one slice of its
-// highest level. The tasks keep their order. A group with anti-affinity, a leader or tasks that it
-// leads stays as it is, and so does one whose rest has a short slice of its own: fault() refuses it.
-// with_rests: false leaves out the rests, so that the groups keep their indices.
+// The same gang with each such group divided into two: its whole slices, and the remaining tasks as
+// one slice of its highest level. The tasks keep their order. Two kinds of groups stay as they are,
+// and fault() refuses them: a group with anti-affinity, a leader or tasks that it leads, and a group
+// whose remaining tasks have a short slice at a lower level. with_rests: if false, the remaining
+// tasks are left out, so that the groups keep their indices.
 [[nodiscard]] inline topology_constraints with_whole_slices(const topology_constraints& gang,
                                                             bool with_rests = true) {
   topology_constraints split = gang;

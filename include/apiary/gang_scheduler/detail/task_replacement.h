@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/task_replacement.h - where the tasks of a running gang go that lost their node.
+// apiary/gang_scheduler/detail/task_replacement.h - new nodes for the tasks of a gang that lost their nodes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -29,12 +29,12 @@ namespace detail {
 
 // Places the tasks of a gang that are on bad nodes or GPUs, while its other tasks stay where they
 // are. It tries every node for every task, the fullest first, and skips nodes that are equal to one
-// that failed. Exact unless the budget ends.
-// Cost: O(nodes of the view + tasks); then a step for each node that is tried and for 32 that are
-//       listed.
+// that failed. It is exact unless the budget ends.
+// Cost: O(nodes of the view + tasks); then a step for each node that it tries, and one for every 32
+//       nodes that it lists.
 class task_replacement {
  public:
-  // The most tasks that are placed; a gang that has lost more had better be placed anew.
+  // The most tasks that are placed. A gang that has lost more should be proposed as a new gang.
   static constexpr std::size_t max_tasks = 1'000;
 
   // Requires: `gang` is as it was proposed; `accepts` has a 1 for each position that it accepts.
@@ -120,8 +120,8 @@ class task_replacement {
     }
     return fit_verdict::does_not_fit;
   }
-  // After a yes: the level of the cell that has the whole gang, the new placements in the order of
-  // failed(), the nodes that would have to be idle, and the GPUs of them that are not free.
+  // If it fits: the level of the cell that contains the whole gang, the new placements in the order
+  // of failed(), the nodes that would have to be idle, and the GPUs of these nodes that are in use.
   [[nodiscard]] level_t level() const noexcept { return level_; }
   [[nodiscard]] const std::vector<placement>& tasks() const noexcept { return tasks_; }
   [[nodiscard]] const std::vector<node_id>& nodes_to_free() const noexcept { return freed_; }

@@ -20,9 +20,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Bounds from below what a gang's victims cost if it must be in one cell of a level. For each task
-// size t, the cell lacks D slots of t GPUs. A gang with G GPUs on N nodes gives back at most
-// N * floor(max / t) and at most floor((G + N * (t - 1)) / t) slots.
+// Lower bounds on the cost of the victims of a gang that must be in one cell of a level. For each
+// task size t, the cell lacks D slots of t GPUs. A running gang with G GPUs on N nodes gives back at
+// most N * floor(max / t) slots, and at most floor((G + N * (t - 1)) / t).
 // Cost: fewest O(sizes); cost O(sizes * gangs of the cell * log).
 class victim_bounds {
  public:

@@ -128,8 +128,8 @@ class victim_planner {
     const scheduled_gangs::brief& b = state_->brief_of(slot);
     return (*costs_)({class_of(b.priority), scheduled_gangs::gpu_time_of(b, now_)});
   }
-  // What becomes free when a gang ends that uses `own` of the `used` on a node that has `has`. On an
-  // overcommitted node the ends of several gangs free more than the sum.
+  // What becomes free on a node with `has` when a gang ends that uses `own` of the `used` there. If a
+  // node is overcommitted, several gangs together free more than the sum of these values.
   [[nodiscard]] static std::uint32_t freed(std::uint64_t own, std::uint64_t used,
                                            std::uint32_t has) noexcept {
     const std::uint64_t too_much = used > has ? used - has : 0;

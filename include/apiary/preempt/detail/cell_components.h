@@ -16,7 +16,8 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Lists the running gangs of a cell directly above the nodes, and the sets of nodes that they
-// connect. The cost of a gang is either what its allocations there have of it, or counts in full.
+// connect. The cost of a gang is either the sum of the costs of its allocations there, or counts in
+// full.
 // Requires: as group_costs.
 // Cost:     O(nodes of the cell + their allocations), and sorting the gangs on several nodes.
 class cell_components : public group_costs {

@@ -17,19 +17,20 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Computes for a cell the least cost of evictions for each capacity. The cost of a gang is either
-// split among its allocations (then the costs are lower bounds over all cells together), or counted
+// split among its allocations (then the costs of several cells add up to a lower bound), or counted
 // in full in each cell.
 //
-// A cell directly above the nodes: gangs on several of its nodes connect them; for each set of
-// connected nodes all subsets of the largest few of these gangs are tried, and each node has a
-// knapsack of the others. If costs count in full, the others are chosen with their costs split among
-// their nodes, and then count once. Other cells: the sums of the tables of their children.
+// In a cell directly above the nodes, gangs on several nodes connect these nodes. For each set of
+// connected nodes the search tries all subsets of the few largest of these gangs, and solves a
+// knapsack of the other gangs on each node. If costs count in full, it chooses the other gangs with
+// their costs split among their nodes, and then counts each of them once. The table of any other
+// cell is the sum of the tables of its children.
 // Requires: as group_costs.
 // Cost:     table O(nodes of the cell * 2^connecting gangs * (GPUs of a node)^2) and O(tasks^2).
 class cell_evictions : public cell_components {
  public:
-  // cost[s]: the least cost of evictions in the cell so that it holds s times the step of its level;
-  // up to what all evictions allow.
+  // cost[s]: the least cost of evictions after which the cell holds s times the step of its level,
+  // for each s that is possible.
   void table(std::size_t h, std::uint32_t c, std::vector<std::uint64_t>& cost) {
     if (h == 1) {
       solve_lowest(c, none, cost, nullptr);
@@ -37,8 +38,8 @@ class cell_evictions : public cell_components {
       solve_inner(h, c, none, cost, nullptr);
     }
   }
-  // Appends the allocations that table() has counted for `steps`; of a gang with several, it may
-  // have counted some only.
+  // Appends the allocations that table() has counted for `steps`. It may have counted only some of
+  // the allocations of a gang.
   void append_evictions(std::size_t h, std::uint32_t c, std::uint32_t steps,
                         std::vector<std::uint32_t>& to) {
     std::vector<std::uint64_t> cost;
@@ -161,8 +162,8 @@ class cell_evictions : public cell_components {
     at.subset[k] = subset;
     at.solved[k] = k;
   }
-  // Fills sum_ with what the nodes of a component cost if the subset is evicted, and choices_ and
-  // sets_ with what that evicts on each node.
+  // Fills sum_ with the costs of the nodes of a component if the subset is evicted, and choices_ and
+  // sets_ with the gangs that are evicted on each node.
   void sum_nodes_with_choices(std::uint32_t first, const component& at, std::uint32_t subset,
                               std::size_t most) {
     if (choices_.size() < at.nodes.size()) {
@@ -177,7 +178,7 @@ class cell_evictions : public cell_components {
       add_table(sum_, node_.cost(), most, &choices_[i]);
     }
   }
-  // After sum_nodes_with_choices(): calls use(item) for what is evicted for this capacity.
+  // After sum_nodes_with_choices(): calls use(item) for each item that is evicted for capacity k.
   template <class Use>
   void for_each_evicted(const component& at, std::size_t k, const Use& use) {
     for (std::size_t i = at.nodes.size(); i-- > 0;) {

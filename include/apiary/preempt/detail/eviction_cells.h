@@ -63,9 +63,9 @@ class bounded_cells {
 // The candidates by the cells of one level: a lower bound on the cost of victims in each cell, and
 // the candidates of one cell with their GPUs there.
 // Bound:    for each task size the cell lacks D slots. The cost of a candidate is spread over its
-//           GPUs in the cell. A slot costs at least its missing GPUs at the lowest price on the
-//           node. The D cheapest slots are a bound; the greatest of all sizes counts. It is 0 if
-//           the level has one cell, which has to be searched anyway.
+//           GPUs in the cell. A slot costs at least its number of missing GPUs times the lowest
+//           price of a GPU on the node. The sum of the D cheapest slots is a lower bound; the
+//           greatest one of all sizes is taken. It is 0 if the level has only one cell.
 // Requires: as victim_search; allocations name nodes of the capacity index.
 // Invalid:  allocations of more GPUs than a node may have abort (APIARY_VERIFY).
 // Cost:     begin O(cells + allocations + nodes), and for each task size O(nodes + slots); select

@@ -16,8 +16,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The world of topology_victim_search: changes the caller's capacity index, and a copy of the free
-// CPU and memory of the hosts.
+// The evictions of topology_victim_search: changes the caller's capacity index, and a copy of the
+// free CPU and memory of the hosts.
 // Requires: as victim_search; allocations name nodes of the index; no candidate is evicted when
 //           begin() is called again. What a host has free and gets back is below 2^32 in sum.
 // Invalid:  hosts without `freed` for each allocation, or the reverse, abort (APIARY_VERIFY).

@@ -16,9 +16,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Raises a lower bound on the cost of a set of candidates: a set that costs so much has at least as
-// many gangs as the most expensive ones that add up to it, and so many of the cheapest cost at least
-// as much as the result. Cost: begin O(1); then as incremental_sort, for as many gangs.
+// Raises a lower bound on the cost of a set of candidates. Let n be the least number of gangs that
+// can cost as much as the bound: the most expensive gangs that add up to it. A set has at least n
+// gangs, so it costs at least as much as the n cheapest gangs. Cost: begin O(1); then as
+// incremental_sort for n gangs.
 class gang_count_bound {
  public:
   void begin(std::span<const eviction_candidate> candidates) {

@@ -138,7 +138,7 @@ class group_costs : public group_capacity {
     const std::uint32_t n = allocations_[a].node;
     return most_of_node_[n] > capacity_[0][n] ? (std::max)(allocations_[a].gpus, 1U) : 0;
   }
-  // What so many tasks on these nodes cost at least, if an allocation costs cost_of(a).
+  // A lower bound on the cost of this many tasks on these nodes, if allocation a costs cost_of(a).
   template <class CostOf>
   [[nodiscard]] std::uint64_t sum_of_cheapest(std::pair<std::uint32_t, std::uint32_t> nodes,
                                               std::uint64_t tasks, const CostOf& cost_of) {

@@ -22,18 +22,19 @@ namespace detail {
 
 // Searches the victims of least cost for one group of equal tasks under its constraints, in the cell
 // of the required level where they cost least. It divides the cell into units: the cells of the
-// highest level below with slices or a spread, or directly above the nodes. cell_evictions computes
-// what each capacity of a unit costs.
+// highest level below it that has slices or anti-affinity, otherwise the cells directly above the
+// nodes. cell_evictions computes the cost of each capacity of a unit.
 //
-// Bound:  gangs in several units have their cost split among them. Then the units are independent,
-//         and dynamic programming over them gives a lower bound. Costs move to the units that the
-//         solution uses, and it starts again, some times (Lagrangian decomposition).
-// Sets:   the victims of each such solution; one unit after the other, the cheapest first, each gang
-//         counted in full once, from several first units; then, for each unit of the best set, the
-//         same without its victims; the cheapest and the smallest gangs first. No victim in a set can
-//         be reprieved.
-// Cost:   O(nodes + allocations + candidates) and the first bound and set; all else is within the
-//         budget. Units are solved in ascending order of cheap bounds, and only as many as needed.
+// Bound:  the cost of a gang in several units is split among them. Then the units are independent,
+//         and dynamic programming over them gives a lower bound. Costs are shifted to the units that
+//         the solution uses, and the bound is computed again, a few times (Lagrangian
+//         decomposition).
+// Sets:   the victims of each such solution; greedy sets that evict in one unit after the other, the
+//         cheapest unit first, where each gang counts in full once; the same from other first units;
+//         the cheapest gangs, and the smallest gangs. The best set is improved: its victims in one
+//         unit are taken back and chosen again. No victim in a set can be reprieved.
+// Cost:   O(nodes + allocations + candidates), the first bound and the first set; the rest is within
+//         the budget. Units are solved in ascending order of cheap bounds, and only as many as needed.
 class group_victim_search : group_victim_sets {
  public:
   using group_victim_sets::never;
@@ -151,8 +152,9 @@ class group_victim_search : group_victim_sets {
     for (const std::uint32_t j : forced_) tally_->add_victim(j);
     return tally_->within_budgets();
   }
-  // Of the gangs in chosen_ of which some allocations are not chosen, the one with the most cost
-  // there; if there is none, one of a group that loses too much; else `none`.
+  // The gang with the greatest cost in allocations that are not chosen, among the gangs that have
+  // other allocations in chosen_. If there is none: a gang of a group that exceeds its disruption
+  // budget; otherwise `none`.
   [[nodiscard]] std::uint32_t gang_to_branch_on() {
     merge_sort(chosen_);
     std::uint64_t most = 0;

@@ -63,8 +63,9 @@ class group_victim_sets : protected split_cost_bound {
     merge_sort(victims_);
   }
 
-  // Evicts gangs in ascending order of price until the tasks fit in a root cell; then as try_set().
-  // Stops if they cost as much as the best set and no more than `reserve` is left of the budget.
+  // Evicts gangs in ascending order of price until the tasks fit in a root cell; then continues as
+  // try_set(). Stops if the gangs cost as much as the best set and no more than `reserve` is left of
+  // the budget.
   template <class Price>
   void evict_in_order(const Price& price, std::uint64_t reserve) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
@@ -90,10 +91,10 @@ class group_victim_sets : protected split_cost_bound {
   }
 
   // Evicts the gangs in set_, then more gangs, unit by unit, the cheapest step first, until the
-  // tasks fit; then as try_set(). `several`: several steps of a unit together if that costs less for
-  // each; otherwise one step at a time. The unit `first` comes first, and `without` is left out.
-  // max_tries limits for how many units it computes a better bound before it takes the cheapest step
-  // so far; a unit that it solves counts as tries_of_solving.
+  // tasks fit; then continues as try_set(). `several`: takes several steps of a unit together if that
+  // costs less for each step; otherwise one step at a time. The unit `first` comes first, and
+  // `without` is left out. Before it takes the cheapest step so far, it computes better bounds for at
+  // most max_tries units; a unit that it solves counts as tries_of_solving.
   void fill(bool several, std::uint32_t first, std::uint32_t without, std::uint32_t max_tries) {
     cells_.count_in_full(true);
     tally_->clear();
@@ -257,9 +258,10 @@ class group_victim_sets : protected split_cost_bound {
       fill(false, starts[i].number, none, few_tries);
     }
   }
-  // For each unit that holds more with the best set: the set without its gangs there, or without
-  // those of them that are in no other such unit, filled again, with the unit and without it. Until
-  // no set is cheaper, or no more than `reserve` is left of the budget.
+  // Improves the best set, unit by unit, for the units where the set adds capacity. It takes out the
+  // gangs of the unit (all, or those that are in no other such unit) and fills the set again, with
+  // the unit and without it. It stops when no set is cheaper, or when no more than `reserve` is left
+  // of the budget.
   void improve(std::uint64_t reserve) {
     if (victims_.empty()) return;
     begin_root(best_root_);

@@ -52,11 +52,12 @@ class smallest_n_sum {
   std::vector<std::uint64_t> heap_;  // the greatest number first
 };
 
-// A lower bound on the cost of every set of victims that lets the gang fit: the greatest over all
-// task sizes. For each size the gang lacks D slots (eviction_state). If the cost of each candidate
-// is spread over its GPUs, the cheapest GPUs of a node bound its slots, and the D cheapest slots
-// the set. With equal costs the same sum bounds the number of victims; so many of the cheapest
-// candidates are a bound, too. Disruption budgets are left out: with them no set costs less.
+// A lower bound on the cost of every set of victims that lets the gang fit: the greatest bound over
+// all task sizes. For each size the gang lacks D slots (eviction_state). The cost of each candidate
+// is spread over its GPUs. Then the cheapest GPUs of a node are a bound for each of its slots, and
+// the D cheapest slots are a bound for the set. If every gang costs the same, this sum bounds the
+// number of victims, n; the n cheapest candidates are a second bound. Disruption budgets are
+// ignored: no set costs less because of them.
 // Requires: no candidate is evicted.
 // Cost:     O(nodes + allocations * log + candidates) for each task size.
 class victim_lower_bound {

@@ -24,12 +24,12 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // A lower bound on the cost of victims for one group of tasks in one cell, the root. The root is
-// divided into units: the cells of the highest level below it with slices or a spread, or directly
-// above the nodes. Gangs in several units have their cost split among them. Then the units are
-// independent, and dynamic programming over them gives the bound. Costs can move to the units that
-// the solution uses, which often gives a greater bound.
+// divided into units: the cells of the highest level below it that has slices or anti-affinity,
+// otherwise the cells directly above the nodes. The cost of a gang in several units is split among
+// them. Then the units are independent, and dynamic programming over them gives the bound. If costs
+// are shifted to the units that the solution uses, the bound is often greater.
 //
-// Model: Lagrangian decomposition (Guignard, Kim 1987); here costs move by halves.
+// Model: Lagrangian decomposition (Guignard, Kim 1987); here half of a cost is shifted at a time.
 // Cost:  begin O(nodes + allocations + candidates); solve_split solves units in ascending order of
 //        cheap bounds, and only as many as needed, within the budget.
 class split_cost_bound {
@@ -37,8 +37,8 @@ class split_cost_bound {
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   static constexpr std::uint32_t few_tries = 256;  // units looked at for each that is taken
-  // The least cost of a step with costs in full, if so many are freed together; if `steps` is 0, a
-  // lower bound of it.
+  // The least cost of a step, with costs in full, if `steps` steps are freed together; if `steps` is
+  // 0, a lower bound on that cost.
   struct full_key {
     std::uint64_t key = 0;
     std::uint32_t steps = 0;
@@ -141,8 +141,9 @@ class split_cost_bound {
     const std::size_t now = (std::min<std::size_t>)(cells_.capacity(at_, u) / step(), cost.size());
     cost.erase(cost.begin(), cost.begin() + static_cast<std::ptrdiff_t>(now));
   }
-  // Halves the costs of allocations that are not in chosen_, of gangs of which others are, and adds
-  // that to these. Returns false if there are none. Requires: chosen_ is sorted.
+  // For each gang with some of its allocations in chosen_: halves the costs of the others and adds
+  // these halves to the chosen ones. Returns false if there is no such gang. Requires: chosen_ is
+  // sorted.
   bool move_costs() {
     bool moved = false;
     touched_.clear();

@@ -22,48 +22,48 @@ namespace detail {
 // reprieved first, if the new gang still fits with all undecided gangs evicted; then it is evicted.
 // Sets that cost as much as the best set so far, or exceed a disruption budget, are left out.
 //
-// The world decides what fits, and keeps what is found. All gangs are evicted when the search
-// begins, and the new gang fits then.
-//   world.cost_to_beat() -> std::uint64_t  only sets that cost less are of use; 0: no set is
-//   world.pay() -> bool                    whether one more gang may be tried
-//   world.reprieve(k) -> fit_verdict       gang k keeps running; what is known of the new gang then
-//   world.evict(k)                         undoes reprieve(k)
-//   world.add_victim(k) -> bool            gang k is a victim; whether all budgets hold then
-//   world.remove_victim(k)                 undoes add_victim(k)
-//   world.keep()                           the new gang fits; no set so far costs less
-// Cost: the calls of the world; O(1) a step besides; 1 byte a gang.
+// The caller passes a problem, which decides what fits and keeps the sets that are found. When the
+// search begins, all gangs are evicted and the new gang fits.
+//   problem.cost_to_beat() -> std::uint64_t  only sets that cost less are of use; 0: no set is
+//   problem.pay() -> bool                    whether one more gang may be tried
+//   problem.reprieve(k) -> fit_verdict       gang k keeps running; whether the new gang still fits
+//   problem.evict(k)                         undoes reprieve(k)
+//   problem.add_victim(k) -> bool            gang k is a victim; whether all budgets still hold
+//   problem.remove_victim(k)                 undoes add_victim(k)
+//   problem.keep()                           the new gang fits; no set so far costs less
+// Cost: the calls of the problem, and O(1) for each step. Memory: 1 byte for each gang.
 class branch_and_bound {
  public:
   // False if the budget ended, for the search or a verdict: then a set may cost less than the best.
-  template <class World>
-  bool operator()(World&& world, std::span<const std::uint64_t> costs) {
+  template <class Problem>
+  bool operator()(Problem&& problem, std::span<const std::uint64_t> costs) {
     reprieved_.assign(costs.size(), 0);
     bool certain = true;
     std::uint64_t cost = 0;
     std::size_t k = 0;  // gangs decided
     bool within = true;
     while (true) {
-      for (; within && cost < world.cost_to_beat() && k < costs.size(); ++k) {
-        if (!world.pay()) return false;
-        const fit_verdict verdict = world.reprieve(k);
+      for (; within && cost < problem.cost_to_beat() && k < costs.size(); ++k) {
+        if (!problem.pay()) return false;
+        const fit_verdict verdict = problem.reprieve(k);
         reprieved_[k] = verdict == fit_verdict::fits ? 1 : 0;
         if (verdict == fit_verdict::fits) continue;
         certain = certain && verdict == fit_verdict::does_not_fit;
-        world.evict(k);
+        problem.evict(k);
         cost += costs[k];
-        within = world.add_victim(k);
+        within = problem.add_victim(k);
       }
-      if (within && cost < world.cost_to_beat()) world.keep();
+      if (within && cost < problem.cost_to_beat()) problem.keep();
       // Back to the last gang that is reprieved: now it is evicted.
       for (; k > 0 && reprieved_[k - 1] == 0; --k) {
         cost -= costs[k - 1];
-        world.remove_victim(k - 1);
+        problem.remove_victim(k - 1);
       }
       if (k == 0) return certain;
-      world.evict(k - 1);
+      problem.evict(k - 1);
       reprieved_[k - 1] = 0;
       cost += costs[k - 1];
-      within = world.add_victim(k - 1);
+      within = problem.add_victim(k - 1);
     }
   }
 
@@ -72,14 +72,14 @@ class branch_and_bound {
 };
 
 // The base of victim_search and topology_victim_search. It keeps the best set of victims so far,
-// reprieves victims that are not needed, and runs branch and bound, within one budget of steps. The
-// world (eviction_state or eviction_trial) says which candidates are evicted:
-//   world.evict(j)            evicts candidate j and lists it in tried()
-//   world.set_evicted(j, to)  changes a listed candidate, and leaves the list as it is
-//   world.evicted(j) -> bool
-//   world.tried()             candidates evicted since reprieve_all(); some may be reprieved
-//   world.reprieve_all()      no candidate is evicted
-template <class World>
+// reprieves victims that are not needed, and runs branch and bound, within one budget of steps.
+// Evictions (eviction_state or eviction_trial) records which candidates are evicted:
+//   evictions.evict(j)            evicts candidate j and lists it in tried()
+//   evictions.set_evicted(j, to)  changes a listed candidate, and leaves the list as it is
+//   evictions.evicted(j) -> bool
+//   evictions.tried()             candidates evicted since reprieve_all(); some may be reprieved
+//   evictions.reprieve_all()      no candidate is evicted
+template <class Evictions>
 class victim_search_steps {
  protected:
   static constexpr std::uint64_t set_steps = 200;  // the steps that one set of victims counts as
@@ -125,12 +125,12 @@ class victim_search_steps {
   template <class Verdict>
   void reprieve_and_keep(const Verdict& verdict) {
     set_.clear();
-    for (const std::uint32_t j : world_.tried())
-      if (world_.evicted(j)) set_.push_back(j);
+    for (const std::uint32_t j : evictions_.tried())
+      if (evictions_.evicted(j)) set_.push_back(j);
     sort_most_expensive_first(set_);
     for (const std::uint32_t j : set_) {
-      world_.set_evicted(j, false);
-      if (verdict() != fit_verdict::fits) world_.set_evicted(j, true);
+      evictions_.set_evicted(j, false);
+      if (verdict() != fit_verdict::fits) evictions_.set_evicted(j, true);
     }
     keep();
   }
@@ -138,8 +138,8 @@ class victim_search_steps {
   void keep() {
     std::uint64_t cost = 0;
     set_.clear();
-    for (const std::uint32_t j : world_.tried()) {
-      if (!world_.evicted(j)) continue;
+    for (const std::uint32_t j : evictions_.tried()) {
+      if (!evictions_.evicted(j)) continue;
       cost += candidates_[j].cost;
       set_.push_back(j);
     }
@@ -163,7 +163,7 @@ class victim_search_steps {
     costs_.clear();
     tally_.clear();
     for (const std::uint32_t j : order_) {
-      world_.evict(j);
+      evictions_.evict(j);
       costs_.push_back(candidates_[j].cost);
     }
     return search_(branches<Verdict>{*this, verdict}, costs_);
@@ -174,7 +174,7 @@ class victim_search_steps {
   std::uint64_t cost_limit_ = never;
   std::span<const eviction_candidate> candidates_;
   std::span<const gpus_on_node> allocations_;
-  World world_;
+  Evictions evictions_;
   disruption_tally tally_;
   std::vector<std::uint32_t> set_;
   std::vector<std::uint32_t> order_;  // of branch and bound
@@ -183,7 +183,7 @@ class victim_search_steps {
   std::uint64_t bound_ = 0;
 
  private:
-  // The world of branch_and_bound.
+  // The problem that branch_and_bound solves.
   template <class Verdict>
   struct branches {
     victim_search_steps& in;
@@ -193,10 +193,10 @@ class victim_search_steps {
     }
     bool pay() { return in.pay_for_set(); }
     fit_verdict reprieve(std::size_t k) {
-      in.world_.set_evicted(in.order_[k], false);
+      in.evictions_.set_evicted(in.order_[k], false);
       return verdict();
     }
-    void evict(std::size_t k) { in.world_.set_evicted(in.order_[k], true); }
+    void evict(std::size_t k) { in.evictions_.set_evicted(in.order_[k], true); }
     bool add_victim(std::size_t k) { return in.tally_.add_victim(in.order_[k]); }
     void remove_victim(std::size_t k) { in.tally_.remove_victim(in.order_[k]); }
     void keep() { in.keep(); }
