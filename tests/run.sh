@@ -50,17 +50,17 @@ build=${APIARY_BUILD_DIR:-build/tests}
 # choose for themselves.
 set -- -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og "$@"
 if [ -n "$all" ]; then
-  benchmark=libbenchmark-dev
+  more='libbenchmark-dev pkgconf'
   set -- -DAPIARY_QUICK=OFF -DAPIARY_BUILD_BENCHMARKS=ON "$@"
 else
-  benchmark=
+  more=
   set -- -DAPIARY_QUICK=ON -DAPIARY_BUILD_BENCHMARKS=OFF "$@"
   APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
   export APIARY_TEST_SCALE
 fi
 
 sh tests/packages.sh g++ cmake ninja-build libabsl-dev doctest-dev gnuplot-nox libyaml-cpp-dev \
-  $benchmark || give_up "packages are missing"
+  $more || give_up "packages are missing"
 
 if ! { cmake -G Ninja -S . -B "$build" "$@" && cmake --build "$build" ${targets:+--target $targets}; }; then
   give_up "the build failed"

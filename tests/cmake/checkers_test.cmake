@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 #
 # cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|budget|readme|joined|output|failure|
-#                   discovery|scenarios|mutants>
+#                   discovery|scenarios|mutants|packaging>
 #       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
@@ -394,6 +394,41 @@ elseif(CHECKER STREQUAL "scenarios")
     run("the checker ended with 2" ${check})
   else()
     message(STATUS "skipped: without python3 no report can be judged")
+  endif()
+
+elseif(CHECKER STREQUAL "packaging")
+  set(project "${here}/../..")
+  set(check "-DROOT=${WORK}" -DVERSION=1.0 -P "${here}/check_packaging.cmake")
+  # copy(<regex> <replacement> <file>): the project's packaging with that one file changed.
+  function(copy regex replacement changed)
+    file(COPY "${project}/.packaging" "${project}/LICENSE" "${project}/CMakeLists.txt" DESTINATION "${WORK}")
+    foreach(file vcpkg/apiary/vcpkg.json conan/conanfile.py)
+      file(READ "${WORK}/.packaging/${file}" text)
+      string(REGEX REPLACE "(version\"?:? =? ?)\"[0-9.]+\"" "\\1\"1.0\"" text "${text}")
+      file(WRITE "${WORK}/.packaging/${file}" "${text}")
+    endforeach()
+    file(READ "${WORK}/.packaging/${changed}" text)
+    string(REGEX REPLACE "${regex}" "${replacement}" text "${text}")
+    file(WRITE "${WORK}/.packaging/${changed}" "${text}")
+  endfunction()
+  copy(x x vcpkg/apiary/vcpkg.json)
+  run(OK ${check})
+  copy("1\\.0" 0.9 vcpkg/apiary/vcpkg.json)
+  run("vcpkg.json: version 0.9, the project's is 1.0" ${check})
+  copy("\"compiled\": {" "\"other\": {" vcpkg/apiary/vcpkg.json)
+  run("vcpkg.json has no feature compiled" ${check})
+  copy(APIARY_BUILD_TESTS APIARY_TESTS vcpkg/apiary/portfile.cmake)
+  run("CMakeLists.txt has no option APIARY_TESTS" ${check})
+  copy("vcpkg_cmake_install\\(\\)" "" vcpkg/apiary/portfile.cmake)
+  run("portfile.cmake, features ''" ${check})
+  copy(LICENSE LICENCE vcpkg/apiary/portfile.cmake)
+  run("LICENCE is missing" ${check})
+  copy("1\\.0" 0.9 conan/conanfile.py)
+  run("conanfile.py: the version is '0.9'" ${check})
+  find_program(python3 python3)
+  if(python3)
+    copy("def layout\\(self\\):" "def layout(self)" conan/conanfile.py)
+    run("conanfile.py: .*SyntaxError" "-DPYTHON=${python3}" ${check})
   endif()
 
 else()
