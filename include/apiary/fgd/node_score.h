@@ -26,6 +26,8 @@ APIARY_NAMESPACE_BEGIN
 // score_tree `candidates`, in `*allowed` if that is not null, or npos.
 // s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
 // gang_sharing_scheduler minimizes its sum. It may depend only on what is left on the node.
+//
+// Example: examples/own_policy.cpp
 template <class S>
 concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const task_request& t) {

@@ -42,7 +42,8 @@ struct gandiva_options {
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of pair_packing::sample
   bool migrates = false;                         // migrates running jobs
   time_ms migration_cost = 2000;                 // time that a job loses by a migration
-  std::uint32_t max_loss = 50;   // a move may cost so many thousandths of the time since the last
+  std::uint32_t max_loss =
+      50;  // thousandths of the time since the last one that a migration may cost
   std::uint32_t threshold = 3;   // servers with at least so many unsubscribed GPUs are emptied
   task_mix typical{};            // tasks that free GPUs should fit; empty: jobs of all sizes
   bool grows = false;            // gives a job idle GPUs of its server, up to max_gpus
@@ -58,7 +59,7 @@ struct gandiva_options {
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
 // Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
-// Cost:     a job that arrives, moves or ends O(log servers + jobs of the server); a decision
+// Cost:     a job that arrives, migrates or ends O(log servers + jobs of the server); a decision
 //           O(distinct numbers of GPUs); a quantum O(jobs log jobs) per over-subscribed server.
 // Example:  examples/gandiva.cpp
 class gandiva {
@@ -323,7 +324,7 @@ class gandiva {
   detail::gandiva_queue queue_;
   std::vector<node_id> again_;  // servers with a job that may start, but not in the same decision
   bool departed_ = false;       // a job ended or a server was repaired since the last decide()
-  bool may_migrate_ = false;    // running jobs may be able to move
+  bool may_migrate_ = false;    // running jobs may be able to migrate
   time_ms next_slice_ = max_time;               // when the next time slice starts
   std::vector<detail::sliced_job> candidates_;  // scratch of run_slice(), as the next
   std::vector<detail::gandiva_job*> records_, runs_, waits_;

@@ -32,12 +32,12 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Runs jobs of whole GPUs where a JobPlacer sends them, when they start and when they move. All
+// Runs jobs of whole GPUs where a JobPlacer places them, when they start and when they migrate. All
 // jobs run in time slices; a job's tenant and priority do not count.
 //
-// A tick tries to move `trials` jobs, round robin: it stops a job and asks the placer again. The
-// job moves if it then runs on fewer servers, or on as many and the cluster's fragmentation falls
-// by more than time_sharing_options::migration_limits::cost.
+// A tick tries to migrate `trials` jobs, round robin: it stops a job and asks the placer again. The
+// job migrates if it then runs on fewer servers, or on as many servers with the cluster's
+// fragmentation lower by more than time_sharing_options::migration_limits::cost.
 // Model: "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of Fragmentation" (ATC 2023), §3.
 // Cost:  start, stop, restart: one propose, commit or finish of the placer. A trial: all of these,
 //        and fragmentation::weighted() of each old and new server of the job.
@@ -142,7 +142,7 @@ class placer_backend {
       node.gpu_left[static_cast<std::size_t>(std::countr_zero(mask))] = taken ? 0 : whole_gpu;
     return node;
   }
-  // What a job that does not run would add to W * F of the cluster if it ran at `where`.
+  // By how much W * F of the cluster would grow if a job that does not run ran at `where`.
   [[nodiscard]] std::int64_t added(const job_placement& where) const noexcept {
     std::int64_t sum = 0;
     for (const placement& p : where) {
@@ -177,7 +177,7 @@ class placer_backend {
   job_id next_{0};  // the next job to try
 };
 
-// Gandiva for jobs of whole GPUs over any JobPlacer, which decides where a job starts and moves.
+// Gandiva for jobs of whole GPUs over any JobPlacer, which decides where a job starts and migrates.
 //
 //   const fragmentation metric(mix);
 //   gandiva_with_placer<server_placer>::create(

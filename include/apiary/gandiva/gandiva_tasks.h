@@ -31,10 +31,11 @@ APIARY_NAMESPACE_BEGIN
 
 // The backend of time sharing for tasks that may use fractions of a GPU, placed by a
 // gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops
-// for another. A tick makes the migrations that lower the cluster's fragmentation most for each
-// GPU that migrates, until no migration gains enough or time_sharing_options::migration_limits::jobs is reached.
+// for another. A tick makes the migrations that lower the cluster's fragmentation most for each GPU
+// of the task, until no migration gains enough or the limit
+// time_sharing_options::migration_limits::jobs is reached.
 // Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
-// Cost:  start, stop, restart as gpu_sharing_scheduler; a migration, and the proof that there is none,
+// Cost:  start, stop, restart as gpu_sharing_scheduler; to find a migration or that there is none
 //        O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
 template <NodeScore Score>
 class gpu_sharing_backend {

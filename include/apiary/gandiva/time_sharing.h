@@ -124,8 +124,8 @@ class time_sharing {
     return absl::OkStatus();
   }
   // When tick() must be called although nothing happens: at the next quantum while a job waits for
-  // a time slice or if the last tick moved a job; in the next millisecond while a job waits that
-  // may fit after what that tick suspended or moved.
+  // a time slice, or if the last tick migrated a job; in the next millisecond while a job waits that
+  // may fit because that tick suspended or migrated jobs.
   [[nodiscard]] time_ms wake() const noexcept {
     if ((retry_sliced_ && !sliced_.empty()) || (retry_prioritized_ && !prioritized_.empty()))
       return now_ + 1;
@@ -291,7 +291,7 @@ class time_sharing {
     }
     if (runs) start_from_queue(r, actions);
   }
-  // Whether any job moved.
+  // Whether any job migrated.
   bool move(std::vector<action>& actions) {
     if (options_.migrations.jobs == 0) return false;
     std::vector<job_id> movable;

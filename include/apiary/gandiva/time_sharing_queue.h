@@ -255,7 +255,7 @@ class time_sharing_queue {
     }
     return absl::OkStatus();
   }
-  // Appends, for each job that changed, one action from what the host knows to what is.
+  // Appends one action for each job whose state differs from what the host knows.
   void report(time_ms now, std::vector<job_action>& actions) {
     for (const job_id job : acted_) {
       record& r = jobs_.at(job.value);

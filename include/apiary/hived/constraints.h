@@ -7,6 +7,7 @@
 
 // A program that sets gang_request::constraints includes this header, which compiles the search
 // under constraints. Programs that link apiary::compiled need not include it.
+// Example: examples/hived_constraints.cpp
 
 #ifndef APIARY_COMPILED
 #include <apiary/hived/detail/topology_fit_inl.h>

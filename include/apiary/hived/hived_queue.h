@@ -45,7 +45,8 @@ APIARY_NAMESPACE_BEGIN
 // suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
 // then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
 // wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic stays
-// so, even if it fits into its tenant's cells later. Small jobs may overtake a large one forever.
+// opportunistic, even if it fits into its tenant's cells later. Small jobs may overtake a large job
+// again and again.
 // Order:    on a tenant's cells, jobs start by priority, then arrival, then job id. On idle GPUs,
 //           jobs start by arrival, then id; of each tenant and number of GPUs, only the job that is
 //           first by priority, arrival and id is tried.

@@ -30,6 +30,8 @@ APIARY_NAMESPACE_BEGIN
 // | s.wake()                | when decide must be called next even if nothing happens: later |
 // |                         | than the last decide, or max_time                              |
 // | s.total_gpus()          | GPUs of the cluster                                            |
+//
+// Example: examples/own_queue.cpp
 template <class S>
 concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,
                                 time_ms t, std::vector<job_action>& actions) {

@@ -35,8 +35,8 @@ struct fragmentation_migration {
   friend bool operator==(const fragmentation_migration&, const fragmentation_migration&) = default;
 };
 
-// Finds the move of one task that lowers the cluster's fragmentation F most for each GPU moved. For
-// each kind of task it keeps the gain on every node, and updates the nodes that changed.
+// Finds the migration of one task that lowers the cluster's fragmentation F most for each GPU of the
+// task. For each kind of task it keeps the gain on every node, and updates the nodes that changed.
 // Model:    migration as in "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of
 //           Fragmentation" (USENIX ATC 2023), §3, instead of free GPUs by server.
 // Requires: the same nodes at each call; update() after each change of one. W < 2^32.
@@ -49,8 +49,8 @@ class fragmentation_migrations {
   void update(node_id n) {
     if (!kinds_.empty()) changes_.push_back(n);
   }
-  // The move that gains most for each GPU moved (a task without GPUs counts as one), if that is
-  // more than `cost` thousandths. Ties go to the first task, then node, then device.
+  // The migration that gains most for each GPU of its task (a task without GPUs counts as one), if
+  // that is more than `cost` thousandths. Ties go to the first task, then node, then device.
   [[nodiscard]] std::optional<fragmentation_migration> best(const node_table& nodes,
                                                             std::span<const placed_task> tasks,
                                                             std::uint32_t cost) {
@@ -94,7 +94,7 @@ class fragmentation_migrations {
     entry best[2]{};                      // on two nodes
   };
   using kind_key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, milli_gpu, model_set>;
-  // Thousandths that count as moved.
+  // Thousandths of GPUs that count as migrated.
   [[nodiscard]] static std::uint64_t gpus(const task_request& task) noexcept {
     return task.wants_gpu() ? task.total_gpu_milli() : whole_gpu;
   }

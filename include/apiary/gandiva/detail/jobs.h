@@ -286,7 +286,7 @@ class gandiva_jobs {
               [](placement a, placement b) { return a.node < b.node; });
     return picked;
   }
-  // Changes a job and what the servers know of it.
+  // Changes a job, and its data in the servers.
   template <class Change>
   void edit(gandiva_job& r, Change&& change) {
     const gandiva_claim before = claim(r);

@@ -30,7 +30,7 @@ namespace detail {
 // The GPUs of a server; a broken one has no free GPUs.
 struct server_capacity {
   std::uint32_t gpus = 0;
-  std::uint32_t free = 0;  // GPUs that a job may move to
+  std::uint32_t free = 0;  // GPUs to which a job may migrate
 };
 // A number of GPUs of a server; servers are numbered 0, 1, ...
 struct gpus_on_server {
@@ -43,7 +43,7 @@ struct running_job {
   job_id job{};
   std::uint32_t server = 0;
   std::uint32_t gpus = 1;
-  bool movable = true;  // it may move now
+  bool movable = true;  // it may migrate now
 };
 // The GPUs that a job has after a migration, in ascending order of servers.
 struct migration {
@@ -59,7 +59,7 @@ struct move_gain {
   friend constexpr auto operator<=>(const move_gain&, const move_gain&) noexcept = default;
 };
 
-// Computes the gain of a move in O(1) from the free GPUs of both servers.
+// Computes the gain of a migration in O(1) from the free GPUs of both servers.
 class migration_gains {
  public:
   // Gains without typical tasks.
@@ -79,7 +79,7 @@ class migration_gains {
       }
     }
   }
-  // The gain if a job of `gpus` GPUs moves from a server with `from` free GPUs to one with `to`.
+  // The gain if a job of `gpus` GPUs migrates from a server with `from` free GPUs to one with `to`.
   // Requires: gpus <= to, from + gpus at most 32.
   [[nodiscard]] move_gain operator()(std::uint32_t from, std::uint32_t to,
                                      std::uint32_t gpus) const noexcept {
@@ -97,13 +97,13 @@ class migration_gains {
 
 // Chooses migrations that bring free GPUs together on few servers; returns them in order.
 // It tries to empty each server with jobs that has at least `threshold` free GPUs, once: first the
-// one with the most free GPUs (ties: the first). The jobs of such a server move, the largest first
+// one with the most free GPUs (ties: the first). The jobs of such a server migrate, the largest first
 // (ties: by id), each at most once. A job goes to the server in use that fits it, has no more free
 // GPUs than its own server, and gains most (ties: the fewest free GPUs, then the first). A job that
 // gains nowhere stays.
 // Requires: on each healthy server, the GPUs of its jobs and its free ones are different GPUs; at
 //           most 32 GPUs for each server; threshold > 0. Jobs of broken servers stay.
-// Cost:     O(servers + jobs log jobs), and for each move O(log64 servers) a number of GPUs.
+// Cost:     O(servers + jobs log jobs), and for each migration O(log64 servers) a number of GPUs.
 [[nodiscard]] inline std::vector<migration> defragment(std::span<const server_capacity> servers,
                                                        std::span<const running_job> jobs,
                                                        std::uint32_t threshold,
@@ -208,9 +208,9 @@ class migration_gains {
   return to;
 }
 
-// Migrates running jobs: consolidate() moves jobs on several servers to fewer servers, defragment()
-// empties servers. A job that started or moved less than `min_run_time` ago does not move, because
-// it would lose too much of its time.
+// Migrates running jobs: consolidate() migrates jobs on several servers to fewer servers,
+// defragment() empties servers. A job that started or migrated less than `min_run_time` ago does not
+// migrate, because it would lose too much of its time.
 // Cost: consolidate O(16 s log s) for each job on s servers; defragment O(servers in use with
 //       unsubscribed GPUs + jobs of those to be emptied), or nothing if there is none to empty.
 class gandiva_migration {
@@ -239,7 +239,7 @@ class gandiva_migration {
       if (!to.empty()) jobs.migrate(r, v.on_nodes(to));
     }
   }
-  // Returns whether a job moved, or may move later.
+  // Returns whether a job migrated, or may migrate later.
   bool defragment(gandiva_jobs& jobs, time_ms now) const {
     bool any = false;
     std::vector<node_id> some;
@@ -268,7 +268,7 @@ class gandiva_migration {
     for (const migration& m : detail::defragment(v.capacities, running, threshold_, gains_)) {
       more = true;
       gandiva_job& r = jobs.at(m.job);
-      if (jobs.acted(r)) break;  // it shrank for a new job: the other moves wait
+      if (jobs.acted(r)) break;  // it shrank for a new job: the other migrations wait
       jobs.migrate(r, v.on_nodes(m.to));
     }
     return more;

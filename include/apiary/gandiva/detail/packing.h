@@ -50,7 +50,7 @@ class gandiva_packing {
   // Migrates followers to unsubscribed GPUs of their server, else of the tightest server that fits.
   void separate(gandiva_jobs& jobs) {
     if (jobs.servers().max_unsubscribed() == 0) {
-      // Only trials may fit then: on a server that is just full.
+      // Then only jobs that are packed on trial may fit, on a server that is exactly full.
       if (std::none_of(jobs.followers().begin(), jobs.followers().end(),
                        [&](job_id j) { return !jobs.at(j).kept; }))
         return;

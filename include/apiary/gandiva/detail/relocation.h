@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/relocation.h - which suspended jobs Gandiva moves to another server.
+// apiary/gandiva/detail/relocation.h - which suspended jobs Gandiva migrates.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,14 +19,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Moves suspended jobs, not those packed with them, to unsubscribed GPUs or to get time slices.
-// Cost: into_unsubscribed O(log servers + jobs of the server) a move; from_higher O(jobs of
-//       over-subscribed servers), their square where priorities differ, and O(servers in use and
-//       their jobs) for each job that moves and each GPUs and priority without a better server.
+// Migrates suspended jobs to unsubscribed GPUs, or to servers where they get time slices. Jobs that
+// are packed with them stay.
+// Cost: into_unsubscribed O(log servers + jobs of the server) for each migration; from_higher O(jobs
+//       of over-subscribed servers), their square where priorities differ, and O(servers in use and
+//       their jobs) for each job that migrates, and for each number of GPUs and priority for which
+//       there is no better server.
 class gandiva_relocation {
  public:
-  // While a suspended job fits into unsubscribed GPUs, moves the one that ran least on the most
-  // over-subscribed server with such a job.
+  // While a suspended job fits into unsubscribed GPUs: takes the most over-subscribed server with
+  // such a job, and migrates the job on it that ran least.
   static void into_unsubscribed(gandiva_jobs& jobs, gandiva_packing& packing) {
     const gandiva_servers& servers = jobs.servers();
     while (!servers.over().none()) {
@@ -42,9 +44,10 @@ class gandiva_relocation {
       move(jobs, *best, servers.tightest(best->request.gpus), packing);
     }
   }
-  // Moves suspended jobs that jobs of higher priority keep from running, by priority, arrival and
-  // id: to the least loaded server where they get time slices, preferably of their affinity.
-  // Repeats for jobs that this keeps from running; their priority is lower each time.
+  // Migrates suspended jobs that get no time slice because of jobs of higher priority, in order of
+  // priority, arrival and id: to the least loaded server where they get time slices, preferably of
+  // their affinity. Repeats this for jobs that then get no time slice; their priority is lower each
+  // time.
   static void from_higher(gandiva_jobs& jobs, gandiva_packing& packing) {
     for (bool moved = true; moved;) {
       moved = false;

@@ -28,7 +28,7 @@ struct gandiva_claim {
   node_id server{};        // not valid: it is on no server
   std::uint32_t gpus = 0;  // GPUs that it asked for
   std::uint32_t load = 0;  // the number of these that count: all or none
-  bool suspended = false;  // it waits for a time slice, and might move
+  bool suspended = false;  // it waits for a time slice, and may migrate
   bool pinned = false;     // it runs on several servers, without time slices
   friend constexpr bool operator==(const gandiva_claim&, const gandiva_claim&) noexcept = default;
 };

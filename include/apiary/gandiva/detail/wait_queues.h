@@ -24,9 +24,9 @@ struct queued_job {
   bool guaranteed = false;  // the backend gives it a priority of 0 or more
 };
 
-// The waiting jobs, in a queue for each number of GPUs and, of guaranteed jobs, tenant. One clock a
-// queue measures the delays, because its jobs have the same cause. A queue has failed if its first
-// job could not start as guaranteed, and nothing has changed since.
+// The waiting jobs: a queue for each number of GPUs; guaranteed jobs also have a queue for each
+// tenant. Each queue has one clock for the delays, because all its jobs wait for the same cause. A
+// queue has failed if its first job could not start as guaranteed, and nothing has changed since.
 // Cost: a call O(log jobs), or O(queues) where it looks at all queues.
 class time_sharing_wait_queues {
  public:

@@ -21,11 +21,11 @@ namespace detail {
 // any, it finds some, unless a number exceeds 62 bits or the budget ends.
 //
 // Model:  the linear program of Gilmore, Gomory, "A linear programming approach to the cutting
-//         stock problem" (1961): fractions of nodes take combinations of tasks, and what is missing
-//         is least. Its dual values are the weights. The simplex method keeps one combination of
-//         each class of nodes apart from the basis (Dantzig, Van Slyke, "Generalized upper bounding
-//         techniques", 1967), so the basis has one row a size. It computes with integers: numbers
-//         are numerators over the determinant of the basis.
+//         stock problem" (1961): fractions of nodes take combinations of tasks, so that the fewest
+//         tasks are missing. Its dual values are the weights. The simplex method keeps one
+//         combination of each class of nodes, its key, apart from the basis (Dantzig, Van Slyke,
+//         "Generalized upper bounding techniques", 1967), so the basis has one row for each size. It
+//         computes with integers: numbers are numerators over the determinant of the basis.
 // Cost:   O(sizes^3 + sizes * GPUs of a node) an iteration, usually fewer than 5 * (sizes +
 //         classes) iterations. A step of the budget is 16 operations. Memory: O(sizes^2 + sizes *
 //         (GPUs of a node + iterations)).
@@ -98,7 +98,7 @@ class weight_search {
       max_free_ = f;
     }
   }
-  // Begins with all that the fullest nodes do not take as missing.
+  // Begins with a basis in which all tasks are missing that the first keys do not take.
   bool start(fit_verdict& verdict) {
     price_.clear();
     for (const task_size& s : sizes_) price_.push_back(s.gpus);
@@ -112,7 +112,7 @@ class weight_search {
       basis_.push_back({lacking(u) >= 0 ? column_type::missing : column_type::surplus, u, 0});
     return true;
   }
-  // Tasks of a size beyond what the keys hold.
+  // How many tasks of a size the gang has beyond those that the keys take.
   [[nodiscard]] std::int64_t lacking(std::size_t u) const {
     std::int64_t tasks = sizes_[u].tasks;
     for (const node_class& c : classes_) tasks -= c.nodes * combinations_[c.key + u];
@@ -156,7 +156,8 @@ class weight_search {
     multiply(column_, direction_);
     return !is_large_ && replace(entering);
   }
-  // Chooses a column that makes less missing; false if weights are found, or there is none.
+  // Chooses a column to enter the basis so that fewer tasks are missing. Returns false if weights
+  // are found, or if there is no such column.
   bool choose_entering(column& entering, fit_verdict& verdict) {
     price_.assign(basis_.size(), 0);
     for (std::size_t i = 0; i < basis_.size(); ++i) {
@@ -190,7 +191,7 @@ class weight_search {
     knapsack_.append_tasks(classes_[entering.index].free, combinations_);
     return true;
   }
-  // The column enters the basis, and the first that becomes 0 leaves it.
+  // The chosen column enters the basis, and the first column whose value becomes 0 leaves it.
   bool replace(const column& entering) {
     std::int64_t value = 1;  // of the leaving column, over its direction
     std::int64_t by = 0;
@@ -286,7 +287,7 @@ class weight_search {
         to[i] += times(inverse_[i * to.size() + u], by[u]);
     }
   }
-  // a * b; 0 and is_large_ if sums of a few such numbers might not be numbers of 64 bits.
+  // a * b. If sums of a few such numbers might not fit into 64 bits: 0, and sets is_large_.
   std::int64_t times(std::int64_t a, std::int64_t b) noexcept {
     constexpr double most = 1e17;
     const double size = static_cast<double>(a) * static_cast<double>(b);

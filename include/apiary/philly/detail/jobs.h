@@ -223,8 +223,9 @@ class philly_jobs {
   // Whether GPUs became idle since the last clear_freed().
   [[nodiscard]] bool freed() const noexcept { return freed_; }
   void clear_freed() noexcept { freed_ = false; }
-  // The running jobs of tenants beyond their quotas that may be preempted now, the last started first;
-  // and whether there may be more later: a job that started at this very time is not preempted.
+  // The running jobs of tenants beyond their quotas that may be preempted now, the last started
+  // first; and whether there may be more later (a job that started at the present time is not
+  // preempted).
   [[nodiscard]] std::pair<std::vector<philly_candidate>, bool> preemption_candidates(time_ms now) {
     std::vector<philly_candidate> found;
     bool more_later = false;
