@@ -5,6 +5,7 @@
 #include <apiary/alloc/best_fit_allocator.h>
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/free_list_allocator.h>
+#include <apiary/alloc/lazy_buddy_allocator.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/uniform_tree.h>
@@ -47,9 +48,9 @@ int main(int argc, char** argv) {
   allocator_bench bench;
   bench.add<apiary::buddy_allocator>("buddy");
   bench.add<apiary::free_list_allocator>("free lists");
+  bench.add<apiary::lazy_buddy_allocator>("lazy buddy");
   bench.add<apiary::best_fit_allocator>("best fit");
   bench.add<reserving>("reserving buddy");
-  bench.add<lazy_lists>("lazy merging");
   bench.add<fullest_rack_scan>("fullest rack", 4096);
   bench.add<buddy_tree>("binary tree");
   bench.add<leaf_bitmap>("bitmap", 65536);

@@ -8,6 +8,7 @@
 #include <apiary/alloc/free_list_allocator.h>
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/journal.h>
+#include <apiary/alloc/lazy_buddy_allocator.h>
 #include <apiary/alloc/node_index.h>
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/quota_ledger.h>
