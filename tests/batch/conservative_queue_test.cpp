@@ -99,6 +99,20 @@ TEST_CASE("conservative_queue: when a job is withdrawn and nothing else happens,
   CHECK(line.at(3) == 10);
 }
 
+TEST_CASE("conservative_queue: a job that moves up lets an earlier one move up, too") {
+  reserved_line line;
+  line.submit(1, 2, 10, 0);
+  line.submit(2, 2, 20, 0);
+  line.submit(3, 4, 5, 0);   // after both
+  line.submit(4, 2, 10, 0);  // between the end of 1 and the start of 3
+  CHECK(line.decide(0) == jobs_by_start{job_id(1), job_id(2)});
+  CHECK(line.at(3) == 20);
+  CHECK(line.at(4) == 10);
+  line.finish(2, 4);  // 3 cannot move before 4 has
+  CHECK(line.decide(4) == jobs_by_start{job_id(4)});
+  CHECK(line.at(3) == 14);
+}
+
 TEST_CASE("conservative_queue: a job beyond its estimate is taken to run as long again") {
   reserved_line line;
   line.submit(1, 4, 10, 0);

@@ -18,12 +18,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <support/levels.h>
 #include <support/naive_constraints.h>
 #include <support/proof_mutations.h>
 #include <support/scale.h>
+#include <utility>
 #include <vector>
 
 using namespace apiary;
@@ -556,6 +558,60 @@ TEST_CASE("topology_fit: the fewest nodes are the fullest ones first") {
   CHECK(dense.portions[0].node == 2);
   topology_fit<uniform_tree> whole(1000);
   CHECK(whole(capacities, gang).portions.size() == 2);
+}
+
+// The objectives are exact for one task size: the rack with the fewest free GPUs of those that hold the
+// gang, or the fewest nodes of any rack; of equal racks the first.
+TEST_CASE("topology_fit: tasks of one size go to the best rack of all") {
+  int placed = 0;
+  int differ = 0;
+  topology_fit<uniform_tree> whole(1'000'000);
+  topology_fit<uniform_tree> few(1'000'000, gang_objective::fewest_nodes);
+  for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{20'000}); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t racks = 1 + random.uniform(4);
+    const std::uint32_t width = 1 + random.uniform(5);
+    capacity_index<uniform_tree> capacities(uniform_tree{racks, width, 8}, node, 8);
+    for (std::uint32_t n = 0; n < racks * width; ++n) capacities.set(n, random.uniform(9));
+    topology_constraints gang;
+    gang.groups = {{1 + random.uniform(8), 1 + random.uniform(8)}};
+    gang.required = rack;
+    const auto [tasks, gpus] = std::pair(gang.groups[0].tasks, gang.groups[0].gpus);
+    using keyed = std::pair<std::uint32_t, std::uint32_t>;
+    std::optional<keyed> least_free;   // and the rack
+    std::optional<keyed> least_nodes;  // and the free GPUs of the rack
+    for (std::uint32_t r = 0; r < racks; ++r) {
+      std::vector<std::uint32_t> holds;
+      std::uint32_t free = 0;
+      for (std::uint32_t n = r * width; n < (r + 1) * width; ++n) {
+        holds.push_back(capacities.free(n) / gpus);
+        free += capacities.free(n);
+      }
+      std::sort(holds.rbegin(), holds.rend());
+      std::uint32_t held = 0;
+      std::uint32_t nodes = 0;
+      while (held < tasks && nodes < holds.size()) held += holds[nodes++];
+      if (held < tasks) continue;
+      least_free = std::min(least_free.value_or(keyed(free, r)), keyed(free, r));
+      least_nodes = std::min(least_nodes.value_or(keyed(nodes, free)), keyed(nodes, free));
+    }
+    const auto tight = whole(capacities, gang);
+    REQUIRE((tight.verdict == fit_verdict::fits) == least_free.has_value());
+    if (!least_free) continue;
+    ++placed;
+    REQUIRE(tight.cell == least_free->second);
+    const auto dense = few(capacities, gang);
+    REQUIRE(dense.verdict == fit_verdict::fits);
+    REQUIRE(dense.portions.size() == least_nodes->first);
+    std::uint32_t free = 0;
+    for (std::uint32_t n = dense.cell * width; n < (dense.cell + 1) * width; ++n)
+      free += capacities.free(n);
+    REQUIRE(free == least_nodes->second);
+    differ += tight.cell == dense.cell ? 0 : 1;
+  }
+  CHECK(placed > scaled(1'000));
+  CHECK(differ > 0);
 }
 
 TEST_CASE("a leader and its workers, slices and spread in the answer") {

@@ -70,3 +70,52 @@ mutant(journal_order alloc/journal.h "forgotten update: a grant that is undone s
 mutant(journal_nested alloc/journal.h "wrong comparison: an inner commit forgets the outer transaction's changes"
   FROM [[if (log_.open_ == 0 && mark_ == 0) log_.commit();]]
   TO [[if (mark_ == 0) log_.records_.clear();]] STATEMENT)
+mutant(free_lists_root_order alloc/free_list_allocator.h "wrong order: the last cell of the top level is allocated first"
+  FROM [[push(top(), roots[i]);]] TO [[push(top(), roots[roots.size() - 1 - i]);]] STATEMENT)
+mutant(free_lists_split alloc/free_list_allocator.h "off by one: a part of a split cell is lost"
+  FROM [[i-- > 1]] TO [[i-- > 2]])
+mutant(free_lists_split_cell alloc/free_list_allocator.h "forgotten update: a cell that is split looks free"
+  IN [[position_[c.value] = inside;
+      const id_range]] FROM [[position_[c.value] = inside;]] TO [[]] STATEMENT)
+mutant(free_lists_keep alloc/free_list_allocator.h "dropped condition: the granted cell stays in the list, too"
+  FROM [[parts[i] != keep]] TO [[true]])
+mutant(free_lists_split_above alloc/free_list_allocator.h "forgotten update: a cell around the granted one looks free"
+  FROM [[position_[above.value] = inside;]] TO [[]] STATEMENT)
+mutant(free_lists_merged alloc/free_list_allocator.h "forgotten update: merged buddies stay in their list"
+  FROM [[if (b != c) remove(l, b);]] TO [[]] STATEMENT)
+mutant(free_lists_buddies alloc/free_list_allocator.h "wrong comparison: only the buddies before the released cell must be free"
+  FROM [[b != c && !is_free(b)]] TO [[b.value < c.value && !is_free(b)]])
+mutant(free_lists_moved alloc/free_list_allocator.h "forgotten update: the cell that fills a gap in a list keeps its old position"
+  FROM [[position_[last.value] = position_[c.value];]] TO [[]] STATEMENT)
+mutant(free_lists_live_is_free alloc/free_list_allocator.h "wrong comparison: a live cell is free"
+  FROM [[position_[c.value] < live]] TO [[position_[c.value] <= live]])
+mutant(free_lists_equal alloc/free_list_allocator.h "dropped term: a live cell equals a free one"
+  FROM [[position < live ? 0 : position]] TO [[position <= live ? 0 : position]])
+mutant(free_lists_level alloc/free_list_allocator.h "off by one: a free cell of the top level counts as one of the level below"
+  IN [[      ++l;
+    }
+    return l;]] FROM [[return l;]] TO [[return l == top() && l > 0 ? l - 1 : l;]] STATEMENT)
+mutant(best_fit_exact alloc/best_fit_allocator.h "wrong comparison: a free cell of just the size is passed over"
+  FROM [[size >= whole(level)]] TO [[size > whole(level)]])
+mutant(best_fit_worst alloc/best_fit_allocator.h "wrong choice: the cell with the largest free cell is taken"
+  FROM [[pair < least]] TO [[(least == ~std::uint64_t{0} || pair >> 32 > least >> 32)]])
+mutant(best_fit_roots alloc/best_fit_allocator.h "off by one: racks with a free cell of just the size are passed over"
+  FROM [[level * roots.size()]] TO [[(level + (level < top() ? 1 : 0)) * roots.size()]])
+mutant(best_fit_merge_count alloc/best_fit_allocator.h "forgotten update: a merged cell is not counted"
+  FROM [[++free_count_[l + 1];]] TO [[]] STATEMENT)
+mutant(best_fit_split_count alloc/best_fit_allocator.h "off by one: a cell of each split is not counted"
+  FROM [[free_count_[l] += buddies.size();]] TO [[free_count_[l] += buddies.size() - 1;]] STATEMENT)
+mutant(best_fit_old_root alloc/best_fit_allocator.h "forgotten update: a rack keeps its old largest free cell when one is released"
+  FROM [[if (l + 1 == top() && largest_[above.value] != full) roots_.reset(position(above));]] TO [[]] STATEMENT)
+mutant(best_fit_new_root alloc/best_fit_allocator.h "forgotten update: a rack whose largest free cell is split is lost"
+  FROM [[if (l + 1 == top() && size != full) roots_.set(position(above));]] TO [[]] STATEMENT)
+mutant(best_fit_before alloc/best_fit_allocator.h "wrong comparison: cells above one of their largest free cells are not updated"
+  FROM [[was > before]] TO [[was >= before]])
+mutant(best_fit_enclosing alloc/best_fit_allocator.h "dropped condition: a cell inside a live one is free"
+  FROM [[if (is_live(c)) return std::nullopt;]] TO [[]] STATEMENT)
+mutant(best_fit_all_whole alloc/best_fit_allocator.h "dropped condition: one free cell makes the cell above free"
+  FROM [[size == whole(l) && all_whole(buddies, l)]] TO [[size == whole(l)]])
+mutant(best_fit_top alloc/best_fit_allocator.h "forgotten update: a granted rack is granted again"
+  FROM [[if (level == top()) roots_.reset(position(c));]] TO [[]] STATEMENT)
+mutant(best_fit_equal alloc/best_fit_allocator.h "wrong operand: allocators with equally many free cells are equal"
+  FROM [[a.largest_ == b.largest_]] TO [[a.free_count_ == b.free_count_]])

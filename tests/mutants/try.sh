@@ -6,11 +6,16 @@
 #
 # Runs first the tests of HEADER alone, which end sooner than all. Prints "ID killed" or "ID survived". A
 # test that fails, crashes or takes longer than SECONDS kills the mutant. If the program does not start,
-# prints why, and ends with 255. ID 0 is no mutant.
+# prints why, and ends with 255. ID 0 is no mutant. If APIARY_MUTANTS_UNTIL is a time in seconds that has
+# passed, prints "ID untried".
 build=$1
 module=$2
 seconds=$3
 export APIARY_MUTANT="$4"
+if [ -n "${APIARY_MUTANTS_UNTIL:-}" ] && [ "$(date +%s)" -ge "$APIARY_MUTANTS_UNTIL" ]; then
+  echo "$APIARY_MUTANT untried"
+  exit
+fi
 ulimit -v 8000000  # kilobytes: a mutant may allocate without end
 
 # passes ARGUMENT...: whether the tests that the arguments select pass.

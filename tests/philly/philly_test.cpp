@@ -610,3 +610,46 @@ TEST_CASE("philly: what the host has of a server that breaks is no job's") {
   CHECK(*stopped == std::vector<job_id>{job_id(3)});
   CHECK(p->find(job_id(9))->phase == philly::phase::run);
 }
+
+TEST_CASE_TEMPLATE("philly: a job within its quota since this moment preempts as its cycle begins",
+                   P, philly, philly_by_score) {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4, 4}, .servers_per_rack = 4};
+  options.quotas = {8, 8};
+  options.preempt_percent = 50;
+  philly_host<P> m(options);
+  m.submit(0, 4, 0, 0);
+  m.submit(1, 12, 1, 1);  // beyond the quota
+  m.submit(2, 8, 10, 0);  // beyond it beside job 0
+  REQUIRE(m.at(2).held == 0);
+  REQUIRE(m.scheduler.wake() > 280);
+  m.finish(0, 280);  // the second cycle of job 2 begins; the last decision was when it came
+  CHECK(m.at(2).phase == P::phase::run);
+  CHECK(m.at(1).phase == P::phase::acquire);
+}
+
+TEST_CASE_TEMPLATE("philly: GPUs that a collector gives up start a job in the same decision", P,
+                   philly, philly_by_score) {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4, 4, 4, 4}, .servers_per_rack = 3};
+  options.quotas = {8, 8, 8};
+  options.preempt_percent.reset();
+  philly_host<P> m(options);
+  m.submit(0, 8, 0, 1);  // servers 0 and 1
+  m.submit(1, 3, 0, 2);  // server 2 ...
+  m.submit(2, 1, 0, 2);  // ... and its last GPU
+  m.submit(3, 4, 0, 2);  // server 3
+  m.submit(4, 1, 0, 2);  // server 4
+  m.finish(2, 0);
+  m.submit(5, 11, 1, 1);  // beyond the quota: it does not collect
+  m.submit(6, 8, 2, 0);   // collects three GPUs of server 4, and server 5
+  REQUIRE(m.at(6).held == 7);
+  m.submit(7, 1, 3, 0);  // on server 2; beyond the quota, as job 6 now is
+  REQUIRE(m.at(7).phase == P::phase::run);
+  REQUIRE(m.scheduler.finish(job_id(0), 10).ok());
+  m.finish(3, 10);
+  // Job 5 comes first and fits into no rack. Then job 6 starts in the first rack, and job 5 in the other.
+  CHECK(m.where(6) == job_placement{{node_id(0), 15}, {node_id(1), 15}});
+  REQUIRE(m.at(5).phase == P::phase::run);
+  CHECK(m.where(5) == job_placement{{node_id(3), 15}, {node_id(4), 14}, {node_id(5), 15}});
+}
