@@ -1,5 +1,5 @@
 // Which placement score wastes the fewest GPUs? Runs one task trace on a cluster with shared GPUs
-// under six scores, and compares how many GPUs are allocated and how many of the others typical
+// under seven scores, and compares how many GPUs are allocated and how many of the others typical
 // tasks cannot use.
 // SPDX-License-Identifier: MIT
 #include "replay_options.h"
@@ -9,6 +9,7 @@
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/price_score.h>
 #include <apiary/fgd/published_fragmentation_gradient.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
@@ -128,6 +129,18 @@ absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, c
     results.push_back(std::move(r));
     return absl::OkStatus();
   };
+  if (o.runs("prices")) {
+    const task_mix all_tasks = task_mix::from_history(workload::kinds(trace.work.tasks), 100);
+    absl::StatusOr<price_score> prices = price_score::create(trace.nodes.nodes, all_tasks);
+    if (prices.ok()) {
+      APIARY_RETURN_IF_ERROR(add("prices", *std::move(prices)));
+    } else if (o.policy == "all") {
+      std::fprintf(stderr, "prices is left out: %s\n",
+                   std::string(prices.status().message()).c_str());
+    } else {
+      return prices.status();
+    }
+  }
   if (o.published) {
     APIARY_RETURN_IF_ERROR(add("fgd", published_fragmentation_gradient(mix)));
   } else {

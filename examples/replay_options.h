@@ -25,7 +25,7 @@ namespace example {
 
 inline constexpr const char* replay_usage =
     "usage: replay [--nodes FILE --pods FILE [--node-order FILE] [--arrivals FILE]]\n"
-    "              [--policy fgd|best_fit|dot_prod|gpu_packing|gpu_clustering|random|all]\n"
+    "              [--policy prices|fgd|best_fit|dot_prod|gpu_packing|gpu_clustering|random|all]\n"
     "              [--rounding exact|published] [--seed N]\n"
     "              [--curves FILE] [--decisions FILE] [--plot FILE.svg] [--help]\n"
     "\n"
@@ -53,8 +53,8 @@ inline constexpr const char* replay_usage =
     "current directory.\n"
     "Exit status: 0, 1 when output failed, 2 for bad arguments or input.\n";
 
-inline constexpr std::array<std::string_view, 6> policies{
-    "fgd", "best_fit", "dot_prod", "gpu_packing", "gpu_clustering", "random"};
+inline constexpr std::array<std::string_view, 7> policies{
+    "prices", "fgd", "best_fit", "dot_prod", "gpu_packing", "gpu_clustering", "random"};
 
 struct options {
   std::string nodes, pods, node_order, arrivals;  // inputs; empty: not given
@@ -93,7 +93,7 @@ inline absl::Status set_choice(options& o, std::string_view flag, const std::str
       return absl::OkStatus();
     }
     return fault("--policy " + apiary::line_reader::quoted(value) +
-                 " is none of fgd, best_fit, dot_prod, " +
+                 " is none of prices, fgd, best_fit, dot_prod, " +
                  "gpu_packing, gpu_clustering, random, all");
   }
   if (flag == "--rounding") {

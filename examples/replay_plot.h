@@ -33,7 +33,7 @@ struct named_curves {
 };
 
 inline const char* color_of(std::size_t curve) {
-  constexpr std::array<const char*, 6> colors{"#d55e00", "#0072b2", "#009e73",
+  constexpr std::array<const char*, 7> colors{"#111111", "#d55e00", "#0072b2", "#009e73",
                                               "#b5489a", "#b8860b", "#6b6b6b"};
   return colors[curve % colors.size()];
 }

@@ -45,6 +45,7 @@
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
+#include <apiary/fgd/price_score.h>
 #include <apiary/fgd/published_fragmentation.h>
 #include <apiary/fgd/published_fragmentation_gradient.h>
 #include <apiary/gandiva/backend.h>

@@ -75,7 +75,8 @@ TEST_CASE("a bad command line ends with 2 and says why, and leaves nothing") {
   refused({"--arrivals", "a"}, "--node-order and --arrivals need --nodes and --pods");
   refused({"--node-order", "a"}, "--node-order and --arrivals need --nodes and --pods");
   refused({"--policy", "best"},
-          "--policy \"best\" is none of fgd, best_fit, dot_prod, gpu_packing, gpu_clustering, "
+          "--policy \"best\" is none of prices, fgd, best_fit, dot_prod, gpu_packing, "
+          "gpu_clustering, "
           "random, all");
   refused({"--rounding", "half"}, "--rounding \"half\" is neither exact nor published");
   refused(with_trace({"--decisions", "d"}),
@@ -510,7 +511,7 @@ TEST_CASE("settings of the user's gnuplot have no part in a plot") {
   CHECK(here.get("plot.svg").ends_with("</svg>\n\n"));
 }
 
-TEST_CASE("without arguments six policies run, and the plot is beside the program") {
+TEST_CASE("without arguments seven policies run, and the plot is beside the program") {
   const workplace here;
   const auto without_gnuplot = [] {
     if (::mkdir("bin", 0700) != 0) ::_exit(98);
@@ -518,7 +519,7 @@ TEST_CASE("without arguments six policies run, and the plot is beside the progra
   };
   const ended end = here.run({}, without_gnuplot, "bin/replay");
   CHECK(end.status == 0);
-  CHECK(std::count(end.out.begin(), end.out.end(), '\n') == 7);
+  CHECK(std::count(end.out.begin(), end.out.end(), '\n') == 8);
   CHECK(here.get("bin/replay.csv").starts_with(load_curves::csv_header()));
   CHECK(here.names() == std::set<std::string>{"bin", "nodes", "pods"});
   CHECK(here.run({"--policy", "fgd"}).status == 0);

@@ -11,6 +11,17 @@
 
 APIARY_NAMESPACE_BEGIN
 
+namespace detail {
+
+// A score with prepare().
+template <class S>
+concept PreparedScore = requires(const S& c, const node_table& nodes, node_id n,
+                                 const task_request& t) {
+  { c.score(nodes, n, t, c.prepare(nodes, t)) } -> std::same_as<std::uint32_t>;
+};
+
+}  // namespace detail
+
 // A score says how well a node suits a task: the node with the highest score gets the task, the
 // lowest node id among equals.
 // (s: a score, c: a const score, n: a node, t: a valid task that fits on n now)
@@ -21,7 +32,10 @@ APIARY_NAMESPACE_BEGIN
 // | c.score(nodes, n, t)    | 0, ..., max_score; depends on t and nodes[n] only   | O(GPUs of n) |
 // | s.gpu_mask(nodes, n, t) | the GPUs of n that t would get, as a bit mask       | O(GPUs of n) |
 //
-// Two more functions are optional:
+// Three more functions are optional:
+// c.prepare(nodes, t) is called once for each kind of request, before its first score. score then
+// gets what it returned as a fourth argument. It may depend on t without its memory only, and on
+// nothing that changes later.
 // s.choose(candidates, allowed) returns the index of the node that gets the task: one of the
 // score_tree `candidates`, in `*allowed` if that is not null, or npos.
 // s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
@@ -32,9 +46,11 @@ template <class S>
 concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const task_request& t) {
   s.update(nodes, n);
-  { c.score(nodes, n, t) } -> std::same_as<std::uint32_t>;
   { s.gpu_mask(nodes, n, t) } -> std::same_as<std::uint32_t>;
-};
+} &&(detail::PreparedScore<S> ||
+     requires(const S& c, const node_table& nodes, node_id n, const task_request& t) {
+       { c.score(nodes, n, t) } -> std::same_as<std::uint32_t>;
+     });
 
 // The largest score.
 inline constexpr std::uint32_t max_score = 200;

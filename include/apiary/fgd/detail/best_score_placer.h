@@ -24,6 +24,17 @@ namespace detail {
 // A kind of request: all tasks that are equal except for their job id.
 using kind_id = id<struct kind_tag>;
 
+// What a score prepares for a kind of request: the type of prepare(), or nothing.
+template <class Score>
+struct prepared_for {
+  struct type {};
+};
+template <PreparedScore Score>
+struct prepared_for<Score> {
+  using type = decltype(std::declval<const Score&>().prepare(std::declval<const node_table&>(),
+                                                             std::declval<const task_request&>()));
+};
+
 // Finds the node with the highest score for a task. It keeps a score_tree for each kind of request,
 // and the nodes in the order of their last change: a decision scores again only the nodes that
 // changed since the last decision for the same kind.
@@ -92,6 +103,7 @@ class best_score_placer {
  private:
   struct kind {
     task_request request{};
+    [[no_unique_address]] typename prepared_for<Score>::type prepared{};  // what score() gets
     score_tree scores;
     std::uint64_t seen = 0;  // changes up to this number are in the scores
   };
@@ -119,7 +131,10 @@ class best_score_placer {
 
   kind_id fill(kind_id k, const node_table& nodes, const task_request& task) {
     APIARY_ASSERT(task.valid());
-    kinds_[k] = {task, score_tree(nodes.size()), changes_};
+    kinds_[k].request = task;
+    if constexpr (PreparedScore<Score>) kinds_[k].prepared = score_.prepare(nodes, task);
+    kinds_[k].scores = score_tree(nodes.size());
+    kinds_[k].seen = changes_;
     for (const node_id n : nodes.ids()) rescore(nodes, kinds_[k], n);
     return k;
   }
@@ -135,11 +150,18 @@ class best_score_placer {
   void rescore(const node_table& nodes, kind& k, node_id n) {
     std::uint32_t entry = 0;  // score + 1; 0: does not fit
     if (nodes[n].fits(k.request)) {
-      const std::uint32_t score = score_.score(nodes, n, k.request);
+      const std::uint32_t score = score_of(nodes, k, n);
       APIARY_ASSERT(score <= max_score);
       entry = (score < max_score ? score : max_score) + 1;
     }
     k.scores.set(n.value, static_cast<std::uint8_t>(entry));
+  }
+  [[nodiscard]] std::uint32_t score_of(const node_table& nodes, const kind& k, node_id n) const {
+    if constexpr (PreparedScore<Score>) {
+      return score_.score(nodes, n, k.request, k.prepared);
+    } else {
+      return score_.score(nodes, n, k.request);
+    }
   }
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
                                                const summary_bitset* allowed) {

@@ -1,0 +1,255 @@
+// apiary/fgd/price_score.h - a score by prices: a task goes where the cluster loses the least value.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/dense_map.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/core/status.h>
+#include <apiary/fgd/detail/load_prices.h>
+#include <apiary/fgd/detail/price_tables.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The parameters of price_score. The defaults are good on all traces that were tried.
+struct price_options {
+  // How many loads are sampled, 1 to 16.
+  std::uint32_t samples = 6;
+  // The least and the greatest sampled load: GPUs that all tasks of the whole run request, in % of
+  // the cluster's GPUs. At least 1, at most 10,000.
+  std::uint32_t least_load_percent = 90;
+  std::uint32_t most_load_percent = 140;  // the same
+  std::uint64_t seed = 1;                 // of the samples
+  // Weights of the other terms of the gain, in thousandths of a GPU, each at most 1,000:
+  std::uint32_t fragmentation_weight = 50;  // for a GPU more of fragmentation
+  std::uint32_t idle_weight = 5;            // for an idle node of 128 cores and 8 GPUs
+  std::uint32_t order_weight = 100;         // for the last node instead of the first
+  std::uint32_t pressure_weight = 60;       // for a GPU of a model that tasks request twice over
+};
+
+// Places each task where the value of what is left in the cluster falls least.
+//
+// A linear program packs samples of the expected load into the cluster; its dual values say what a
+// task of each kind earns above its price. V(node) is an upper bound of what tasks can still earn on
+// the resources left on a node. The gain of a placement is the change of V, less a term for
+// fragmentation, one for idle resources, one for the id of the node, and one for GPUs of a model that
+// tasks name often. A task with a fraction of a GPU gets the GPU with the greatest gain, among equals
+// the fullest, then the first.
+//
+// Model:    Lagrangian bid prices, as in network revenue management; not in the FGD paper. The page
+//           of fgd/ has the formulas and the results.
+// Requires: nodes have at most 10,000 cores; more are not counted.
+// Cost:     create: see the page; score, update: O(20 * samples * GPUs in use on the node). Memory:
+//           16 bytes for each node, and the tables: about 0.5 MB for each group of alike models.
+// Example:  examples/replay.cpp
+class price_score {
+ public:
+  // Computes prices for this cluster and mix. The mix should cover all tasks of a history, also
+  // those without GPU: task_mix::from_history(history, 100).
+  // kInvalidArgument: no kind requests a GPU, no node has one, or an option is out of range.
+  [[nodiscard]] static absl::StatusOr<price_score> create(const node_table& nodes,
+                                                          const task_mix& mix,
+                                                          const price_options& options = {}) {
+    const detail::expected_load load(nodes, mix);
+    APIARY_RETURN_IF_ERROR(load.check());
+    APIARY_RETURN_IF_ERROR(check(options));
+    return price_score(load, mix, options);
+  }
+
+  // What is computed once for each kind of request.
+  struct prepared {
+    std::int64_t best_gain = 0;  // about the greatest gain that a placement can have
+  };
+  // The best gain on an idle and on a nearly full node of each shape.
+  [[nodiscard]] prepared prepare(const node_table&, const task_request& task) const {
+    prepared result;
+    bool fits = false;
+    for (const node_state& node : typical_nodes_) {
+      node_state full = node;  // but for the task
+      full.left.cpu_milli = (std::min)(node.left.cpu_milli, task.cpu_milli);
+      for (std::uint32_t i = task.gpus; i < node.gpus; ++i) full.gpu_left[i] = 0;
+      if (task.wants_part_of_gpu()) full.gpu_left[0] = task.gpu_milli;
+      for (const node_state& state : {node, full}) {
+        task_request without_memory = task;
+        without_memory.memory_mib = 0;
+        if (!state.fits(without_memory)) continue;
+        const std::int64_t gain = best(state, now_of(state), task).gain;
+        result.best_gain = fits ? (std::max)(result.best_gain, gain) : gain;
+        fits = true;
+      }
+    }
+    return result;
+  }
+
+  // Computes the value of node n again, after a change of the node.
+  void update(const node_table& nodes, node_id n) {
+    if (!now_.contains(n)) now_.resize(n.value + 1);
+    now_[n] = now_of(nodes[n]);
+  }
+  // The score of node n.
+  [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n, const task_request& task,
+                                    const prepared& kind) const noexcept {
+    const std::int64_t order = order_cost_ * n.value / nodes.size();
+    return to_score(kind.best_gain - best(nodes[n], now_[n], task).gain + order);
+  }
+  // The GPUs of node n that give this score.
+  [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,
+                                       const task_request& task) const noexcept {
+    return best(nodes[n], now_[n], task).gpus;
+  }
+  // What a change of a node costs in value and fragmentation, in millionths of a GPU times samples.
+  [[nodiscard]] std::int64_t cost(const node_state& before,
+                                  const node_state& after) const noexcept {
+    const now was = now_of(before);
+    const now is = now_of(after);
+    const auto taken = static_cast<std::int64_t>(before.total_gpu_left()) -
+                       static_cast<std::int64_t>(after.total_gpu_left());
+    return was.value - is.value + fragmented(was.usable, is.usable, taken);
+  }
+
+ private:
+  struct now {
+    std::int64_t value = 0;    // V
+    std::uint64_t usable = 0;  // of the metric
+  };
+  struct choice {
+    std::int64_t gain = INT64_MIN;
+    std::uint32_t gpus = 0;
+  };
+
+  [[nodiscard]] static absl::Status check(const price_options& o) {
+    const auto in = [](std::uint32_t value, std::uint32_t least, std::uint32_t most) {
+      return least <= value && value <= most;
+    };
+    if (!in(o.samples, 1, detail::price_tables::max_samples))
+      return absl::InvalidArgumentError(absl::StrCat("prices from ", o.samples,
+                                                     " samples; there can be 1 to ",
+                                                     detail::price_tables::max_samples));
+    if (!in(o.least_load_percent, 1, 10'000) ||
+        !in(o.most_load_percent, o.least_load_percent, 10'000))
+      return absl::InvalidArgumentError(absl::StrCat("prices for loads of ", o.least_load_percent,
+                                                     " to ", o.most_load_percent,
+                                                     " %; loads can be 1 to 10,000 %"));
+    for (const std::uint32_t weight :
+         {o.fragmentation_weight, o.idle_weight, o.order_weight, o.pressure_weight})
+      if (weight > 1000)
+        return absl::InvalidArgumentError(
+            absl::StrCat("a weight of ", weight, " thousandths of a GPU; the limit is 1,000"));
+    return absl::OkStatus();
+  }
+
+  price_score(const detail::expected_load& load, const task_mix& mix, const price_options& o)
+      : metric_(mix),
+        samples_(o.samples),
+        fragmentation_cost_(std::int64_t{o.fragmentation_weight} * samples_),
+        idle_cost_(std::int64_t{o.idle_weight} * samples_),
+        order_cost_(std::int64_t{o.order_weight} * 1000 * samples_),
+        pressure_cost_(load.pressure()) {
+    for (std::int64_t& cost : pressure_cost_) cost = cost * o.pressure_weight * samples_ / 1000;
+    rng random(o.seed);
+    std::vector<detail::load_prices> prices;
+    for (std::uint32_t s = 0; s < o.samples; ++s) {
+      const double spread = o.most_load_percent - o.least_load_percent;
+      const double at = o.samples == 1 ? 0.5 : static_cast<double>(s) / (o.samples - 1);
+      prices.push_back(load.sample(o.least_load_percent + spread * at, random));
+    }
+    tables_ = detail::price_tables(load.kinds(), prices);
+    for (const detail::node_class& c : load.classes()) {
+      node_state idle;
+      idle.left.cpu_milli = c.cpu_milli;
+      idle.gpus = static_cast<std::uint8_t>(c.gpus);
+      idle.model = c.model;
+      std::fill_n(idle.gpu_left.begin(), c.gpus, whole_gpu);
+      typical_nodes_.push_back(idle);
+    }
+  }
+
+  [[nodiscard]] now now_of(const node_state& node) const noexcept {
+    return {tables_.value(node), metric_.usable(node)};
+  }
+  // What a placement costs that takes `taken` thousandths of GPUs and changes the usable ones.
+  [[nodiscard]] std::int64_t fragmented(std::uint64_t before, std::uint64_t after,
+                                        std::int64_t taken) const noexcept {
+    const auto weight = static_cast<std::int64_t>(metric_.total_weight());
+    return fragmentation_cost_ * (static_cast<std::int64_t>(before - after) - taken * weight) /
+           weight;
+  }
+
+  // The GPUs of the node for the task, and the gain without the term for the order.
+  // Requires: the task fits.
+  [[nodiscard]] choice best(const node_state& node, const now& before,
+                            const task_request& task) const noexcept {
+    const std::uint32_t cpu = node.left.cpu_milli - task.cpu_milli;
+    const detail::price_tables::sums sums(tables_, node, cpu);
+    const fragmentation::row row = metric_.row_of(node.model, cpu);
+    const std::uint64_t usable = row.usable(node.each_gpu());
+    const auto taken = static_cast<std::int64_t>(task.total_gpu_milli());
+    const std::int64_t left = node.total_gpu_left() - taken;
+    std::int64_t fixed = -before.value - idle_cost_ * cpu / 128 - idle_cost_ * left / 8;
+    if (taken > 0) fixed -= pressure_cost_[node.model] * taken / 1000;
+    const std::uint32_t free = node.free_gpus();
+    const auto gain = [&](std::int64_t value, std::uint64_t usable_after) {
+      return fixed + value - fragmented(before.usable, usable_after, taken);
+    };
+    if (!task.wants_part_of_gpu()) {
+      const std::uint64_t fewer = usable + row.of_free(free - task.gpus) - row.of_free(free) -
+                                  task.gpus * row.of_gpu(whole_gpu);
+      if (!task.wants_gpu()) return {gain(sums.value(), usable), 0};
+      return {gain(sums.without_free(task.gpus), fewer), node.first_free_gpus(task.gpus)};
+    }
+    choice found;
+    std::uint32_t fullest = 0;  // GPU of `found`
+    for (std::uint32_t i = 0; i < node.gpus; ++i) {
+      const milli_gpu here = node.gpu_left[i];
+      bool seen = here < task.gpu_milli;
+      for (std::uint32_t j = 0; j < i && !seen; ++j) seen = node.gpu_left[j] == here;
+      if (seen) continue;
+      const auto rest = static_cast<milli_gpu>(here - task.gpu_milli);
+      std::uint64_t after = usable + row.of_gpu(rest) - row.of_gpu(here);
+      if (here == whole_gpu) after += row.of_free(free - 1) - row.of_free(free);
+      const std::int64_t g = gain(sums.without_part(here, task.gpu_milli), after);
+      if (g < found.gain || (g == found.gain && here >= node.gpu_left[fullest])) continue;
+      found = {g, std::uint32_t{1} << i};
+      fullest = i;
+    }
+    return found;
+  }
+
+  // max_score if nothing is lost against the best gain, half of it if 0.1 GPUs are.
+  [[nodiscard]] std::uint32_t to_score(std::int64_t lost) const noexcept {
+    const std::int64_t half = 100'000 * samples_;
+    return static_cast<std::uint32_t>(max_score * half /
+                                      (half + (std::max)(lost, std::int64_t{0})));
+  }
+
+  detail::price_tables tables_{};
+  fragmentation metric_;
+  std::int64_t samples_;
+  // Costs in millionths of a GPU, times samples_.
+  std::int64_t fragmentation_cost_;  // of a thousandth of a GPU of fragmentation
+  std::int64_t idle_cost_;           // of 128/1000 cores, and of 8/1000 GPUs
+  std::int64_t order_cost_;          // of the last node
+  std::array<std::int64_t, max_gpu_models> pressure_cost_;  // of a GPU
+  std::vector<node_state> typical_nodes_{};                 // idle, one of each class
+  dense_map<node_id, now> now_{};
+};
+
+static_assert(NodeScore<price_score>);
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,170 @@
+// apiary/tests/fgd/price_score_test.cpp - the score by prices against a scan, and wrong arguments.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/gang_sharing.h>
+#include <apiary/fgd/price_score.h>
+#include <apiary/sim/replay.h>
+#include <apiary/trace/workload.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+synthetic_trace small_trace(std::uint64_t seed) { return openb_like({.seed = seed, .nodes = 60}); }
+
+price_score score_for(const synthetic_trace& trace, const price_options& options = {}) {
+  const task_mix mix = task_mix::from_history(workload::kinds(trace.work.tasks), 100);
+  return price_score::create(trace.nodes.nodes, mix, options).value();
+}
+
+// The best node by a scan of all of them.
+std::optional<placement> scan(const node_table& nodes, price_score& score,
+                              const task_request& task) {
+  const price_score::prepared kind = score.prepare(nodes, task);
+  std::optional<node_id> best;
+  std::uint32_t most = 0;
+  for (const node_id n : nodes.ids()) {
+    if (!nodes[n].fits(task)) continue;
+    const std::uint32_t here = score.score(nodes, n, task, kind);
+    if (best && here <= most) continue;
+    best = n;
+    most = here;
+  }
+  if (!best) return std::nullopt;
+  return placement{*best, score.gpu_mask(nodes, *best, task)};
+}
+
+TEST_CASE("decisions are those of a scan with a score computed afresh") {
+  const std::uint32_t runs = apiary_test::scaled(8U);
+  for (std::uint32_t seed = 0; seed < runs; ++seed) {
+    const synthetic_trace trace = small_trace(seed + 1);
+    const price_score fresh = score_for(trace);
+    auto scheduler =
+        gpu_sharing_scheduler<price_score>::create(trace.nodes.nodes, score_for(trace)).value();
+    rng random(seed);
+    std::vector<job_id> running;
+    for (std::uint32_t i = 0; i < 400; ++i) {
+      CAPTURE(i);
+      task_request task =
+          trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
+              .request;
+      task.job = job_id(i);
+      price_score naive = fresh;
+      for (const node_id n : scheduler.nodes().ids()) naive.update(scheduler.nodes(), n);
+      const task_plan plan = scheduler.propose(task).value();
+      const std::optional<placement> expected = scan(scheduler.nodes(), naive, task);
+      REQUIRE((plan.result == plan_result::bind) == expected.has_value());
+      if (expected) {
+        REQUIRE(plan.where == *expected);
+        REQUIRE(scheduler.commit(task, plan).ok());
+        running.push_back(task.job);
+      }
+      while (running.size() > 150 || (!running.empty() && random.uniform(3) == 0)) {
+        std::swap(running[random.uniform(static_cast<std::uint32_t>(running.size()))],
+                  running.back());
+        REQUIRE(scheduler.finish(running.back()).ok());
+        running.pop_back();
+      }
+    }
+  }
+}
+
+TEST_CASE("a task with a fraction of a GPU gets the GPU that costs least") {
+  const synthetic_trace trace = small_trace(3);
+  price_score score = score_for(trace);
+  node_table nodes;
+  const node_id n = nodes.add({{96'000, 1 << 20}, 8, 0});
+  rng random(5);
+  for (std::uint32_t i = 0; i < apiary_test::scaled(2000U); ++i) {
+    nodes[n].left.cpu_milli = 1000 * (20 + random.uniform(76));
+    for (std::uint32_t g = 0; g < 8; ++g)
+      nodes[n].gpu_left[g] =
+          static_cast<milli_gpu>(random.uniform(3) == 0 ? 1000 : 10 * random.uniform(101));
+    task_request task{.cpu_milli = 1000 * random.uniform(20), .gpus = 1};
+    task.gpu_milli = static_cast<milli_gpu>(10 + 10 * random.uniform(99));
+    if (!nodes[n].fits(task)) continue;
+    score.update(nodes, n);
+    const auto cost_on = [&](std::uint32_t g) {
+      node_state after = nodes[n];
+      after.left -= task.host();
+      after.gpu_left[g] = static_cast<milli_gpu>(after.gpu_left[g] - task.gpu_milli);
+      return score.cost(nodes[n], after);
+    };
+    const std::uint32_t mask = score.gpu_mask(nodes, n, task);
+    std::uint32_t chosen = 0;
+    while (mask >> chosen != 1) ++chosen;
+    for (std::uint32_t g = 0; g < 8; ++g) {
+      if (nodes[n].gpu_left[g] < task.gpu_milli) continue;
+      REQUIRE(cost_on(chosen) <= cost_on(g) + 1);  // a division rounds
+    }
+  }
+}
+
+TEST_CASE("prices place more than FGD on a full cluster") {
+  const synthetic_trace trace =
+      openb_like({.seed = 2, .nodes = apiary_test::is_quick() ? 200U : 600U});
+  const auto used = [&](auto scheduler) {
+    const decisions answers = replay(scheduler, trace.work).value();
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      if (answers[i]) sum += trace.work.tasks[trace.work.arrivals[i]].request.total_gpu_milli();
+    return sum;
+  };
+  const std::vector<task_kind> history = workload::kinds(trace.work.tasks);
+  const node_table& nodes = trace.nodes.nodes;
+  CHECK(used(gpu_sharing_scheduler<price_score>::create(nodes, score_for(trace)).value()) >
+        used(fgd::create(nodes,
+                         fragmentation_gradient(fragmentation(task_mix::from_history(history))))
+                 .value()));
+}
+
+TEST_CASE("a gang is placed at least cost by prices") {
+  const synthetic_trace trace = small_trace(1);
+  auto scheduler =
+      gang_sharing_scheduler<price_score>::create(trace.nodes.nodes, score_for(trace)).value();
+  topology_constraints gang;
+  gang.groups.push_back({.tasks = 3, .gpus = 2});
+  const auto plan = scheduler.propose(gang);
+  REQUIRE(plan.ok());
+  CHECK(plan->result == plan_result::bind);
+  CHECK(plan->placements.size() == 3);
+}
+
+TEST_CASE("wrong arguments of prices are errors") {
+  const synthetic_trace trace = small_trace(1);
+  const node_table& nodes = trace.nodes.nodes;
+  const task_mix mix = task_mix::from_history(workload::kinds(trace.work.tasks), 100);
+  const auto refused = [&](const node_table& n, const task_mix& m, const price_options& o,
+                           const std::string& why) {
+    const auto score = price_score::create(n, m, o);
+    CHECK(score.status() == absl::InvalidArgumentError(why));
+  };
+  refused(nodes, task_mix(), {}, "prices need a mix with tasks that request a GPU");
+  refused(nodes, task_mix({{{.cpu_milli = 1000}, 5}}), {},
+          "prices need a mix with tasks that request a GPU");
+  node_table no_gpus;
+  refused(no_gpus, mix, {}, "prices need a cluster with a GPU");
+  no_gpus.add({{1000, 1000}, 0, 0});
+  refused(no_gpus, mix, {}, "prices need a cluster with a GPU");
+  refused(nodes, mix, {.samples = 0}, "prices from 0 samples; there can be 1 to 16");
+  refused(nodes, mix, {.samples = 17}, "prices from 17 samples; there can be 1 to 16");
+  refused(nodes, mix, {.least_load_percent = 0},
+          "prices for loads of 0 to 140 %; loads can be 1 to 10,000 %");
+  refused(nodes, mix, {.least_load_percent = 100, .most_load_percent = 90},
+          "prices for loads of 100 to 90 %; loads can be 1 to 10,000 %");
+  refused(nodes, mix, {.order_weight = 1001},
+          "a weight of 1001 thousandths of a GPU; the limit is 1,000");
+  CHECK(price_score::create(nodes, mix, {.samples = 1}).ok());
+}
+
+}  // namespace
