@@ -510,6 +510,33 @@ TEST_CASE("sentences for people") {
   CHECK(sentence(s, odd).find("job odd ") == 0);
 }
 
+TEST_CASE("racks and nodes that have left are in no count of a sentence") {
+  gang_scheduler s = gang_scheduler::create(
+                         "SwitchName=r1 Nodes=a\nSwitchName=r2 Nodes=b,c\nSwitchName=r3 Nodes=d,e\n"
+                         "SwitchName=r4 Nodes=f,g\nSwitchName=r0 Nodes=h",
+                         "NodeName=a Gres=gpu:8 CPUs=1\nNodeName=b,c,d,e,f,g,h Gres=gpu:3 CPUs=8")
+                         .value();
+  for (const char* const name : {"f", "g", "h"}) REQUIRE(s.remove_node(at(s, name)).ok());
+  auto gang = tasks("x", 1, 4);
+  gang.gang.groups.push_back({.tasks = 1, .gpus = 1, .host = {2000, 0}});
+  gang.gang.required = rack;
+  CHECK(sentence(s, gang) ==
+        "job x can never start in this cluster, even if it is idle: the gang needs capacity for 1 "
+        "task of 4 GPUs in one rack; no rack has any (in 2 of 3 racks; the others lack something "
+        "else); without its CPU request it would fit");
+  const auto e = s.explain(gang);
+  REQUIRE(e->proof);
+  REQUIRE(e->proof->cells.size() == 3);
+  for (std::uint32_t c = 0; c < 3; ++c) CHECK(e->proof->cells[c].cell == c);  // r1, r2, r3
+  CHECK(e->proof->cells[1].weighing == e->proof->cells[2].weighing);
+  CHECK(e->proof->cells[0].weighing != e->proof->cells[1].weighing);
+  gang.gang.required = 0;
+  CHECK(sentence(s, gang) ==
+        "job x can never start in this cluster, even if it is idle: the gang needs capacity for 1 "
+        "task of 4 GPUs on one node; no node has any (in 4 of 5 nodes; the others lack something "
+        "else); without its CPU request it would fit");
+}
+
 TEST_CASE("a proof of an explanation can be checked") {
   gang_scheduler s = two_racks();
   run(s, tasks("x", 1, 1));

@@ -75,7 +75,7 @@ mutant(pareto_truncated gang/detail/pareto_search.h "forgotten update: a search 
 mutant(greedy_orders gang/detail/greedy_by_group.h "off by one: only the first order is tried"
   FROM [[by < 5]] TO [[by < 1]])
 mutant(greedy_in_use gang/detail/greedy_by_group.h "dropped condition: a node in use is not preferred"
-  FROM [[in_use ? gpus : gpus + 65]] TO [[gpus]])
+  FROM [[in_use || gpus == 0 ? gpus : gpus + 65]] TO [[gpus]])
 mutant(shared_short gang/shared_gpu_fit.h "wrong comparison: a cell with exactly the capacity is refused"
   IN [[      const std::vector<std::uint32_t> capacities = capacity(u, l);
       for (std::size_t c = 0; c < capacities.size(); ++c)

@@ -64,7 +64,7 @@ struct infeasibility_proof {
   std::vector<std::uint32_t> groups{};  // first task group of each co-located group, ascending
   std::vector<std::uint32_t> tasks{};   // of each co-located group, without those that it leads
   std::vector<weighing> weighings{};    // the weighings that refuse cells
-  std::vector<refusal> cells{};         // every cell of the level, ascending
+  std::vector<refusal> cells{};         // every cell of the level that has nodes, ascending
   // If the main reason counts the tasks of one group, and slices leave capacity unused: for each
   // level with slices, from the highest down, the closest cell inside the one before it (first:
   // inside the best cell of the main reason), of equals the first. Empty if it was not computed.

@@ -73,13 +73,14 @@ class topology_fit {
     return {verdict, level_, cell_, portions_, lowest_, refused_, steps_};
   }
 
-  // After `does_not_fit`: the proof, for the same capacities, gang and hosts. Cost: O(nodes *
-  // groups * GPUs of a node). It is for users; a decision does not need it.
+  // After `does_not_fit`: the proof for users, for the same arguments. It leaves out the cells in
+  // `absent`, ascending, which have no nodes. Cost: O(nodes * groups * GPUs of a node).
   [[nodiscard]] infeasibility_proof explain(const capacity_index<Tree>& capacities,
                                             const topology_constraints& gang,
-                                            std::span<const resources> hosts = {}) {
+                                            std::span<const resources> hosts = {},
+                                            std::span<const std::uint32_t> absent = {}) {
     const level_t l = gang.required == any_level ? capacities.top() : gang.required;
-    return detail::explain_refusal(capacities, groups_, hosts, l, weighings_, listed_);
+    return detail::explain_refusal(capacities, groups_, hosts, l, weighings_, listed_, absent);
   }
 
  private:
@@ -298,7 +299,6 @@ class topology_fit {
       return weighings_.refuse(l, at.cell) || (sizes_.constrained && weigh(l, at.cell));
     });
   }
-  // The steps until `end`.
   [[nodiscard]] std::uint64_t left(std::uint64_t end) const noexcept {
     return end > steps_ ? end - steps_ : 0;
   }

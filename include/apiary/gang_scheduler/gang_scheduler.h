@@ -33,7 +33,8 @@ class gang_scheduler_core;  // the state of a scheduler
 // what would help. Nodes may differ, join and leave.
 //
 // Levels count from the nodes: 0 is a node, 1 the level of gang_cluster::levels[0]. A call that
-// returns an error leaves the state as it was. The module page has the cost of every call.
+// returns an error leaves the state as it was. Ties go by names, of cells from the top and then of
+// nodes, "n9" before "n10"; ids and history decide nothing. The module page has the cost of every call.
 // Cost:    propose: topology_fit on an index of free GPUs that is kept for each filter; it does not
 //          look at nodes unless the gang needs CPU or memory that is scarce, or preempts.
 // Example: examples/gang_scheduler.cpp
@@ -129,8 +130,7 @@ class gang_scheduler : public gang_scheduler_types {
   [[nodiscard]] absl::StatusOr<std::vector<cell_capacity>> free_capacity(level_t level) const;
   // The number of running and preempting gangs.
   [[nodiscard]] std::uint32_t num_gangs() const noexcept;
-  // A hash of the nodes, with their ids, and of the gangs. It does not depend on the order in which
-  // the gangs came. Cost: O(1).
+  // A hash of the nodes, by their names, and of the gangs, in whatever order they came. Cost: O(1).
   [[nodiscard]] std::uint64_t hash() const noexcept;
   // Recomputes everything from nodes and gangs; returns what differs, empty if nothing does.
   // Cost: O(cluster * filters in use).

@@ -46,7 +46,8 @@ namespace detail {
   return all;
 }
 
-// What is left of a node with whole GPUs. Nodes in use are filled before others.
+// What is left of a node with whole GPUs. Nodes in use are filled before others; a position without
+// free GPUs counts for nothing, whether there is a node or not.
 struct node_capacity_left {
   const colocated_groups* groups = nullptr;
   std::uint64_t gpus = 0;
@@ -68,7 +69,7 @@ struct node_capacity_left {
     memory_mib -= n * (*groups)[u].memory_mib;
     in_use = true;
   }
-  [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? gpus : gpus + 65; }
+  [[nodiscard]] std::uint64_t free() const noexcept { return in_use || gpus == 0 ? gpus : gpus + 65; }
 };
 
 // Places a gang in one cell, one co-located group after another, each exactly within its

@@ -63,15 +63,21 @@ template <CellTree Tree>
 }
 
 // Chooses repeatedly the weighing that refuses most of the remaining cells. Cells that no
-// weighing refuses get the list of what they can hold, from `listed`. Cost: O(cells * weighings^2).
+// weighing refuses get the list of what they can hold, from `listed`. Cells in `absent`, ascending,
+// have no nodes; they are left out. Cost: O(cells * weighings^2).
 [[nodiscard]] inline infeasibility_proof fewest_reasons(
     level_t l, std::uint32_t cells, const colocated_groups& groups,
-    const std::vector<weighed_cells>& tried, std::span<const infeasibility_proof::refusal> listed) {
+    const std::vector<weighed_cells>& tried, std::span<const infeasibility_proof::refusal> listed,
+    std::span<const std::uint32_t> absent = {}) {
   infeasibility_proof why;
   why.level = l;
   why.cells.resize(cells);
   for (std::uint32_t c = 0; c < cells; ++c) why.cells[c].cell = c;
   for (const infeasibility_proof::refusal& r : listed) why.cells[r.cell].counts = r.counts;
+  if (absent.size() < cells)
+    std::erase_if(why.cells, [&](const infeasibility_proof::refusal& r) {
+      return std::binary_search(absent.begin(), absent.end(), r.cell);
+    });
   for (std::size_t u = 0; u < groups.size(); ++u) {
     why.groups.push_back(groups[u].first_group);
     why.tasks.push_back(groups[u].tasks);
@@ -166,16 +172,18 @@ class slice_gaps {
 
 // Proves with few reasons that a gang fits no cell of level l.
 // Requires: `found` has no weighings, or those of the search over the same arguments; `listed`
-//           contains every cell that no weighing refuses, in any order.
+//           contains every cell that no weighing refuses, in any order; `absent` as above.
 // Cost:     O(nodes * (groups * GPUs of a node + levels^2)) and
 //           O(cells * (groups + GPUs of a node)^2).
 template <CellTree Tree>
 [[nodiscard]] infeasibility_proof explain_refusal(
     const capacity_index<Tree>& capacities, const colocated_groups& groups,
     std::span<const resources> hosts, level_t l, const cell_weighings<Tree>& found,
-    std::span<const infeasibility_proof::refusal> listed) {
-  infeasibility_proof why = fewest_reasons(
-      l, capacities.num_cells(l), groups, weigh_cells(capacities, groups, hosts, l, found), listed);
+    std::span<const infeasibility_proof::refusal> listed,
+    std::span<const std::uint32_t> absent = {}) {
+  infeasibility_proof why =
+      fewest_reasons(l, capacities.num_cells(l), groups,
+                     weigh_cells(capacities, groups, hosts, l, found), listed, absent);
   why.node_level = capacities.node_level();
   why.node_gpus = capacities.max_free();
   const auto on_node = [&](std::size_t u, std::uint32_t n) {

@@ -4,10 +4,13 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/detail/name_order.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -21,20 +24,30 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Gives each node a position: a cell of level 0 of a tree whose upper cells have names. Every cell
-// has unused children, at least an eighth of the number in use, so that nodes and racks can join
-// without a new tree. If a new tree is needed before an eighth more nodes have joined, it has twice
-// as many unused children, but at most as many as are in use.
-// Cost: add O(children of the cells that contain the node), remove O(levels); rebuild O(nodes).
+// Gives each node a position: a cell of level 0 of a tree whose upper cells have names. Positions are
+// in the order of is_node_before, whatever joined or left before; so ties of searches by position do
+// not depend on the history. Every cell has unused children between the others, at least an eighth
+// of the number in use, so that nodes and racks can join without a new tree. If the tree has to be
+// made anew before an eighth more nodes have joined, the next one has twice as many unused children,
+// up to as many as a cell needs. shape_of(n) returns the gang_cluster::node n.
+// Cost: add O(log children + gaps) if there is an unused child at the place of the node in the order;
+//       otherwise neighbors move, O(log^2 children) of them in the mean; remove O(levels); rebuild
+//       O(nodes * levels), and their log if they are not in order.
 class cluster_layout {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  // A node that gets another position.
+  struct move {
+    std::uint32_t node = 0;
+    std::uint32_t from = none;  // none: the node is new
+    std::uint32_t to = 0;
+  };
 
   // level_names: of the levels above the nodes, the lowest first.
   explicit cluster_layout(std::vector<std::string> level_names)
       : level_names_(std::move(level_names)) {
     level_names_.insert(level_names_.begin(), "node");
-    rebuild({}, [](std::uint32_t) -> const std::vector<std::string>& { std::abort(); });
+    rebuild({}, [](std::uint32_t) -> const gang_cluster::node& { std::abort(); });
   }
   [[nodiscard]] const ragged_tree& tree() const noexcept { return tree_; }
   [[nodiscard]] level_t num_levels() const noexcept {
@@ -56,6 +69,25 @@ class cluster_layout {
   [[nodiscard]] std::uint32_t num_positions() const noexcept {
     return static_cast<std::uint32_t>(node_at_.size());
   }
+  // The nodes in the order of their positions.
+  [[nodiscard]] std::vector<std::uint32_t> nodes() const {
+    std::vector<std::uint32_t> all;
+    for (const std::uint32_t n : node_at_)
+      if (n != none) all.push_back(n);
+    return all;
+  }
+  // Whether a cell has no nodes, and is no node.
+  [[nodiscard]] bool is_unused(level_t l, std::uint32_t c) const noexcept {
+    return l == 0 ? node_at_[c] == none : levels_[l].nodes[c] == 0;
+  }
+  // The most positions that so many nodes have when the tree is made.
+  [[nodiscard]] std::size_t most_positions(std::size_t nodes) const noexcept {
+    return nodes * (3 + 2 * std::size_t{num_levels()}) + 1;
+  }
+  // Whether so many nodes have left that a new tree is worth its cost.
+  [[nodiscard]] bool is_too_large() const noexcept {
+    return num_positions() > 64 + 2 * most_positions(present_);
+  }
   // In words why a node cannot be in these cells; empty if it can.
   [[nodiscard]] std::string fault(std::span<const std::string> cells) const {
     for (level_t l = 1; l + 1 < num_levels(); ++l) {
@@ -69,153 +101,225 @@ class cluster_layout {
     return {};
   }
 
-  // Gives node n an unused position in these cells. Returns it, or none if all are in use.
-  // Requires: fault(cells) is empty.
-  std::uint32_t add(std::uint32_t n, std::span<const std::string> cells) {
-    level_t l = 1;
-    std::uint32_t c = 0;
-    for (; l < num_levels(); ++l) {
-      const auto at = levels_[l].by_name.find(cells[l - 1]);
-      if (at == levels_[l].by_name.end()) continue;
-      c = at->second;
+  // Gives node n its position; others may move. Returns false, and does nothing, if there are too
+  // few unused positions: then leave_more_unused() and rebuild() are next.
+  // Requires: fault(cells of n) is empty.
+  template <class ShapeOf>
+  bool add(std::uint32_t n, const ShapeOf& shape_of) {
+    const gang_cluster::node& node = shape_of(n);
+    level_t above = 1;  // the lowest level where the node has a cell already
+    std::uint32_t cell = 0;
+    for (; above < num_levels(); ++above) {
+      const auto at = levels_[above].by_name.find(node.cells[above - 1]);
+      if (at == levels_[above].by_name.end()) continue;
+      cell = at->second;
       break;
     }
-    std::vector<std::uint32_t> named;  // unused cells that get a name, from the top
-    for (; l > 0; --l) {
-      const id_range<cell_id> below = positions_inside(tree_, l, c, l - 1);
-      c = none;
-      for (const cell_id i : below) {
-        const bool unused = l == 1 ? node_at_[i.value] == none : levels_[l - 1].nodes[i.value] == 0;
-        if (!unused) continue;
-        c = i.value;
-        break;
+    const auto l = static_cast<level_t>(above - 1);
+    const id_range<cell_id> children = positions_inside(tree_, above, cell, l);
+    const std::uint32_t first = children.first.value;
+    const std::uint32_t last = children.last.value;
+    const std::string& name = l == 0 ? node.name : node.cells[l - 1];
+    const auto is_before = [&](std::uint32_t c) {
+      return is_name_before(l == 0 ? shape_of(node_at_[c]).name : levels_[l].names[c], name);
+    };
+    // All children before `at` are before the new one.
+    std::uint32_t at = first;
+    for (std::uint32_t end = last; at < end;) {
+      const std::uint32_t middle = at + (end - at) / 2;
+      std::uint32_t used = middle;
+      while (used < end && is_unused(l, used)) ++used;
+      if (used < end && is_before(used)) {
+        at = used + 1;
+      } else {
+        end = middle;
       }
-      if (c == none) return none;
-      if (l > 1) named.push_back(c);
     }
-    for (std::size_t i = 0; i < named.size(); ++i) {
-      const std::size_t at = named.size() - i;
-      levels_[at].names[named[i]] = cells[at - 1];
-      levels_[at].by_name.emplace(cells[at - 1], named[i]);
+    std::uint32_t gap = at;
+    std::uint32_t end_of_gap = at;
+    while (gap > first && is_unused(l, gap - 1)) --gap;
+    while (end_of_gap < last && is_unused(l, end_of_gap)) ++end_of_gap;
+    if (gap < end_of_gap) {
+      if (end_of_gap < last) gap += (end_of_gap - gap) / 2;
+      return spread(l, gap, gap + 1, gap, n, shape_of);
     }
-    node_at_[c] = n;
-    count(c, true);
-    ++joined_;
-    return c;
+    // The fewest neighbors, in a window with an unused child, and in a large one with some more.
+    const std::size_t height = std::bit_width((last - first) / min_window) + std::size_t{1};
+    for (std::size_t h = 0;; ++h) {
+      const std::uint32_t size = min_window << h;
+      const std::uint32_t from = first + ((std::min)(at, last - 1) - first) / size * size;
+      const std::uint32_t to = last - from > size ? from + size : last;
+      std::size_t unused = 0;
+      for (std::uint32_t c = from; c < to; ++c) unused += is_unused(l, c) ? 1U : 0U;
+      const bool all = from == first && to == last;
+      const bool enough = all || (unused - 1) * 16 * height >= (to - from) * h;
+      if (unused > 0 && enough && spread(l, from, to, at, n, shape_of)) return true;
+      if (all) return false;
+    }
   }
-  // Gives node n the position that it had before. Returns whether this is still possible.
-  // Requires: the position is one of this tree; fault(cells) is empty.
-  bool put_back(std::uint32_t n, std::uint32_t position, std::span<const std::string> cells) {
-    if (node_at_[position] != none) return false;
-    std::uint32_t c = position;
-    for (level_t l = 1; l < num_levels(); ++l) {
-      c = parent(l - 1, c);
-      const auto at = levels_[l].by_name.find(cells[l - 1]);
-      const bool is_free = at == levels_[l].by_name.end() && levels_[l].nodes[c] == 0;
-      if (!is_free && (at == levels_[l].by_name.end() || at->second != c)) return false;
-    }
-    c = position;
-    for (level_t l = 1; l < num_levels(); ++l) {
-      c = parent(l - 1, c);
-      if (levels_[l].nodes[c] > 0) continue;
-      levels_[l].names[c] = cells[l - 1];
-      levels_[l].by_name.emplace(cells[l - 1], c);
-    }
-    node_at_[position] = n;
-    count(position, true);
-    return true;
-  }
-  // Called before rebuild() if a cell has no unused child.
+  // After add(): the nodes that have other positions now, and whether cells of nodes have moved.
+  [[nodiscard]] std::span<const move> moves() const noexcept { return moves_; }
+  [[nodiscard]] bool cells_moved() const noexcept { return cells_moved_; }
+  // A cell has no unused child, so rebuild() is next.
   void leave_more_unused() {
     if (joined_ < num_nodes_ / 8) unused_eighths_ = (std::min)(2 * unused_eighths_, std::size_t{8});
   }
-  // Makes a position unused, and the cells above it that have no other node.
+  // Makes a position unused, and the cells above that have no other node.
   void remove(std::uint32_t position) {
     node_at_[position] = none;
-    count(position, false);
+    --present_;
+    std::uint32_t c = position;
+    for (level_t l = 1; l < num_levels(); ++l) {
+      c = parent(l - 1, c);
+      if (--levels_[l].nodes[c] > 0) continue;
+      levels_[l].by_name.erase(levels_[l].names[c]);
+      levels_[l].names[c].clear();
+    }
   }
-  // Makes the tree anew with these nodes, in this order within their cells. cells_of(node) returns
-  // the names of the cells of a node.
-  template <class CellsOf>
-  void rebuild(const std::vector<std::uint32_t>& nodes, const CellsOf& cells_of) {
+  // Makes the tree anew with these nodes.
+  template <class ShapeOf>
+  void rebuild(std::vector<std::uint32_t> nodes, const ShapeOf& shape_of) {
+    const auto before = [&](std::uint32_t a, std::uint32_t b) {
+      return is_node_before(shape_of(a), shape_of(b));
+    };
+    if (!std::is_sorted(nodes.begin(), nodes.end(), before))
+      std::sort(nodes.begin(), nodes.end(), before);
     const level_t top = num_levels();
     num_nodes_ = nodes.size();
     joined_ = 0;
-    // The cells of each level by their first node, with their children; [top] is one cell.
-    std::vector<std::vector<cell>> all(top + std::size_t{1});
-    all[top].push_back({});
-    std::vector<std::unordered_map<std::string_view, std::uint32_t>> numbers(top);
-    for (const std::uint32_t n : nodes) {
-      std::uint32_t above = 0;
-      for (level_t l = top - 1; l > 0; --l) {
-        const std::string& name = cells_of(n)[l - 1];
-        const auto [at, is_new] =
-            numbers[l].emplace(name, static_cast<std::uint32_t>(all[l].size()));
-        if (is_new) {
-          all[l + 1][above].children.push_back(at->second);
-          all[l].push_back({name, {}});
-        }
-        above = at->second;
-      }
-      all[1][above].children.push_back(n);
-    }
+    present_ = 0;
     std::vector<std::vector<std::uint32_t>> fan_outs;
     std::vector<level> levels(top);
-    std::vector<std::uint32_t> row{0};  // the cells of a level, by position; none: unused
+    std::vector<std::span<const std::uint32_t>> row{nodes};  // of each cell; none: it is unused
+    std::vector<std::vector<std::span<const std::uint32_t>>> children;
     for (level_t l = top; l > 0; --l) {
-      std::size_t most = 0;  // children of a cell
-      for (const cell& c : all[l]) most = (std::max)(most, c.children.size());
+      children.clear();
+      std::size_t used = 0;
+      std::size_t most = 1;
+      std::size_t unused_cells = 0;
+      for (const std::span<const std::uint32_t> cell : row) {
+        children.push_back(split(l - 1, cell, shape_of));
+        used += children.back().size();
+        most = (std::max)(most, children.back().size());
+        unused_cells += cell.empty() ? 1U : 0U;
+      }
+      // Unused cells are as wide as the widest one, but together not wider than twice the others.
+      const std::size_t unused_width =
+          std::clamp(2 * used / (std::max)(unused_cells, std::size_t{1}), std::size_t{1}, most);
       std::vector<std::uint32_t>& fans = fan_outs.emplace_back();
-      std::vector<std::uint32_t> below;
-      for (const std::uint32_t c : row) {
-        const std::size_t used = c == none ? 0 : all[l][c].children.size();
-        const std::size_t width = c == none ? with_unused(most) : with_unused(used);
+      row.clear();
+      for (const std::vector<std::span<const std::uint32_t>>& of : children) {
+        const std::size_t first = row.size();
+        const std::size_t width =
+            of.empty() ? unused_width : of.size() + 1 + of.size() * unused_eighths_ / 8;
         fans.push_back(static_cast<std::uint32_t>(width));
-        if (c != none)
-          below.insert(below.end(), all[l][c].children.begin(), all[l][c].children.end());
-        below.resize(below.size() + width - used, none);
+        row.resize(first + width);
+        for (std::size_t i = 0; i < of.size(); ++i) row[first + i * width / of.size()] = of[i];
       }
-      row = std::move(below);
-      if (l == 1) break;
-      level& at = levels[l - 1];
-      at.names.resize(row.size());
-      at.nodes.resize(row.size());
-      for (std::uint32_t c = 0; c < row.size(); ++c) {
-        if (row[c] == none) continue;
-        at.names[c] = all[l - 1][row[c]].name;
-        at.by_name.emplace(at.names[c], c);
-      }
+      levels[l - std::size_t{1}].names.resize(l == 1 ? 0 : row.size());
+      levels[l - std::size_t{1}].nodes.resize(l == 1 ? 0 : row.size());
     }
     tree_ = ragged_tree(fan_outs);
     levels_ = std::move(levels);
-    node_at_ = std::move(row);
-    for (std::uint32_t p = 0; p < node_at_.size(); ++p)
-      if (node_at_[p] != none) count(p, true);
+    node_at_.assign(row.size(), none);
+    placed_.clear();
+    const auto cells = static_cast<level_t>(top - 1);
+    const id_range<cell_id> all = positions_inside(tree_, top, 0, cells);
+    APIARY_VERIFY(assign(cells, all.first.value, all.last.value, nodes, shape_of));
+    for (const move& m : placed_) put(m, shape_of);
   }
 
  private:
-  struct cell {
-    std::string name{};
-    std::vector<std::uint32_t> children{};
-  };
+  static constexpr std::uint32_t min_window = 8;
   struct level {
     std::vector<std::string> names;    // by position
     std::vector<std::uint32_t> nodes;  // in each cell
     std::unordered_map<std::string, std::uint32_t> by_name;
   };
-  [[nodiscard]] std::size_t with_unused(std::size_t n) const noexcept {
-    return n + 1 + n * unused_eighths_ / 8;
-  }
   [[nodiscard]] std::uint32_t parent(level_t l, std::uint32_t c) const noexcept {
     return tree_.index(tree_.parent(tree_.at(l, c), l), l + 1);
   }
-  void count(std::uint32_t c, bool more) {
+  // The nodes of each cell of level l; they are in order, and in one cell of the level above.
+  template <class ShapeOf>
+  [[nodiscard]] static std::vector<std::span<const std::uint32_t>> split(
+      level_t l, std::span<const std::uint32_t> nodes, const ShapeOf& shape_of) {
+    std::vector<std::span<const std::uint32_t>> cells;
+    for (std::size_t first = 0; first < nodes.size();) {
+      std::size_t end = first + 1;
+      while (l > 0 && end < nodes.size() &&
+             shape_of(nodes[end]).cells[l - 1] == shape_of(nodes[first]).cells[l - 1])
+        ++end;
+      cells.push_back(nodes.subspan(first, end - first));
+      first = end;
+    }
+    return cells;
+  }
+  // Appends positions of these nodes to placed_: in the cells first, ..., last - 1 of level l.
+  // False if they are too narrow.
+  template <class ShapeOf>
+  [[nodiscard]] bool assign(level_t l, std::uint32_t first, std::uint32_t last,
+                            std::span<const std::uint32_t> nodes, const ShapeOf& shape_of) {
+    const std::vector<std::span<const std::uint32_t>> cells = split(l, nodes, shape_of);
+    std::uint32_t next = first;
+    for (std::size_t i = 0; i < cells.size(); ++i, ++next) {
+      const std::size_t even = std::uint64_t{last - first} * i / cells.size();
+      next = (std::max)(next, first + static_cast<std::uint32_t>(even));
+      const std::size_t mark = placed_.size();
+      for (;; ++next) {
+        if (next + (cells.size() - i) > last) return false;
+        if (l == 0) {
+          placed_.push_back({cells[i][0], none, next});
+          break;
+        }
+        const id_range<cell_id> in = positions_inside(tree_, l, next, l - 1);
+        if (assign(l - 1, in.first.value, in.last.value, cells[i], shape_of)) break;
+        placed_.resize(mark);
+      }
+    }
+    return true;
+  }
+  // Moves the nodes in the cells first, ..., last - 1 of level l so that node n joins them, in cells
+  // before that at `at`.
+  template <class ShapeOf>
+  [[nodiscard]] bool spread(level_t l, std::uint32_t first, std::uint32_t last, std::uint32_t at,
+                            std::uint32_t n, const ShapeOf& shape_of) {
+    std::vector<std::uint32_t> nodes;
+    std::vector<std::uint32_t> from;
+    const auto add_new = [&] {
+      nodes.push_back(n);
+      from.push_back(none);
+    };
+    for (std::uint32_t c = first; c < last; ++c) {
+      if (c == at) add_new();
+      for (const cell_id p : positions_inside(tree_, l, c, 0)) {
+        if (node_at_[p.value] == none) continue;
+        nodes.push_back(node_at_[p.value]);
+        from.push_back(p.value);
+      }
+    }
+    if (at == last) add_new();
+    placed_.clear();
+    if (!assign(l, first, last, nodes, shape_of)) return false;
+    moves_.clear();
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (placed_[i].to != from[i]) moves_.push_back({nodes[i], from[i], placed_[i].to});
+    cells_moved_ = l > 0 && moves_.size() > 1;
+    for (const move& m : moves_)
+      if (m.from != none) remove(m.from);
+    for (const move& m : moves_) put(m, shape_of);
+    ++joined_;
+    return true;
+  }
+  template <class ShapeOf>
+  void put(const move& m, const ShapeOf& shape_of) {
+    node_at_[m.to] = m.node;
+    ++present_;
+    std::uint32_t c = m.to;
     for (level_t l = 1; l < num_levels(); ++l) {
       c = parent(l - 1, c);
-      levels_[l].nodes[c] += more ? 1U : ~0U;
-      if (levels_[l].nodes[c] > 0) continue;
-      levels_[l].by_name.erase(levels_[l].names[c]);
-      levels_[l].names[c].clear();
+      if (levels_[l].nodes[c]++ > 0) continue;
+      levels_[l].names[c] = shape_of(m.node).cells[l - 1];
+      levels_[l].by_name.emplace(levels_[l].names[c], c);
     }
   }
 
@@ -223,10 +327,13 @@ class cluster_layout {
   ragged_tree tree_{std::vector<std::vector<std::uint32_t>>{{1}}};
   std::vector<level> levels_;  // by level; [0] is empty
   std::vector<std::uint32_t> node_at_;
-  std::size_t unused_eighths_ =
-      1;                       // unused children of a cell, in eighths of those in use, and one
-  std::size_t num_nodes_ = 0;  // when the tree was made
-  std::size_t joined_ = 0;     // nodes since then
+  std::vector<move> placed_;
+  std::vector<move> moves_;
+  bool cells_moved_ = false;
+  std::size_t unused_eighths_ = 1;  // unused children of a cell, besides one, by the others
+  std::size_t num_nodes_ = 0;       // when the tree was made
+  std::size_t joined_ = 0;          // nodes since then
+  std::size_t present_ = 0;         // nodes now
 };
 
 }  // namespace detail

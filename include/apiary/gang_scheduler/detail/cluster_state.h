@@ -3,15 +3,18 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/name_order.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/resources.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,8 +30,9 @@ namespace detail {
 
 // The nodes of a gang scheduler. Its functions do not check; while a trial is open they record how
 // to undo what they do.
-// Cost: of a change: capacity_index::set for each view with the node; insert_node and resize_node
-//       O(nodes * views) if the layout has no unused position or a node has more GPUs than any.
+// Cost: of a change: capacity_index::set for each view with the node, and in insert_node for each
+//       node that moves; O(nodes * views) if the layout is made anew, or if the most GPUs of a node
+//       are others than before.
 class cluster_state {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
@@ -39,12 +43,14 @@ class cluster_state {
       const auto id = static_cast<std::uint32_t>(nodes_.size());
       used_node& added = nodes_.emplace_back();
       added.shape = n;
+      added.name_hash = digest().add(n.name).value();
       by_name_.emplace(n.name, id);
-      hash_ += added.hash(id);
-      max_free_ = (std::max)(max_free_, n.gpus);
+      hash_ += added.hash();
+      ++with_gpus_[n.gpus];
       ids.push_back(id);
     }
-    make_layout(ids);
+    set_max_free();
+    make_layout(std::move(ids));
     views_.push_back(make_view({}));
   }
 
@@ -115,9 +121,7 @@ class cluster_state {
 
   // Adds a node that is idle and healthy. Requires: layout().fault(shape.cells) is empty; the id
   // and the name are free.
-  // `position`: where the node was before; none if it is new.
-  void insert_node(std::uint32_t id, const gang_cluster::node& shape,
-                   std::uint32_t position = none) {
+  void insert_node(std::uint32_t id, const gang_cluster::node& shape) {
     if (id == nodes_.size()) {
       nodes_.emplace_back();
     } else {
@@ -125,52 +129,54 @@ class cluster_state {
     }
     used_node& n = nodes_[id];
     n.shape = shape;
+    n.name_hash = digest().add(shape.name).value();
     by_name_.emplace(shape.name, id);
-    hash_ += n.hash(id);
-    if (position != none && layout_.put_back(id, position, shape.cells)) {
-      n.position = position;
-    } else {
-      n.position = shape.gpus > max_free_ ? none : layout_.add(id, shape.cells);
-    }
+    hash_ += n.hash();
+    ++with_gpus_[shape.gpus];
+    bool remake = set_max_free();
     usable_.resize(nodes_.size());
-    if (n.present()) {
-      set_usable(id);
-      for (node_view& v : views_)
-        if (v.accepts(shape)) v.update(n.position, &n);
-    } else {
-      if (shape.gpus <= max_free_) layout_.leave_more_unused();
-      max_free_ = (std::max)(max_free_, shape.gpus);
-      std::vector<std::uint32_t> ids;
-      for (std::uint32_t p = 0; p < layout_.num_positions(); ++p)
-        if (layout_.node_at(p) != none) ids.push_back(layout_.node_at(p));
-      ids.push_back(id);
-      make_layout(ids);
-      for (node_view& v : views_) {
-        const std::uint64_t last_used = v.last_used;
-        v = make_view(v.filter);
-        v.last_used = last_used;
+    if (layout_.add(id, shapes{nodes_})) {
+      if (layout_.cells_moved()) ++layout_version_;
+      if (!remake)
+        for (node_view& v : views_) move_in(v);
+      for (const cluster_layout::move& m : layout_.moves()) {
+        nodes_[m.node].position = m.to;
+        set_usable(m.node);
       }
+    } else {
+      layout_.leave_more_unused();
+      std::vector<std::uint32_t> ids = layout_.nodes();
+      const auto before = [&](std::uint32_t a, std::uint32_t b) {
+        return is_node_before(nodes_[a].shape, nodes_[b].shape);
+      };
+      ids.insert(std::upper_bound(ids.begin(), ids.end(), id, before), id);
+      make_layout(std::move(ids));
+      remake = true;
     }
+    if (remake) make_views();
     on_undo([id](cluster_state& s) { s.erase_node(id); });
   }
   // Removes a node. Requires: no gang is on it.
   void erase_node(std::uint32_t id) {
     set_health(id, false, 0);
     used_node& n = nodes_[id];
-    if (trials_ > 0)
-      on_undo([id, shape = n.shape, position = n.position,
-               version = layout_version_](cluster_state& s) {
-        s.insert_node(id, shape, version == s.layout_version_ ? position : none);
-      });
+    if (trials_ > 0) on_undo([id, shape = n.shape](cluster_state& s) { s.insert_node(id, shape); });
     for (node_view& v : views_)
       if (v.members[n.position] != 0) v.update(n.position, nullptr);
     layout_.remove(n.position);
     by_name_.erase(n.shape.name);
     ++removed_;
-    hash_ -= n.hash(id);
+    hash_ -= n.hash();
+    --with_gpus_[n.shape.gpus];
     n = {};
     usable_[id] = {};
     insert_sorted(free_ids_, id);
+    bool remake = set_max_free();
+    if (layout_.is_too_large()) {
+      make_layout(layout_.nodes());
+      remake = true;
+    }
+    if (remake) make_views();
   }
   // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
   void resize_node(std::uint32_t id, std::uint32_t gpus, resources host) {
@@ -178,19 +184,14 @@ class cluster_state {
     on_undo([id, before = n.shape.gpus, host_before = n.shape.host](cluster_state& s) {
       s.resize_node(id, before, host_before);
     });
-    hash_ -= n.hash(id);
+    hash_ -= n.hash();
+    --with_gpus_[n.shape.gpus];
     n.shape.gpus = gpus;
     n.shape.host = host;
-    hash_ += n.hash(id);
+    ++with_gpus_[gpus];
+    hash_ += n.hash();
     set_usable(id);
-    if (gpus > max_free_) {
-      max_free_ = gpus;
-      for (node_view& v : views_) {
-        const std::uint64_t last_used = v.last_used;
-        v = make_view(v.filter);
-        v.last_used = last_used;
-      }
-    }
+    if (set_max_free()) return make_views();
     for (node_view& v : views_)
       if (v.members[n.position] != 0) v.update(n.position, &n);
   }
@@ -199,12 +200,12 @@ class cluster_state {
     if (n.bad == bad && n.bad_gpus == bad_gpus) return;
     on_undo(
         [id, was = n.bad, gpus = n.bad_gpus](cluster_state& s) { s.set_health(id, was, gpus); });
-    hash_ -= n.hash(id);
+    hash_ -= n.hash();
     erase_sorted(bad_, id);
     n.bad = bad;
     n.bad_gpus = bad_gpus;
     if (bad || bad_gpus != 0) insert_sorted(bad_, id);
-    hash_ += n.hash(id);
+    hash_ += n.hash();
     changed(id);
   }
 
@@ -224,10 +225,13 @@ class cluster_state {
   void on_undo(F&& f) {
     if (trials_ > 0) undo_.push_back(std::forward<F>(f));
   }
-  void make_layout(const std::vector<std::uint32_t>& ids) {
-    layout_.rebuild(ids, [&](std::uint32_t n) -> const std::vector<std::string>& {
-      return nodes_[n].shape.cells;
-    });
+  // Returns the shape of a node by its id.
+  struct shapes {
+    const std::vector<used_node>& nodes;
+    const gang_cluster::node& operator()(std::uint32_t n) const noexcept { return nodes[n].shape; }
+  };
+  void make_layout(std::vector<std::uint32_t> ids) {
+    layout_.rebuild(std::move(ids), shapes{nodes_});
     ++layout_version_;
     usable_.resize(nodes_.size());
     for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
@@ -236,12 +240,37 @@ class cluster_state {
       set_usable(layout_.node_at(p));
     }
   }
+  // The most GPUs of a node may be others. Returns whether they are.
+  bool set_max_free() {
+    std::uint32_t most = gang_cluster::max_gpus;
+    while (most > 1 && with_gpus_[most] == 0) --most;
+    return std::exchange(max_free_, most) != most;
+  }
+  void make_views() {
+    for (node_view& v : views_) {
+      const std::uint64_t last_used = v.last_used;
+      v = make_view(v.filter);
+      v.last_used = last_used;
+    }
+  }
+  // Moves nodes in a view as they have moved in the layout; nodes_ has their old positions.
+  void move_in(node_view& v) {
+    const std::span<const cluster_layout::move> moves = layout_.moves();
+    is_member_.clear();
+    for (const cluster_layout::move& m : moves) {
+      is_member_.push_back(m.from == none ? (v.accepts(nodes_[m.node].shape) ? 1 : 0)
+                                          : v.members[m.from]);
+      if (m.from != none && v.members[m.from] != 0) v.update(m.from, nullptr);
+    }
+    for (std::size_t i = 0; i < moves.size(); ++i)
+      if (is_member_[i] != 0) v.update(moves[i].to, &nodes_[moves[i].node]);
+  }
   void set_usable(std::uint32_t id) {
     const used_node& n = nodes_[id];
     usable_[id] = {n.position, n.healthy_gpus() & ~n.reserved};
   }
   [[nodiscard]] node_view make_view(const node_filter& filter) const {
-    node_view v(filter, layout_.tree(), (std::max)(max_free_, 1U));
+    node_view v(filter, layout_.tree(), max_free_);
     for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
       if (layout_.node_at(p) == none) continue;
       const used_node& n = nodes_[layout_.node_at(p)];
@@ -273,9 +302,11 @@ class cluster_state {
   std::vector<usable_node> usable_;      // by id
   std::vector<std::uint32_t> free_ids_;  // ascending
   std::unordered_map<std::string, std::uint32_t> by_name_;
-  std::uint32_t max_free_ = 1;      // the most GPUs that a node has had
-  std::vector<std::uint32_t> bad_;  // ascending
-  std::vector<node_view> views_;    // [0]: of the filter that accepts nodes without taints
+  std::uint32_t max_free_ = 1;  // the most GPUs of a node, at least 1
+  std::array<std::uint32_t, gang_cluster::max_gpus + 1> with_gpus_{};  // nodes by their GPUs
+  std::vector<std::uint32_t> bad_;                                     // ascending
+  std::vector<unsigned char> is_member_;
+  std::vector<node_view> views_;  // [0]: of the filter that accepts nodes without taints
   std::uint64_t view_clock_ = 0;
   std::uint64_t removed_ = 1;  // nodes so far, and one
   std::uint64_t hash_ = 0;

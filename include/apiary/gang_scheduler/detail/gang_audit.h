@@ -5,6 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/name_order.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -49,7 +50,8 @@ class gang_audit {
       const used_node& n = state_.node(id);
       if (!n.present()) continue;
       ++present;
-      hash += n.hash(id);
+      hash += n.hash();
+      most_gpus_ = (std::max)(most_gpus_, n.shape.gpus);
       expect(layout.node_at(n.position) == id, "node ", id, " is not at its position");
       expect(state_.find_node(n.shape.name) == std::optional(id), "node ", id, " has no name");
       std::uint32_t c = n.position;
@@ -73,6 +75,12 @@ class gang_audit {
     for (std::uint32_t p = 0; p < layout.num_positions(); ++p)
       at_positions += layout.node_at(p) != cluster_layout::none ? 1U : 0U;
     expect(at_positions == present, present, " nodes have ", at_positions, " positions");
+    const std::vector<std::uint32_t> order = layout.nodes();
+    for (std::size_t i = 1; i < order.size(); ++i)
+      expect(is_node_before(state_.node(order[i - 1]).shape, state_.node(order[i]).shape), "node ",
+             order[i], " is out of order");
+    expect(!layout.is_too_large(), present, " nodes have as much as ", layout.num_positions(),
+           " positions");
     expect(state_.next_id() <= present, "the next id ", state_.next_id(), " is not the lowest");
   }
   used_node& again(std::uint32_t id) {
@@ -149,7 +157,7 @@ class gang_audit {
   }
   void check_views() {
     for (const node_view& v : state_.views()) {
-      node_view fresh(v.filter, state_.layout().tree(), v.free.max_free());
+      node_view fresh(v.filter, state_.layout().tree(), most_gpus_);
       for (const std::uint32_t id : ids_)
         if (fresh.accepts(state_.node(id).shape))
           fresh.update(state_.node(id).position, &state_.node(id));
@@ -161,8 +169,7 @@ class gang_audit {
   }
   [[nodiscard]] static bool same(const capacity_index<ragged_tree>& a,
                                  const capacity_index<ragged_tree>& b) {
-    if (!std::equal(a.free().begin(), a.free().end(), b.free().begin(), b.free().end()))
-      return false;
+    if (a.max_free() != b.max_free() || !std::ranges::equal(a.free(), b.free())) return false;
     for (level_t l = 1; l <= a.top(); ++l) {
       for (std::uint32_t c = 0; c < a.num_cells(l); ++c)
         if (!std::ranges::equal(a.histogram(l, c), b.histogram(l, c))) return false;
@@ -176,6 +183,7 @@ class gang_audit {
   std::vector<std::uint32_t> ids_;  // of the nodes, ascending
   std::vector<used_node> nodes_;    // as recomputed
   std::uint64_t hash_ = 0;
+  std::uint32_t most_gpus_ = 1;
   std::vector<std::string> found_;
 };
 

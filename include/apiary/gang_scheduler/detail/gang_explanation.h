@@ -23,6 +23,24 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// The cells of a level without nodes, ascending.
+[[nodiscard]] inline std::vector<std::uint32_t> unused_cells(const cluster_layout& layout,
+                                                             level_t l) {
+  std::vector<std::uint32_t> unused;
+  for (std::uint32_t c = 0; l < layout.num_levels() && c < layout.tree().cells(l).size(); ++c)
+    if (layout.is_unused(l, c)) unused.push_back(c);
+  return unused;
+}
+// Numbers the cells of a proof as users count them: without cells that have no nodes.
+inline void leave_out_unused_cells(const cluster_layout& layout, infeasibility_proof& proof) {
+  for (std::uint32_t i = 0; i < proof.cells.size(); ++i) proof.cells[i].cell = i;
+  for (infeasibility_proof::slice_gap& gap : proof.gaps) {
+    std::uint32_t before = 0;
+    for (std::uint32_t c = 0; c < gap.cell; ++c) before += layout.is_unused(gap.level, c) ? 0U : 1U;
+    gap.cell = before;
+  }
+}
+
 // Puts a plan into words: names of nodes and cells, counts of tasks and GPUs.
 class plan_text {
  public:

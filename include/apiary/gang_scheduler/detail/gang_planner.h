@@ -77,14 +77,16 @@ class gang_planner {
       return without;
     return fit_(capacities, gang, hosts);
   }
-  // The proof after fit() has answered does_not_fit, for the same arguments.
+  // The proof after fit() has answered does_not_fit, for the same arguments. `absent`: as in
+  // topology_fit::explain.
   [[nodiscard]] infeasibility_proof prove(const capacity_index<ragged_tree>& capacities,
                                           const topology_constraints& gang,
-                                          std::span<const resources> hosts) {
+                                          std::span<const resources> hosts,
+                                          std::span<const std::uint32_t> absent) {
     begin();
     const std::span<const resources> counted = hosted(gang) ? hosts : std::span<const resources>();
     return fit_(capacities, gang, counted).verdict == fit_verdict::does_not_fit
-               ? fit_.explain(capacities, gang, counted)
+               ? fit_.explain(capacities, gang, counted, absent)
                : infeasibility_proof{};
   }
 

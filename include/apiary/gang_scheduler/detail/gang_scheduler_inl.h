@@ -257,7 +257,9 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     const capacity_index<ragged_tree>& capacities = never ? view.whole : view.free;
     const std::vector<resources>& hosts = never ? view.whole_hosts : view.hosts;
     if (e.plan.reason != wait_reason::unhealthy) {
-      infeasibility_proof proof = planner.prove(capacities, r.gang, hosts);
+      const level_t level = (std::min)(r.gang.required, state.layout().num_levels());
+      infeasibility_proof proof =
+          planner.prove(capacities, r.gang, hosts, detail::unused_cells(state.layout(), level));
       if (!proof.cells.empty()) e.proof = std::move(proof);
       e.blocking = blocking_resources(r.gang, [&](const topology_constraints& other) {
         return planner.fit(capacities, other, hosts).verdict;
@@ -280,6 +282,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     }
   }
   e.text = detail::plan_text(state, r)(e);
+  if (e.proof) detail::leave_out_unused_cells(state.layout(), *e.proof);
   return e;
 }
 APIARY_INLINE absl::Status gang_scheduler::recover(const request& gang,

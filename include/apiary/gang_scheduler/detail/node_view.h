@@ -29,6 +29,7 @@ struct used_node {
     friend bool operator==(const gang_here&, const gang_here&) = default;
   };
   gang_cluster::node shape{};
+  std::uint64_t name_hash = 0;
   std::uint32_t position = ~std::uint32_t{0};  // all bits set: there is no such node
   bool bad = false;
   std::uint32_t bad_gpus = 0;    // masks of GPUs
@@ -59,9 +60,9 @@ struct used_node {
     };
     return {rest(host.cpu_milli, cpu), rest(host.memory_mib, memory)};
   }
-  [[nodiscard]] std::uint64_t hash(std::uint32_t id) const noexcept {
+  [[nodiscard]] std::uint64_t hash() const noexcept {
     digest d;
-    d.add(id).add(shape.name).add(shape.gpus).add(shape.host.cpu_milli).add(shape.host.memory_mib);
+    d.add(name_hash).add(shape.gpus).add(shape.host.cpu_milli).add(shape.host.memory_mib);
     d.add(shape.model).add(bad ? 1 : 0).add(bad_gpus);
     for (const auto* texts : {&shape.cells, &shape.labels, &shape.taints}) {
       d.add(texts->size());

@@ -226,14 +226,14 @@ class scheduled_gangs : public candidate_gangs {
   }
 
  private:
-  [[nodiscard]] static std::uint64_t hash_of(const gang& who) noexcept {
+  [[nodiscard]] std::uint64_t hash_of(const gang& who) const noexcept {
     digest d;
     d.add(who.what.job.hash()).add(who.what.tenant.value).add(who.preempting ? 1 : 0);
     d.add(static_cast<std::uint64_t>(who.what.priority));
     d.add(static_cast<std::uint64_t>(who.started));
     for (const constrained_task_group& m : who.what.gang.groups)
       d.add(m.tasks).add(m.gpus).add(m.host.cpu_milli).add(m.host.memory_mib);
-    for (const placement& p : who.tasks) d.add(std::uint64_t{p.node.value} << 32 | p.gpu_mask);
+    for (const placement& p : who.tasks) d.add(nodes_[p.node.value].name_hash).add(p.gpu_mask);
     return d.value();
   }
   void use(const on_node& o, bool preempting, bool more) {
