@@ -262,7 +262,7 @@ class cluster_layout {
     const std::vector<std::span<const std::uint32_t>> cells = split(l, nodes, shape_of);
     std::uint32_t next = first;
     for (std::size_t i = 0; i < cells.size(); ++i, ++next) {
-      const std::size_t even = std::uint64_t{last - first} * i / cells.size();
+      const std::uint64_t even = std::uint64_t{last - first} * i / cells.size();
       next = (std::max)(next, first + static_cast<std::uint32_t>(even));
       const std::size_t mark = placed_.size();
       for (;; ++next) {
