@@ -2,8 +2,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "allocator_adapters.h"
 #include "allocator_loads.h"
 #include "allocator_plot.h"
+#include "allocator_table.h"
+#include <apiary/alloc/best_fit_allocator.h>
+#include <apiary/alloc/buddy_allocator.h>
+#include <apiary/alloc/free_list_allocator.h>
+#include <apiary/alloc/lazy_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/ragged_tree.h>
@@ -48,35 +54,6 @@ class timed_run {
   std::size_t bytes = 0;  // of the allocator when the cluster has its use; 0: not known
 };
 
-// Grants nothing: what the measurement itself takes.
-template <apiary::CellTree Tree>
-class no_allocator {
- public:
-  explicit no_allocator(const Tree&) {}
-  std::optional<apiary::cell_id> allocate(apiary::level_t level) { return apiary::cell_id(level); }
-  void release(apiary::cell_id) {}
-};
-
-// Objects instead of cells: 16 bytes for each leaf.
-template <class Grant, class Release>
-class object_allocator {
- public:
-  object_allocator(const apiary::uniform_tree& tree, Grant grant, Release take_back)
-      : leaves_(leaves_per_level(tree)), grant_(grant), release_(take_back) {}
-  auto allocate(apiary::level_t level) {
-    return std::optional(grant_(std::size_t{16} * leaves_[level]));
-  }
-  template <class Object>
-  void release(Object object) {
-    release_(object);
-  }
-
- private:
-  std::vector<std::uint32_t> leaves_;
-  Grant grant_;
-  Release release_;
-};
-
 // The allocators of a comparison. `run` prints the tables.
 class allocator_bench {
  public:
@@ -86,6 +63,9 @@ class allocator_bench {
   void add(const std::string& name, std::uint32_t max_leaves = ~std::uint32_t{0}) {
     entry e = uniform_entry<My<apiary::uniform_tree>>(name, max_leaves);
     e.judge_ragged = &judge<apiary::ragged_tree, My<apiary::ragged_tree>>;
+    e.start_ragged = [](const apiary::ragged_tree& tree, const cell_load& load) {
+      return std::make_unique<run_of<apiary::ragged_tree, My<apiary::ragged_tree>>>(tree, load);
+    };
     entries_.push_back(std::move(e));
   }
   // The same for a class for uniform trees only: My(tree).
@@ -93,21 +73,23 @@ class allocator_bench {
   void add(const std::string& name, std::uint32_t max_leaves = ~std::uint32_t{0}) {
     entries_.push_back(uniform_entry<My>(name, max_leaves));
   }
-  // Two functions for objects, such as malloc and free: only their time is compared.
-  // grant(bytes) returns the object that release(object) takes.
+  // Two functions for objects, such as malloc and free: only their time is compared, below that of
+  // the others, because they choose no cells. grant(bytes) returns the object that release(object)
+  // takes.
   template <class Grant, class Release>
   void add(const std::string& name, Grant grant, Release release) {
     using objects = object_allocator<Grant, Release>;
     entry e;
     e.name = name;
     e.start = [grant, release](const apiary::uniform_tree& tree, const cell_load& load) {
-      return std::make_unique<run_of<objects>>(tree, load, grant, release);
+      return std::make_unique<run_of<apiary::uniform_tree, objects>>(tree, load, grant, release);
     };
     entries_.push_back(std::move(e));
   }
 
-  // Prints the quality of the choices; with --times also times and memory. --leaves N: the largest
-  // cluster that is timed, 1,024 to 16,777,216. --picture FILE: also draws it (needs gnuplot).
+  // Prints the quality of the choices; with --times also times and memory. --requests N: requests
+  // for each figure of the quality. --leaves N: the largest cluster that is timed, 1,024 to
+  // 16,777,216. --picture FILE: also draws it (needs gnuplot).
   // Returns the exit code.
   int run(int argc, char** argv) {
     bool times = false;
@@ -120,10 +102,14 @@ class allocator_bench {
         quick_ = true;
       } else if (option == "--leaves" && i + 1 < argc) {
         max_leaves_ = static_cast<std::uint32_t>(std::strtoul(argv[++i], nullptr, 10));
+      } else if (option == "--requests" && i + 1 < argc) {
+        requests_ = static_cast<std::uint32_t>(std::strtoul(argv[++i], nullptr, 10));
       } else if (option == "--picture" && i + 1 < argc) {
         picture = argv[++i];
       } else {
-        std::fprintf(stderr, "usage: %s [--times] [--leaves N] [--picture FILE.svg] [--quick]\n",
+        std::fprintf(stderr,
+                     "usage: %s [--times] [--requests N] [--leaves N] [--picture FILE.svg]"
+                     " [--quick]\n",
                      argv[0]);
         return 2;
       }
@@ -132,10 +118,18 @@ class allocator_bench {
       std::fprintf(stderr, "--leaves %u: it must be 1,024 to 16,777,216\n", max_leaves_);
       return 2;
     }
-    print_quality(quick_ ? 1000 : times ? 200'000 : 4000);
+#if !defined(NDEBUG) || (defined(__GNUC__) && !defined(__OPTIMIZE__))
+    if (times || !picture.empty())
+      std::puts("Compiled with asserts or without -O2: all times are too long.\n");
+#endif
+    print_quality(quick_ ? 1000 : requests_);
     if (!times && picture.empty()) return 0;
     entry nothing = uniform_entry<no_allocator<apiary::uniform_tree>>("(no allocator)", ~0U);
     nothing.judge_uniform = nullptr;
+    nothing.start_ragged = [](const apiary::ragged_tree& tree, const cell_load& load) {
+      return std::make_unique<run_of<apiary::ragged_tree, no_allocator<apiary::ragged_tree>>>(tree,
+                                                                                              load);
+    };
     entries_.push_back(std::move(nothing));
     const std::vector<curve> by_size = print_times_by_size();
     if (times) print_times_by_load();
@@ -150,19 +144,21 @@ class allocator_bench {
     std::string name;
     std::uint32_t max_leaves = ~std::uint32_t{0};
     std::function<std::unique_ptr<timed_run>(const apiary::uniform_tree&, const cell_load&)> start;
+    std::function<std::unique_ptr<timed_run>(const apiary::ragged_tree&, const cell_load&)>
+        start_ragged;
     std::function<cell_quality(const apiary::uniform_tree&, const cell_load&, std::uint32_t)>
         judge_uniform;
     std::function<cell_quality(const apiary::ragged_tree&, const cell_load&, std::uint32_t)>
         judge_ragged;
   };
 
-  template <class Allocator>
+  template <apiary::CellTree Tree, class Allocator>
   class run_of final : public timed_run {
    public:
     template <class... Args>
-    run_of(const apiary::uniform_tree& tree, const cell_load& load, Args... args)
+    run_of(const Tree& tree, const cell_load& load, Args... args)
         : before_(heap_bytes()),
-          allocator_(tree, args...),
+          allocator_{tree, args...},
           made_(heap_bytes()),
           run_(tree, load, allocator_) {
       const std::size_t start = heap_bytes();
@@ -178,7 +174,7 @@ class allocator_bench {
     std::size_t before_;
     Allocator allocator_;
     std::size_t made_;
-    load_run<apiary::uniform_tree, Allocator> run_;
+    load_run<Tree, Allocator> run_;
   };
   using runs = std::vector<std::unique_ptr<timed_run>>;
 
@@ -188,7 +184,7 @@ class allocator_bench {
     e.name = name;
     e.max_leaves = max_leaves;
     e.start = [](const apiary::uniform_tree& tree, const cell_load& load) {
-      return std::make_unique<run_of<My>>(tree, load);
+      return std::make_unique<run_of<apiary::uniform_tree, My>>(tree, load);
     };
     e.judge_uniform = &judge<apiary::uniform_tree, My>;
     return e;
@@ -201,27 +197,35 @@ class allocator_bench {
       constexpr const char* names[] = {
           "racks of 128 leaves: 16 nodes of 8", "racks of 512 leaves, fan-out 2",
           "racks of 512 leaves, fan-out 8", "racks and nodes of different sizes"};
-      std::printf("%s; refused %% / whole racks %% / largest free cell in leaves\n%-20s",
-                  names[static_cast<int>(shape)], "");
-      for (const cell_load& load : cell_loads()) std::printf(" %22s", load.name.c_str());
-      std::printf("\n");
+      table t;
+      t.title =
+          std::string(
+              "Refused requests in % / whole racks in % / leaves of the largest free cell; ") +
+          names[static_cast<int>(shape)];
+      for (const cell_load& load : cell_loads()) t.columns.push_back(load.name);
       for (const entry& e : entries_) {
         if (shape == tree_shape::ragged ? !e.judge_ragged : !e.judge_uniform) continue;
-        std::printf("%-20s", e.name.c_str());
+        t.rows.push_back({e.name});
         for (const cell_load& load : cell_loads()) {
           const cell_quality q = shape == tree_shape::ragged
                                      ? e.judge_ragged(ragged_cells(leaves), load, steps)
                                      : e.judge_uniform(uniform_cells(shape, leaves), load, steps);
-          std::printf("   %5.2f / %4.1f / %5.1f", static_cast<double>(q.refused) / 1e4,
-                      static_cast<double>(q.whole_racks) / 1e4,
-                      static_cast<double>(q.largest) / 10);
+          t.rows.back().push_back(decimal(static_cast<double>(q.refused) / 1e4, 2) + " / " +
+                                  decimal(static_cast<double>(q.whole_racks) / 1e4, 1) + " / " +
+                                  decimal(static_cast<double>(q.largest) / 10, 1));
         }
-        std::printf("\n");
       }
-      std::printf("\n");
+      print(t);
     }
   }
 
+  [[nodiscard]] runs start_ragged(const apiary::ragged_tree& tree, const cell_load& load) const {
+    runs all;
+    for (const entry& e : entries_)
+      all.push_back(e.start_ragged && tree.num_leaves() <= e.max_leaves ? e.start_ragged(tree, load)
+                                                                        : nullptr);
+    return all;
+  }
   [[nodiscard]] runs start_all(const apiary::uniform_tree& tree, const cell_load& load) const {
     runs all;
     for (const entry& e : entries_)
@@ -247,8 +251,12 @@ class allocator_bench {
     for (int round = 0; round < (quick_ ? 1 : 24); ++round) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (!all[i]) continue;
-        all[i]->steps(quick_ ? 100 : 10'000);
-        measured[i].push_back(nanoseconds(*all[i], quick_ ? 1000 : 40'000));
+        // A slow allocator takes fewer steps, so that its round does not take long.
+        const double slow = nanoseconds(*all[i], quick_ ? 100 : 1000);
+        const auto steps =
+            quick_ ? 1000 : static_cast<std::uint32_t>(std::min(40'000.0, 2e7 / slow));
+        all[i]->steps(steps / 4);
+        measured[i].push_back(nanoseconds(*all[i], std::max(1U, steps)));
       }
     }
     std::vector<double> result;
@@ -257,18 +265,33 @@ class allocator_bench {
     return result;
   }
 
+  // Prints numbers of each allocator, by column. With `compare`, two more rows: the fastest of those
+  // that choose cells, and how far the first row is from it. Objects come last.
   void print_table(const std::string& title, const std::vector<std::string>& columns,
-                   const std::vector<std::vector<double>>& by_column) const {
-    std::printf("%s\n%-20s", title.c_str(), "");
-    for (const std::string& c : columns) std::printf(" %12s", c.c_str());
-    std::printf("\n");
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      std::printf("%-20s", entries_[i].name.c_str());
-      for (const std::vector<double>& column : by_column)
-        column[i] > 0 ? std::printf(" %12.1f", column[i]) : std::printf(" %12s", "-");
-      std::printf("\n");
+                   const std::vector<std::vector<double>>& by_column, int digits,
+                   bool compare) const {
+    table t{title, columns, {}};
+    std::vector<std::string> names{"fastest of these"};
+    std::vector<std::string> ratios{entries_[0].name + " / fastest"};
+    for (const std::vector<double>& column : by_column) {
+      std::size_t best = 0;
+      for (std::size_t i = 0; i < entries_.size(); ++i)
+        if (entries_[i].judge_uniform && column[i] > 0 && column[i] < column[best]) best = i;
+      names.push_back(entries_[best].name);
+      ratios.push_back(column[best] > 0 ? decimal(column[0] / column[best], 2) : "-");
     }
-    std::printf("\n");
+    const auto add = [&](bool cells) {
+      for (std::size_t i = 0; i < entries_.size(); ++i) {
+        if ((entries_[i].judge_uniform != nullptr) != cells) continue;
+        t.rows.push_back({entries_[i].name});
+        for (const std::vector<double>& column : by_column)
+          t.rows.back().push_back(column[i] > 0 ? decimal(column[i], digits) : "-");
+      }
+    };
+    add(true);
+    if (compare) t.rows.insert(t.rows.end(), {names, ratios});
+    add(false);
+    print(t);
   }
   std::vector<curve> print_times_by_size() const {
     std::vector<std::string> columns;
@@ -284,9 +307,12 @@ class allocator_bench {
       for (const auto& r : all)
         memory.back().push_back(r ? static_cast<double>(r->bytes) / static_cast<double>(leaves)
                                   : 0.0);
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (!entries_[i].judge_uniform) memory.back()[i] = 0;  // of objects: they are the memory
     }
-    print_table("ns for one allocate and release, uniform levels, by leaves", columns, time);
-    print_table("bytes for each leaf", columns, memory);
+    print_table("Nanoseconds for one allocate and release under the uniform load, by leaves",
+                columns, time, 1, true);
+    print_table("Bytes for each leaf under the uniform load, by leaves", columns, memory, 1, false);
     std::vector<curve> curves;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       curves.push_back({entries_[i].name, {}});
@@ -311,19 +337,23 @@ class allocator_bench {
     return curves;
   }
   void print_times_by_load() const {
-    std::vector<std::string> columns;
-    std::vector<std::vector<double>> time;
-    for (const tree_shape shape : {tree_shape::racks, tree_shape::twos, tree_shape::eights}) {
+    const std::uint32_t leaves = std::min(1U << 20, max_leaves_);
+    for (const tree_shape shape :
+         {tree_shape::racks, tree_shape::twos, tree_shape::eights, tree_shape::ragged}) {
+      constexpr const char* names[] = {"racks of 128 leaves: 16 nodes of 8", "fan-out 2",
+                                       "fan-out 8", "racks and nodes of different sizes"};
+      std::vector<std::string> columns;
+      std::vector<std::vector<double>> time;
       for (const cell_load& load : cell_loads()) {
-        constexpr const char* names[] = {"", " /2", " /8"};
-        columns.push_back(load.name + names[static_cast<int>(shape)]);
-        time.push_back(
-            times(start_all(uniform_cells(shape, std::min(1U << 20, max_leaves_)), load)));
+        columns.push_back(load.name);
+        time.push_back(times(shape == tree_shape::ragged
+                                 ? start_ragged(ragged_cells(leaves), load)
+                                 : start_all(uniform_cells(shape, leaves), load)));
       }
+      print_table("Nanoseconds for one allocate and release, " + timed_leaves() +
+                      " leaves, by load; " + names[static_cast<int>(shape)],
+                  columns, time, 1, true);
     }
-    print_table("ns for one allocate and release, " + timed_leaves() +
-                    " leaves, by load; fan-outs 2 and 8: /2, /8",
-                columns, time);
   }
   void print_percentiles() const {
     const runs all = start_all(uniform_cells(tree_shape::racks, std::min(1U << 20, max_leaves_)),
@@ -347,8 +377,9 @@ class allocator_bench {
       columns[2][i] = quantile(each, 0.999);
       columns[3][i] = quantile(cold[i], 0.5);
     }
-    print_table("ns for one allocate and release, each timed alone, " + timed_leaves() + " leaves",
-                {"p50", "p99", "p99.9", "cold, p50"}, columns);
+    print_table("Nanoseconds for one request with the releases that it needs, each timed alone, " +
+                    timed_leaves() + " leaves",
+                {"p50", "p99", "p99.9", "cold, p50"}, columns, 0, false);
   }
 
   [[nodiscard]] std::string timed_leaves() const {
@@ -357,7 +388,20 @@ class allocator_bench {
 
   std::vector<entry> entries_;
   std::uint32_t max_leaves_ = 1 << 20;
+  std::uint32_t requests_ = 4000;
   bool quick_ = false;
 };
+
+// Compares My<Tree> with the allocators of the library. Returns the exit code of main.
+template <template <class> class My>
+int compare(const std::string& name, int argc, char** argv) {
+  allocator_bench bench;
+  bench.add<My>(name);
+  bench.add<apiary::buddy_allocator>("buddy");
+  bench.add<apiary::best_fit_allocator>("best fit");
+  bench.add<apiary::lazy_buddy_allocator>("lazy buddy");
+  bench.add<apiary::free_list_allocator>("free lists");
+  return bench.run(argc, argv);
+}
 
 }  // namespace apiary_bench

@@ -297,7 +297,7 @@ class watched_allocator {
 // Runs a load and says what the allocator did to the cluster.
 template <apiary::CellTree Tree, class Allocator>
 cell_quality judge(const Tree& tree, const cell_load& load, std::uint32_t steps) {
-  Allocator allocator(tree);
+  Allocator allocator{tree};
   watched_allocator<Tree, Allocator> watched(tree, allocator);
   load_run<Tree, watched_allocator<Tree, Allocator>> run(tree, load, watched);
   run.fill();

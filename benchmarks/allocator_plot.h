@@ -30,6 +30,9 @@ inline std::string panel(const std::vector<curve>& curves, double low, double hi
   std::string text;
   std::string plot;
   std::vector<label> labels;
+  double last = 0;  // where the longest curve ends
+  for (const curve& c : curves)
+    if (!c.points.empty()) last = std::max(last, c.points.back().first);
   for (std::size_t i = 0; i < curves.size(); ++i) {
     if (curves[i].points.empty()) continue;
     const std::string data = "$c" + std::to_string(i);
@@ -58,9 +61,12 @@ inline std::string panel(const std::vector<curve>& curves, double low, double hi
     std::array<char, 24> value{};
     std::snprintf(value.data(), value.size(), high < 30 ? "%.1f" : "%.0f",
                   curves[l.curve].points.back().second);
-    text += "set label '" + curves[l.curve].name + " " + value.data() + "' at graph 1.02, graph " +
-            std::to_string(l.y) + " left noenhanced textcolor '" + colors[l.curve % colors.size()] +
-            "'\n";
+    const double end = curves[l.curve].points.back().first;
+    std::array<char, 32> where{};  // of a curve that ends early
+    if (end < last) std::snprintf(where.data(), where.size(), " at %.0f", end);
+    text += "set label '" + curves[l.curve].name + " " + value.data() + where.data() +
+            "' at graph 1.02, graph " + std::to_string(l.y) + " left noenhanced textcolor '" +
+            colors[l.curve % colors.size()] + "'\n";
   }
   return text + "set yrange [" + std::to_string(low) + ":" + std::to_string(high) + "]\n" + plot +
          "\n";

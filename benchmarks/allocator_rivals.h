@@ -20,7 +20,8 @@
 namespace apiary_bench {
 
 // A binary tree with a byte for each block: the size of its largest free block, as spaskalev/buddy_alloc
-// does (which packs these numbers). Allocate and release walk the whole height. For uniform trees with
+// does (which packs these numbers). Allocate walks down the whole height; both walk up as far as
+// the numbers change. For uniform trees with
 // fan-outs that are powers of two; the first level may have any.
 class buddy_tree {
  public:
@@ -43,7 +44,8 @@ class buddy_tree {
     }
     const std::uint32_t position = i - (width_ >> wanted);
     largest_[i] = 0;
-    for (std::uint32_t order = wanted; i > 1;) update(i /= 2, ++order);
+    std::uint32_t order = wanted;
+    while (i > 1 && update(i /= 2, ++order)) continue;
     return tree_.at(level, position);
   }
   void release(apiary::cell_id c) {
@@ -51,18 +53,21 @@ class buddy_tree {
     std::uint32_t order = order_[level];
     std::uint32_t i = (width_ >> order) + tree_.index(c, level);
     largest_[i] = static_cast<std::uint8_t>(order + 1);
-    while (i > 1) update(i /= 2, ++order);
+    while (i > 1 && update(i /= 2, ++order)) continue;
   }
 
  private:
   [[nodiscard]] std::uint32_t order_of(std::uint32_t i) const {
     return static_cast<std::uint32_t>(std::bit_width(width_) - std::bit_width(i));
   }
-  void update(std::uint32_t i, std::uint32_t order) {
+  // Returns whether the number of block i is another one now.
+  bool update(std::uint32_t i, std::uint32_t order) {
     const std::uint8_t left = largest_[2 * i];
     const std::uint8_t right = largest_[2 * i + 1];
+    const std::uint8_t before = largest_[i];
     largest_[i] = left == order && right == order ? static_cast<std::uint8_t>(order + 1)
                                                   : std::max(left, right);
+    return largest_[i] != before;
   }
 
   apiary::uniform_tree tree_;

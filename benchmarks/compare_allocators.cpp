@@ -46,9 +46,9 @@ class reserving {
 int main(int argc, char** argv) {
   using namespace apiary_bench;
   allocator_bench bench;
+  bench.add<apiary::lazy_buddy_allocator>("lazy buddy");
   bench.add<apiary::buddy_allocator>("buddy");
   bench.add<apiary::free_list_allocator>("free lists");
-  bench.add<apiary::lazy_buddy_allocator>("lazy buddy");
   bench.add<apiary::best_fit_allocator>("best fit");
   bench.add<reserving>("reserving buddy");
   bench.add<fullest_rack_scan>("fullest rack", 4096);
@@ -59,18 +59,21 @@ int main(int argc, char** argv) {
       "malloc", [](std::size_t n) { return std::malloc(n); }, [](void* p) { std::free(p); });
 #ifdef APIARY_HAS_JEMALLOC
   // Its malloc, which is faster than its mallocx; `malloc` itself is the C library's.
-  void* const jemalloc = dlopen("libjemalloc.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  auto* const grant = reinterpret_cast<void* (*)(std::size_t)>(dlsym(jemalloc, "malloc"));
-  auto* const release = reinterpret_cast<void (*)(void*)>(dlsym(jemalloc, "free"));
-  bench.add("jemalloc", grant, release);
+  if (void* const jemalloc = dlopen("libjemalloc.so.2", RTLD_LAZY | RTLD_NOLOAD)) {
+    auto* const grant = reinterpret_cast<void* (*)(std::size_t)>(dlsym(jemalloc, "malloc"));
+    auto* const release = reinterpret_cast<void (*)(void*)>(dlsym(jemalloc, "free"));
+    bench.add("jemalloc", grant, release);
+  } else {
+    std::puts("libjemalloc.so.2 was not loaded and is left out\n");
+  }
 #else
-  std::puts("jemalloc was not found and is left out");
+  std::puts("jemalloc was not found and is left out\n");
 #endif
 #ifdef APIARY_HAS_MIMALLOC
   bench.add(
       "mimalloc", [](std::size_t n) { return mi_malloc(n); }, [](void* p) { mi_free(p); });
 #else
-  std::puts("mimalloc was not found and is left out");
+  std::puts("mimalloc was not found and is left out\n");
 #endif
   return bench.run(argc, argv);
 }

@@ -16,8 +16,8 @@
 APIARY_NAMESPACE_BEGIN
 
 // Allocates aligned blocks of GPUs as buddy_allocator does, but takes the cell that became free
-// last, not the one with the lowest id. Use it where only speed counts and few cells are free:
-// there it is faster. It breaks more racks (the page of alloc/ has the figures).
+// last, not the one with the lowest id. It breaks more racks (the page of alloc/ has the figures).
+// If only speed counts, lazy_buddy_allocator is faster.
 //
 // Model:    Knuth, TAOCP volume 1, section 2.5, with last-in-first-out lists. Differs: arbitrary
 //           fan-out; an index of the positions in the lists.
