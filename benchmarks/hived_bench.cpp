@@ -5,6 +5,7 @@
 #include "benchmarks/hived_load.h"
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -26,6 +27,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -310,6 +312,64 @@ BENCHMARK(guests_everywhere)
     ->Unit(benchmark::kMicrosecond)
     ->ArgNames({"GPUs", "mixed", "rack"})
     ->ArgsProduct({{1024, 10240, 100352}, {0, 1}, {0, 1}});
+
+// A restart while a gang of random tenant and priority runs on every node. Each of four tenants owns
+// whole racks, so that gangs on racks of other tenants get no cells. The gangs are recovered in random
+// order with the levels of their cells (way 0) or without (1), or a snapshot is restored (2).
+void restart(benchmark::State& state) {
+  hived_config config = zones(static_cast<std::uint32_t>(state.range(0)) / 1024);
+  const auto racks = static_cast<std::uint32_t>(state.range(0)) / 32;
+  for (const char* tenant : {"a", "b", "c", "d"})
+    config.virtual_clusters.push_back({.name = tenant, .cells = {{"ZONE.ROW.RACK", racks / 4}}});
+  const hived empty = *hived::create(config);
+  const auto way = state.range(1);
+  rng random(7);
+  std::vector<std::uint32_t> nodes(empty.layout().num_nodes());
+  std::iota(nodes.begin(), nodes.end(), 0U);
+  random.shuffle(nodes);
+  std::vector<gang_request> gangs;
+  for (const std::uint32_t n : nodes)
+    gangs.push_back({.job = job_id(n),
+                     .tenant = tenant_id(random.uniform(4)),
+                     .priority = static_cast<std::int32_t>(random.uniform(10)),
+                     .groups = {{1, 8}}});
+  std::vector<level_t> levels;
+  if (way != 1) levels.assign(8, 4);
+  const auto recover_all = [&](hived& h) {
+    std::uint32_t own = 0;
+    for (const gang_request& r : gangs) {
+      const hived_placement at{node_id(r.job.value), 0xff};
+      const absl::StatusOr<bool> recovered = h.recover(r, {&at, 1}, levels);
+      APIARY_VERIFY(recovered.ok());
+      own += *recovered ? 1U : 0U;
+    }
+    return own;
+  };
+  hived before = empty;
+  const std::uint32_t own = recover_all(before);
+  const std::string stored = before.snapshot();
+  for (auto _ : state) {
+    state.PauseTiming();
+    auto h = std::make_unique<hived>(empty);
+    state.ResumeTiming();
+    if (way == 2) {
+      APIARY_VERIFY(h->restore(stored).ok());
+    } else {
+      recover_all(*h);
+    }
+    state.PauseTiming();
+    APIARY_VERIFY(h->hash() == before.hash());
+    h.reset();
+    state.ResumeTiming();
+  }
+  state.counters["gangs"] = static_cast<double>(gangs.size());
+  state.counters["own_cells"] = own;
+  state.counters["snapshot_bytes"] = static_cast<double>(stored.size());
+}
+BENCHMARK(restart)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgNames({"GPUs", "way"})
+    ->ArgsProduct({{1024, 10240, 100352, 1000448}, {0, 1, 2}});
 
 // After that load, with one bad leaf in so many nodes of eight (0: none), each tenant asks for one
 // whole node more than it has free: how long it takes to be told why it waits.

@@ -4,15 +4,14 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/draw.h>
-#include <apiary/hived/gang_table.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/queries.h>
+#include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <tuple>
 #include <vector>
 
 using namespace apiary;
@@ -61,18 +60,19 @@ int main() {
   std::printf("gone:%s; downgraded:%s\n%s\n", list(report.gone).c_str(),
               list(report.downgraded).c_str(), draw(scheduler).c_str());
 
-  // A host stores the request, the tasks and the whole-cell levels of each gang. After a restart it
-  // calls recover, first for the gangs that have such levels.
-  std::vector<std::tuple<gang_request, std::vector<hived_placement>, std::vector<level_t>>> stored;
-  for (const gang_slot slot : scheduler.gangs().by_job()) {
-    const gang_record& gang = scheduler.gangs()[slot];
-    const std::vector<level_t> levels = hived_queries::whole_cell_levels(scheduler, gang);
-    stored.insert(levels.empty() ? stored.end() : stored.begin(),
-                  {gang.request, scheduler.tasks(gang), levels});
-  }
+  // Gang 5 preempts gang 4. A host stores the configuration and, after each change, a snapshot. After
+  // a restart it restores both, and gang 5 still waits for the end of gang 4.
+  const gang_request urgent{
+      .job = job_id(5), .tenant = product, .priority = 7, .groups = {{.tasks = 1, .gpus = 4}}};
+  const gang_plan plan = scheduler.propose(urgent).value();
+  if (plan.result != plan_result::preempt || !scheduler.commit(plan).ok()) return 1;
+  const std::string stored = scheduler.snapshot();
   hived restarted = hived::create(next).value();
-  for (const auto& [request, tasks, levels] : stored)
-    if (!restarted.recover(request, tasks, levels).ok()) return 1;
+  if (!restarted.restore(stored).ok()) return 1;
   std::printf("after a restart the cluster %s\n",
-              draw(restarted) == draw(scheduler) ? "is the same" : "differs");
+              restarted.hash() == scheduler.hash() ? "is the same" : "differs");
+  if (!restarted.finish(job_id(4)).ok()) return 1;
+  start(restarted, urgent);
+  std::printf("gang 5 %s\n",
+              restarted.find(urgent.job)->state == gang_state::allocated ? "runs" : "waits");
 }

@@ -201,11 +201,10 @@ class hived_session {
                                    [](apiary::hived_placement task) { return task.leaves != 0; });
     std::vector<job_id> lost;  // gangs that lost cells of their tenant
     if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.groups)) {
-      lost = guaranteed_below(r);
       const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks, whole_cells);
       if (!recovered.ok()) return by_name(recovered.status(), {{job, e.group}});
       names_.add(e.group);
-      std::erase_if(lost, [&](job_id of) { return scheduler_->find(of)->guaranteed(); });
+      lost = scheduler_->downgraded();
       if (!*recovered) lost.push_back(job);
     }
     out.key("result").value("ok");
@@ -213,20 +212,6 @@ class hived_session {
     write_names(out, "gone", gone ? std::vector<std::string>{e.group} : std::vector<std::string>());
     return absl::OkStatus();
   }
-  // The running guaranteed gangs of the same tenant with lower priority than the request.
-  [[nodiscard]] std::vector<job_id> guaranteed_below(const apiary::gang_request& r) const {
-    std::vector<job_id> jobs;
-    const apiary::detail::hived_cells& cells = scheduler_->cells();
-    for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
-      const apiary::vc_chain_id cluster(c);
-      if (cells.cluster(cluster).tenant() != r.tenant) continue;
-      for (const auto& [gang, slot] : scheduler_->gangs().of_cluster(cluster))
-        if (gang.runs && gang.priority < r.priority) jobs.push_back(gang.job);
-    }
-    std::sort(jobs.begin(), jobs.end());
-    return jobs;
-  }
-
   absl::Status schedule(const session_event& e, json_object& out) {
     const bool filtering = e.phase == "Filtering";
     if (!filtering && !e.phase.empty() && e.phase != "Preempting")

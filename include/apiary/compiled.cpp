@@ -14,4 +14,5 @@
 #include <apiary/hived/detail/hived_inl.h>
 #include <apiary/hived/detail/layout_inl.h>
 #include <apiary/hived/detail/queries_inl.h>
+#include <apiary/hived/detail/snapshot_inl.h>
 #include <apiary/hived/detail/topology_fit_inl.h>

@@ -117,6 +117,17 @@ TEST_CASE("a slot is used again, and nothing of its last gang is left") {
   CHECK(!table[slot].downgraded);
 }
 
+TEST_CASE("an empty table gives its slots in the order that was set, the last first") {
+  gang_table table(1);
+  table.set_vacant({gang_slot(1), gang_slot(2), gang_slot(0)});
+  gang_record gang;
+  for (const std::uint32_t slot : {0U, 2U, 1U, 3U}) {
+    gang.request.job = job_id(slot);
+    CHECK(table.add(gang) == gang_slot(slot));
+  }
+  CHECK(table.vacant().empty());
+}
+
 TEST_CASE("a gang without a cluster counts as opportunistic, whatever its priority was") {
   CHECK(record(1, vc_chain_id(0), 5).guaranteed());
   CHECK(record(1, vc_chain_id(0), 5).effective_priority() == 5);

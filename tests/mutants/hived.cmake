@@ -42,7 +42,7 @@ mutant(upgraded_levels hived/detail/guarantees.h "missing reset: a gang that has
 mutant(restore_order hived/detail/guarantees.h "swapped order: the lowest priority is restored first"
   FROM [[gangs_[a].rank() > gangs_[b].rank()]] TO [[gangs_[a].rank() < gangs_[b].rank()]])
 mutant(lower_back hived/detail/guarantees.h "dropped restore: gangs that were downgraded in vain stay so"
-  FROM [[while (downgraded-- > 0) upgrade(lower[downgraded].slot, lower[downgraded].levels);]] TO [[]] STATEMENT)
+  FROM [[!upgrade(lower[downgraded], had)]] TO [[true]])
 mutant(bad_and_taken hived/detail/bindings.h "dropped condition: a leaf in use that is mended becomes free"
   FROM [[good && !chain.holders(leaf).taken()]] TO [[good]])
 mutant(unbound_usable hived/detail/bindings.h "forgotten update: a leaf that is unbound while it is bad stays unusable"
@@ -85,3 +85,9 @@ mutant(reorder_groups hived/detail/planner.h "forgotten update: tasks of two gro
   FROM [[first_[m.gpus - 1] += n;]] TO [[]] STATEMENT)
 mutant(suggested_bad hived/detail/planner.h "dropped step: bad leaves of suggested nodes are usable"
   FROM [[if (!chain.healthy().healthy(leaf)) usable.mark_bad(leaf);]] TO [[]] STATEMENT)
+mutant(root_unbound hived/detail/bindings.h "forgotten update: a whole cell that was given back is not found again"
+  FROM [[cluster.set_root_bound(v, false);]] TO [[]] STATEMENT)
+mutant(snapshot_bad hived/detail/snapshot_reader.h "dropped step: bad leaves of a snapshot are healthy"
+  FROM [[if (good_) bindings_.mark(l.chain, l.leaf, false);]] TO [[]] STATEMENT)
+mutant(snapshot_run hived/detail/snapshot_writer.h "dropped condition: a leaf that is there continues a run of missing ones"
+  FROM [[        (b == 0) == (first_b_ == 0)]] TO [[        true]])

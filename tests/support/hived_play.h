@@ -110,6 +110,9 @@ class hived_play {
 
   // What the scheduler has now.
   [[nodiscard]] const apiary::hived_config& config() const noexcept { return config_; }
+  // Does not commit a stale plan before the next one. A scheduler that takes the place of another
+  // one may accept plans that were proposed in an equal state.
+  void forget_plan() { stale_.reset(); }
   // Ends all gangs and repairs all hardware.
   void tidy_up() {
     while (!gangs.empty()) end(gangs.begin()->first);

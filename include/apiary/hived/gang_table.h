@@ -90,6 +90,14 @@ class gang_table {
   [[nodiscard]] const std::map<ranked, gang_slot>& of_cluster(vc_chain_id c) const noexcept {
     return of_cluster_[c.value];
   }
+  // The slots without a gang; the last one is used next.
+  [[nodiscard]] const std::vector<gang_slot>& vacant() const noexcept { return vacant_; }
+  // Sets the slots without a gang, in this order. Requires: an empty table; all slots from 0 on.
+  void set_vacant(std::vector<gang_slot> slots) {
+    gangs_.resize(slots.size());
+    rank_.resize(slots.size());
+    vacant_ = std::move(slots);
+  }
   // The number of gangs.
   [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
   // All gangs by ascending job. Cost: O(gangs log gangs).

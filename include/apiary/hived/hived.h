@@ -125,7 +125,7 @@ class hived {
   // are positions in one configuration, and hived_queries::whole_cell_levels of each gang. If the
   // configuration is the same and gangs with levels are recovered first, each of them gets its
   // guaranteed cells. A gang without levels gets the largest whole cells that are free, or else the
-  // smallest; if none are free, gangs of lower priority of the tenant are downgraded for it.
+  // smallest; if none are free, gangs of lower priority of the tenant are downgraded() for it.
   // Errors as propose(), and kFailedPrecondition: a leaf belongs to another gang. kInvalidArgument:
   // wrong number of tasks, leaves or levels.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const hived_placement> tasks,
@@ -142,6 +142,18 @@ class hived {
   // bad while it is in the configuration. Levels of topology constraints count from the leaves in
   // the new configuration. kInvalidArgument, and nothing changes: the configuration is faulty.
   absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config);
+
+  // The state as text, for a host that stores it and restarts: gangs (preempting ones, too), their
+  // cells, bad hardware. The configuration and the victim cost are not in it.
+  // Cost: O(cells of the tenants + leaves of all gangs); about 25 bytes for a small gang.
+  [[nodiscard]] std::string snapshot() const;
+  // Replaces gangs and health by those of a snapshot. hash() is then the same as when it was taken,
+  // and so are all later decisions. Plans that were proposed before are stale. A program without
+  // apiary::compiled that proposes a preempting gang again sets its topology constraints again.
+  // kInvalidArgument: not a snapshot. kUnimplemented: a newer version. kDataLoss: a damaged
+  // snapshot. kFailedPrecondition: a snapshot of another configuration. Nothing changes then.
+  // Cost: O(cells of the cluster + leaves of all gangs * levels).
+  absl::Status restore(std::string_view snapshot);
 
   // The cells of the cluster and of the tenants, with their names.
   [[nodiscard]] const hived_layout& layout() const noexcept;
@@ -161,6 +173,9 @@ class hived {
   // The gangs that got their guaranteed cells back in the last change because a gang was cancelled:
   // higher priorities first, then lower job ids. reconfigure() reports its own list.
   [[nodiscard]] const std::vector<job_id>& restored() const noexcept;
+  // The gangs that lost their guaranteed cells in the last change because recover() gave the cells
+  // to a gang of higher priority, by ascending job id. commit() and reconfigure() report their own.
+  [[nodiscard]] const std::vector<job_id>& downgraded() const noexcept;
   // Whether another gang has claimed a leaf of this gang, or has its cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept;
   // The node and leaves of each task, in the order of the task groups; empty if the task has ended.
@@ -191,4 +206,5 @@ APIARY_NAMESPACE_END
 
 #ifndef APIARY_COMPILED
 #include <apiary/hived/detail/hived_inl.h>
+#include <apiary/hived/detail/snapshot_inl.h>
 #endif

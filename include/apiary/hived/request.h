@@ -48,6 +48,8 @@ struct request_constraints {
 
 namespace detail {
 class constrained_search;  // hived/detail/constrained_search.h
+class hived_catalog;
+class hived_snapshot_reader;
 class hived_state;
 class lazy_constrained_search;
 struct constraint_engine;  // hived/detail/constraint_engine.h
@@ -108,10 +110,13 @@ class optional_constraints {
   }
 
  private:
+  friend class detail::hived_catalog;
+  friend class detail::hived_snapshot_reader;
   friend class detail::hived_state;
   friend class detail::lazy_constrained_search;
   request_constraints values_{};
-  detail::constrained_search_maker make_search_ = nullptr;  // not null if there is a constraint
+  // Not null if there is a constraint, except in the gangs of a snapshot.
+  detail::constrained_search_maker make_search_ = nullptr;
 };
 
 // A gang: all its tasks are placed, or none is.

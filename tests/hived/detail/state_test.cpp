@@ -505,7 +505,9 @@ TEST_CASE("hived_state: gangs that are downgraded in vain have their cells back"
       record_of(request_of(job_id(2), b, 3, 3),
                 {leaf(2), leaf(3), {racks, state.cells().chain(racks).first_leaf(2)}})));
   const gang_slot low = *state.gangs().find(job_id(1));
-  CHECK(!state.preempt_lazily(*state.gangs().find(job_id(2)), {}));
+  std::vector<job_id> lost;
+  CHECK(!state.preempt_lazily(*state.gangs().find(job_id(2)), {}, lost));
+  CHECK(lost.empty());
   CHECK(state.gangs()[low].guaranteed());
   CHECK(audit(layout, state.cells(), state.gangs()).empty());
 }

@@ -188,6 +188,7 @@ class hived_bindings {
     if (!cluster.tree().parent(v, l).valid()) {
       APIARY_VERIFY(chain.grant(p));
       APIARY_VERIFY(pinned_[c.value] || ledgers_[cluster.chain()].charge(cluster.tenant(), l));
+      cluster.set_root_bound(v, true);
     }
     cluster.set_image(v, p);
     chain.set_owner(p, {c, v});
@@ -204,6 +205,7 @@ class hived_bindings {
     if (l == 0) cluster.set_usable(v, true);
     if (cluster.tree().parent(v, l).valid()) return;
     chain.revoke(p);
+    cluster.set_root_bound(v, false);
     ledgers_[cluster.chain()].refund(cluster.tenant(), l);
   }
 

@@ -121,6 +121,8 @@ class hived_catalog {
                    " task groups with topology constraints; the limit is " +
                    std::to_string(max_constrained_groups));
     }
+    if (!runs && r.constraints.any() && r.constraints.make_search_ == nullptr)
+      return wrong("its topology constraints come from a snapshot; set them again");
     if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
       return absl::NotFoundError(name(r.job) + ": there is no leaf type " +
                                  std::to_string(r.leaf_type.value));

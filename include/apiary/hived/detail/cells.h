@@ -34,6 +34,7 @@ namespace detail {
 //        also O(nodes of the cell), and for bind_leaf choose_whole_cell.
 class hived_cells : private hived_bindings {
   using bindings = hived_bindings;
+  friend class hived_snapshot_reader;
 
  public:
   explicit hived_cells(const hived_layout& layout) : bindings(layout) {}
@@ -91,7 +92,7 @@ class hived_cells : private hived_bindings {
   // Binds a virtual leaf of the cluster to this physical leaf and returns it; nullopt: no leaf can
   // be bound to it. If no cell above the leaf is bound, first binds a whole cell: of the preferred
   // level if one can be granted, otherwise of the highest (or the lowest) level possible.
-  // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above it is bound.
+  // Cost: O(levels * fan-out).
   std::optional<cell_id> bind_any_leaf(vc_chain_id c, cell_id image, bool highest_first,
                                        level_t preferred = no_level) {
     const virtual_cluster& cluster = bindings::cluster(c);
@@ -108,7 +109,7 @@ class hived_cells : private hived_bindings {
       const auto find_whole = [&](level_t level) {
         l = level;
         p = chain.tree().ancestor(image, l);
-        if (chain.cells().can_allocate_at(p)) v = cluster.first_unbound(cluster.tree().roots(l));
+        if (chain.cells().can_allocate_at(p)) v = cluster.first_unbound_root(l);
       };
       if (preferred < levels) find_whole(preferred);
       for (level_t k = 0; k < levels && !v.valid(); ++k)
@@ -238,9 +239,8 @@ class hived_cells : private hived_bindings {
     }
     return done;
   }
-  // Binds at most `most` unbound whole cells of a level to the cells that choose() returns, until
-  // it returns one that is not valid. Requires: these cells can be granted. For searches only: the
-  // caller must undo it.
+  // Binds at most `most` unbound whole cells of level l to the cells from choose(), until one is not
+  // valid. Requires: these can be granted. For searches only: the caller must undo it.
   template <class Choose>
   void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
     for (const cell_id root : bindings::cluster(c).tree().roots(l)) {

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -30,10 +31,11 @@ namespace detail {
 // Model: HiveD (OSDI 2020) section 5. Differs: cells that a preemption has taken from lazy gangs
 //        are given back when it is cancelled.
 // Cost:  O(leaves of the gang * levels * fan-out) for each call; also O(fan-out) for each unhealthy
-//        cell in its whole cells. upgrade, preempt_lazily and restore also O(whole cells of the
-//        tenant) for each whole cell of the gang; preempt_lazily repeats that for each gang of lower
-//        priority.
+//        cell in its whole cells. preempt_lazily repeats that for each gang of lower priority of the
+//        cluster, unless a leaf is in a cell of another cluster.
 class hived_guarantees {
+  friend class hived_snapshot_reader;
+
  public:
   explicit hived_guarantees(const hived_layout& layout)
       : cells_(layout), gangs_(cells_.num_clusters()), hash_(layout.hash()) {}
@@ -47,28 +49,34 @@ class hived_guarantees {
   // For a gang for which recover found no cells: downgrades running gangs of lower priority in its
   // virtual cluster that are not being preempted, cheapest first, until it fits; then restores
   // those that need not have been downgraded (all of them on failure). A gang with unknown levels
-  // takes no cells from gangs with known levels. Returns whether the gang has cells.
-  bool preempt_lazily(gang_slot slot, std::span<const level_t> levels) {
+  // takes no cells from gangs with known levels. Returns whether the gang has cells; appends the
+  // gangs that lost theirs to `lost`, by ascending job.
+  bool preempt_lazily(gang_slot slot, std::span<const level_t> levels, std::vector<job_id>& lost) {
     const vc_chain_id cluster = cluster_for(gangs_[slot]);
     if (!cluster.valid()) return false;
-    struct lower_gang {
-      gang_slot slot{};
-      std::vector<level_t> levels{};
-    };
-    std::vector<lower_gang> lower;
-    for (const auto& [g, lower_slot] : gangs_.of_cluster(cluster)) {
-      const gang_record& gang = gangs_[lower_slot];
-      if (!g.runs || g.leaves == 0 || g.priority >= gangs_[slot].request.priority) continue;
-      if ((!levels.empty() || !gang.levels_known) && !being_preempted(gang))
-        lower.push_back({lower_slot, levels_of(gang)});
+    for (const chain_leaf& l : gangs_[slot].leaves)
+      if (l.leaf.valid() && is_in_cell_of_others(cluster, l)) return false;
+    const std::int32_t priority = gangs_[slot].request.priority;
+    const std::map<gang_table::ranked, gang_slot>& all = gangs_.of_cluster(cluster);
+    std::vector<gang_slot> lower;
+    for (auto at =
+             all.lower_bound({.runs = true, .priority = gang_request::opportunistic_priority});
+         at != all.end() && at->first.priority < priority; ++at) {
+      const gang_record& gang = gangs_[at->second];
+      if (at->first.leaves > 0 && (!levels.empty() || !gang.levels_known) && !being_preempted(gang))
+        lower.push_back(at->second);
     }
     bool done = false;
     std::size_t downgraded = 0;
     while (!done && downgraded < lower.size()) {
-      downgrade(lower[downgraded++].slot);
+      downgrade(lower[downgraded++]);
       done = upgrade(slot, levels);
     }
-    while (downgraded-- > 0) upgrade(lower[downgraded].slot, lower[downgraded].levels);
+    while (downgraded-- > 0) {
+      const std::vector<level_t> had = gangs_[lower[downgraded]].lost_levels;
+      if (!upgrade(lower[downgraded], had)) lost.push_back(gangs_[lower[downgraded]].request.job);
+    }
+    merge_sort(lost);
     return done;
   }
   // Takes its tenant's cells from a guaranteed gang, which runs on and remembers their levels.
@@ -223,6 +231,15 @@ class hived_guarantees {
     vc_chain_id cluster = cells_.cluster_of(gang.request.tenant, c);
     if (gang.request.pinned) cluster = cells_.cluster_of_pinned(*gang.request.pinned);
     return cluster.valid() && cells_.cluster(cluster).chain() == c ? cluster : vc_chain_id();
+  }
+  // Whether a leaf is in a cell that is bound to another cluster. Then no gang of this cluster can
+  // free it.
+  [[nodiscard]] bool is_in_cell_of_others(vc_chain_id cluster, chain_leaf at) const noexcept {
+    const physical_chain& chain = cells_.chain(at.chain);
+    cell_id p = at.leaf;
+    for (level_t l = 0; p.valid() && !chain.owner(p).cell.valid(); ++l)
+      p = chain.tree().parent(p, l);
+    return p.valid() && chain.owner(p).cluster != cluster;
   }
   // One try of upgrade. On failure the cells are as before.
   bool try_upgrade(const gang_record& gang, gang_slot slot, vc_chain_id cluster, bool highest_first,

@@ -48,15 +48,20 @@ namespace detail {
 struct hived_core {
   explicit hived_core(hived_layout layout) : catalog(std::move(layout)), state(catalog.layout()) {}
   hived_core(const hived_core& other)
-      : catalog(other.catalog), state(other.state), epoch(other.epoch), restored(other.restored) {
+      : catalog(other.catalog),
+        state(other.state),
+        epoch(other.epoch),
+        restored(other.restored),
+        downgraded(other.downgraded) {
     planner->victim_cost() = other.planner->victim_cost();
   }
 
   hived_catalog catalog;
   hived_state state;
   std::unique_ptr<hived_planner> planner = std::make_unique<hived_planner>();  // cost and buffers
-  std::uint64_t epoch = 0;       // number of changes, to recognize a stale plan
-  std::vector<job_id> restored;  // gangs that the last change restored
+  std::uint64_t epoch = 0;         // number of changes, to recognize a stale plan
+  std::vector<job_id> restored;    // gangs that the last change restored
+  std::vector<job_id> downgraded;  // gangs that the last change, a recover(), downgraded
   std::vector<chain_leaf> scratch;
 };
 
@@ -231,7 +236,7 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
   begin_change();
   gang_record gang{.request = request, .recovered = true, .leaves = std::move(leaves)};
   return core_->state.recover(std::move(gang), levels) ||
-         core_->state.preempt_lazily(*gangs().find(request.job), levels);
+         core_->state.preempt_lazily(*gangs().find(request.job), levels, core_->downgraded);
 }
 
 APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hived_config& config) {
@@ -246,6 +251,7 @@ APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hiv
   core_->planner = std::move(next.core_->planner);
   core_->epoch = next.core_->epoch;
   core_->restored.clear();
+  core_->downgraded.clear();
   return report;
 }
 APIARY_INLINE const hived_layout& hived::layout() const noexcept { return core_->catalog.layout(); }
@@ -272,6 +278,9 @@ APIARY_INLINE const gang_record* hived::find(job_id job) const {
 
 APIARY_INLINE const std::vector<job_id>& hived::restored() const noexcept {
   return core_->restored;
+}
+APIARY_INLINE const std::vector<job_id>& hived::downgraded() const noexcept {
+  return core_->downgraded;
 }
 APIARY_INLINE bool hived::being_preempted(const gang_record& gang) const noexcept {
   return core_->state.being_preempted(gang);
@@ -303,6 +312,7 @@ APIARY_INLINE absl::StatusOr<gang_slot> hived::existing(job_id job) const {
 APIARY_INLINE void hived::begin_change() noexcept {
   ++core_->epoch;
   core_->restored.clear();
+  core_->downgraded.clear();
 }
 
 APIARY_INLINE absl::Status hived::check(const gang_request& r) {

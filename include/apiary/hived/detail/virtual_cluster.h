@@ -42,6 +42,7 @@ class virtual_cluster {
         node_level_(node_level),
         tree_(physical, quota),
         image_(tree_.num_cells()),
+        unbound_roots_(tree_.num_cells(), true),
         rack_size_((std::min)(node_level + 1 < physical.num_levels()
                                   ? physical.fan_out(node_level + 1)
                                   : physical.cells(node_level).size(),
@@ -93,6 +94,17 @@ class virtual_cluster {
   // The physical cell that c is bound to; not valid if c is not bound.
   [[nodiscard]] cell_id image(cell_id c) const noexcept { return image_[c.value]; }
   void set_image(cell_id c, cell_id to) noexcept { image_[c.value] = to; }
+  // Records whether a whole cell is bound.
+  void set_root_bound(cell_id root, bool bound) noexcept {
+    unbound_roots_.assign(root.value, !bound);
+  }
+  // The first whole cell of level l that is not bound; not valid: all are bound.
+  [[nodiscard]] cell_id first_unbound_root(level_t l) const noexcept {
+    const id_range<cell_id> roots = tree_.roots(l);
+    if (roots.empty()) return cell_id();
+    const cell_id first(unbound_roots_.find_next(roots.first.value));
+    return roots.contains(first) ? first : cell_id();
+  }
   // The first of these cells that is not bound; not valid: all are bound.
   [[nodiscard]] cell_id first_unbound(id_range<cell_id> cells) const noexcept {
     for (const cell_id c : cells)
@@ -123,7 +135,8 @@ class virtual_cluster {
   [[nodiscard]] const node_index& free_nodes() const noexcept { return index_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return image_.capacity() * sizeof(cell_id) + active_.capacity() * sizeof(std::uint32_t) +
-           free_.capacity() * sizeof(std::uint64_t) + index_.memory_bytes();
+           free_.capacity() * sizeof(std::uint64_t) + index_.memory_bytes() +
+           unbound_roots_.memory_bytes();
   }
 
  private:
@@ -137,7 +150,8 @@ class virtual_cluster {
   std::uint32_t chain_;
   level_t node_level_;
   quota_tree tree_;
-  std::vector<cell_id> image_;  // by cell
+  std::vector<cell_id> image_;    // by cell
+  summary_bitset unbound_roots_;  // by cell; meaningful for whole cells
   std::uint32_t num_leaves_ = 0;
   std::uint32_t rack_size_;
   std::vector<std::uint32_t> active_;  // by cell above the leaves

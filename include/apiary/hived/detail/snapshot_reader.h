@@ -1,0 +1,330 @@
+// apiary/hived/detail/snapshot_reader.h - reads what snapshot_writer.h has written.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
+#include <apiary/hived/detail/bindings.h>
+#include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/detail/guarantees.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/snapshot_writer.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/ids.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/request.h>
+
+#include <absl/status/status.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Reads a snapshot into the state of a scheduler without gangs. A text that violates an invariant
+// is an error, whatever its checksum: nothing here aborts.
+// Cost: O(levels) for each bound cell and each leaf of a gang.
+class hived_snapshot_reader {
+ public:
+  // Requires: the state of a new scheduler with this catalog. After an error it is useless.
+  [[nodiscard]] static absl::Status read(std::string_view text, const hived_catalog& catalog,
+                                         hived_guarantees& state) {
+    return hived_snapshot_reader(text, catalog, state).read_all();
+  }
+
+ private:
+  static constexpr std::uint32_t max32 = (std::numeric_limits<std::uint32_t>::max)();
+
+  hived_snapshot_reader(std::string_view text, const hived_catalog& catalog,
+                        hived_guarantees& state)
+      : rest_(text), catalog_(catalog), state_(state), bindings_(state.cells_) {}
+
+  [[nodiscard]] static absl::Status damaged(const std::string& what) {
+    return absl::DataLossError("the snapshot is damaged: " + what);
+  }
+  [[nodiscard]] absl::Status read_all() {
+    if (!rest_.starts_with(hived_snapshot::magic))
+      return absl::InvalidArgumentError(
+          "this is no snapshot of a HiveD scheduler: it starts with \"" +
+          std::string(rest_.substr(0, 16)) + '"');
+    rest_.remove_prefix(hived_snapshot::magic.size());
+    const std::uint64_t version = number();
+    if (good_ && version != hived_snapshot::version) {
+      return absl::UnimplementedError("the snapshot has version " + std::to_string(version) +
+                                      "; this library reads version " +
+                                      std::to_string(hived_snapshot::version));
+    }
+    const std::uint64_t layout = number();
+    const std::uint64_t hash = number();
+    const std::uint64_t checksum = number();
+    const std::uint64_t size = number();
+    if (!good_) return damaged("its first line cannot be read");
+    if (rest_.size() != size) {
+      return damaged(std::to_string(rest_.size()) + " bytes follow the first line; it announces " +
+                     std::to_string(size));
+    }
+    if (hived_snapshot::checksum(layout, hash, rest_) != checksum)
+      return damaged("its checksum is wrong");
+    if (layout != catalog_.layout().hash()) {
+      return absl::FailedPreconditionError(
+          "the snapshot is of another configuration: its layout has hash " +
+          std::to_string(layout) + ", that of the scheduler " +
+          std::to_string(catalog_.layout().hash()));
+    }
+    read_bad();
+    read_bindings();
+    for (const chain_leaf& l : bad_)
+      if (good_) bindings_.mark(l.chain, l.leaf, false);
+    read_gangs();
+    if (good_ && !rest_.empty()) fail("text after the last gang");
+    if (good_ && state_.hash() != hash) fail("it does not have the state that it announces");
+    return good_ ? absl::OkStatus() : damaged(what_);
+  }
+
+  bool fail(const std::string& what) {
+    if (good_) what_ = what;
+    good_ = false;
+    return false;
+  }
+  // The next number; 0 after a fault.
+  std::uint64_t number(std::uint64_t most = (std::numeric_limits<std::uint64_t>::max)()) {
+    std::uint64_t n = 0;
+    std::size_t i = 0;
+    for (; good_ && i < rest_.size() && rest_[i] >= '0' && rest_[i] <= '9'; ++i) {
+      const auto digit = static_cast<std::uint64_t>(rest_[i] - '0');
+      if (n > (most - digit) / 10) fail("a number is too large");
+      n = n * 10 + digit;
+    }
+    if (good_ && (i == 0 || i == rest_.size() || (rest_[i] != ' ' && rest_[i] != '\n')))
+      fail("a number is missing");
+    if (!good_) return 0;
+    rest_.remove_prefix(i + 1);
+    return n;
+  }
+  std::uint32_t number32() { return static_cast<std::uint32_t>(number(max32)); }
+  // An id, a level or a priority.
+  std::uint32_t number_of_id() { return number32() - 1; }
+  // The length of a list; each element takes two bytes at least.
+  std::size_t length() {
+    const std::uint64_t n = number();
+    if (n > rest_.size() / 2) fail("a list is longer than the text");
+    return good_ ? static_cast<std::size_t>(n) : 0;
+  }
+  // Calls f(a, b) for each element of a list of runs until it returns false.
+  template <class F>
+  void read_runs(std::uint32_t step_a, F&& f) {
+    while (const std::uint32_t n = number32()) {
+      const std::uint32_t a = number32();
+      const std::uint32_t b = number32();
+      for (std::uint32_t i = 0; good_ && i < n; ++i)
+        if (!f(a + i * step_a, b, i)) return;
+    }
+  }
+
+  void read_bad() {
+    for (std::uint32_t c = 0; good_ && c < bindings_.num_chains(); ++c) {
+      const id_range<cell_id> leaves = bindings_.chain(c).tree().cells(0);
+      read_runs(1, [&](std::uint32_t leaf, std::uint32_t, std::uint32_t) {
+        if (!leaves.contains(cell_id(leaf))) return fail("a bad leaf cell does not exist");
+        bad_.push_back({c, cell_id(leaf)});
+        return true;
+      });
+    }
+  }
+  void read_bindings() {
+    for (std::uint32_t c = 0; good_ && c < bindings_.num_clusters(); ++c) {
+      read_runs(1, [&](std::uint32_t v, std::uint32_t p, std::uint32_t i) {
+        return bind(vc_chain_id(c), cell_id(v), cell_id(p + i));
+      });
+    }
+  }
+  bool bind(vc_chain_id c, cell_id v, cell_id p) {
+    const virtual_cluster& cluster = bindings_.cluster(c);
+    const physical_chain& chain = bindings_.chain(cluster.chain());
+    if (v.value >= cluster.tree().num_cells() || p.value >= chain.tree().num_cells())
+      return fail("a bound cell does not exist");
+    const level_t l = cluster.tree().level(v);
+    if (l != chain.tree().level(p)) return fail("cells of different levels are bound");
+    if (cluster.image(v) == p) return true;  // a pinned cell
+    if (cluster.image(v).valid() || chain.owner(p).cell.valid())
+      return fail("a cell is bound twice");
+    const cell_id above = cluster.tree().parent(v, l);
+    const bool fits = above.valid() ? cluster.image(above).valid() &&
+                                          cluster.image(above) == chain.tree().parent(p, l)
+                                    : chain.cells().can_allocate_at(p);
+    if (!fits) return fail("a cell is bound outside its tenant's cells");
+    bindings_.bind(c, v, l, p);
+    return true;
+  }
+
+  void read_gangs() {
+    const std::size_t slots = length();
+    std::vector<gang_slot> vacant(length());
+    std::vector<bool> used(slots, true);
+    for (gang_slot& s : vacant) {
+      s = gang_slot(number32());
+      if (!good_ || s.value >= slots || !used[s.value]) {
+        fail("a slot is vacant twice");
+        return;
+      }
+      used[s.value] = false;
+    }
+    const std::size_t gangs = slots - vacant.size();
+    for (std::size_t s = slots; s-- > 0;)
+      if (used[s]) vacant.push_back(gang_slot(static_cast<std::uint32_t>(s)));
+    state_.gangs_.set_vacant(std::move(vacant));
+    for (std::size_t i = 0; good_ && i < gangs; ++i) {
+      gang_record gang;
+      gang.request.job = job_id(number_of_id());
+      if (!read_gang(gang) || !is_possible(gang)) {
+        what_ = hived_catalog::name(gang.request.job) + ": " + what_;
+        return;
+      }
+      add(std::move(gang));
+    }
+    for (std::uint32_t s = 0; good_ && s < slots; ++s) {
+      const gang_slot by = state_.gangs_[gang_slot(s)].ends_for;
+      if (by.valid() && (by.value >= slots || !used[by.value] ||
+                         state_.gangs_[by].state != gang_state::preempting))
+        fail("a gang ends for a gang that is not preempting");
+    }
+  }
+  bool read_gang(gang_record& gang) {
+    using snapshot = hived_snapshot;
+    gang_request& r = gang.request;
+    r.tenant = tenant_id(number_of_id());
+    r.priority = static_cast<std::int32_t>(number_of_id());
+    r.leaf_type = leaf_type_id(number_of_id());
+    const std::uint64_t flags = number(snapshot::all_flags);
+    r.lazy = (flags & snapshot::lazy) != 0;
+    if ((flags & snapshot::preempting) != 0) gang.state = gang_state::preempting;
+    gang.downgraded = (flags & snapshot::downgraded) != 0;
+    gang.recovered = (flags & snapshot::recovered) != 0;
+    gang.moved = (flags & snapshot::moved) != 0;
+    gang.levels_known = (flags & snapshot::levels_known) != 0;
+    if ((flags & snapshot::pinned) != 0) r.pinned = number32();
+    gang.ends_for = gang_slot(number_of_id());
+    gang.cluster = vc_chain_id(number_of_id());
+    r.groups.resize(length());
+    for (task_group& m : r.groups) {
+      m.tasks = number32();
+      m.gpus = number32();
+    }
+    if ((flags & snapshot::constrained) != 0) read_constraints(r.constraints);
+    if (!good_) return false;
+    if (const absl::Status status = catalog_.check(r, true); !status.ok())
+      return fail(std::string(status.message()));
+    std::uint64_t size = 0;
+    for (const task_group& m : r.groups) size += std::uint64_t{m.tasks} * m.gpus;
+    read_runs(0, [&](std::uint32_t c, std::uint32_t leaf, std::uint32_t i) {
+      if (gang.leaves.size() == size) return fail("more leaf cells than its tasks have");
+      gang.leaves.push_back({c, cell_id(leaf == 0 ? max32 : leaf - 1 + i)});
+      return true;
+    });
+    read_runs(0, [&](std::uint32_t level, std::uint32_t, std::uint32_t) {
+      if (gang.lost_levels.size() == size) return fail("more levels than leaf cells");
+      gang.lost_levels.push_back(level - 1);
+      return true;
+    });
+    if (good_ && (gang.leaves.size() != size ||
+                  (!gang.lost_levels.empty() && gang.lost_levels.size() != size)))
+      return fail("fewer leaf cells or levels than its tasks have");
+    gang.missing.resize(length());
+    for (gang_record::missing_leaf& m : gang.missing) {
+      m.index = number32();
+      m.device = number32();
+      const std::uint64_t name = number();
+      if (!good_ || name >= rest_.size()) return fail("a name is cut off");
+      m.node = rest_.substr(0, static_cast<std::size_t>(name));
+      rest_.remove_prefix(m.node.size() + 1);
+      if (m.index >= size || gang.leaves[m.index].leaf.valid())
+        return fail("a leaf cell is missing and present");
+    }
+    gang.downgraded_victims.resize(length());
+    for (job_id& job : gang.downgraded_victims) job = job_id(number_of_id());
+    return good_;
+  }
+  void read_constraints(optional_constraints& to) {
+#ifdef APIARY_COMPILED
+    request_constraints& constraints = to.edit();
+#else
+    request_constraints& constraints = to.values_;
+#endif
+    constraints.required = number_of_id();
+    constraints.preferred = number_of_id();
+    constraints.groups.resize(length());
+    for (request_constraints::of_group& m : constraints.groups) {
+      for (auto* counts : {&m.slices, &m.spread}) {
+        counts->resize(length());
+        for (level_count& s : *counts) {
+          s.level = number_of_id();
+          s.tasks = number32();
+        }
+      }
+      m.leader = number_of_id();
+    }
+  }
+  // Whether the leaves of a gang can be held as the gang says. Sets the fault if not.
+  bool is_possible(const gang_record& gang) {
+    const bool claims = gang.state == gang_state::preempting;
+    if (state_.gangs_.find(gang.request.job)) return fail("occurs twice");
+    if (gang.cluster.valid() && gang.cluster.value >= bindings_.num_clusters())
+      return fail("its virtual cluster does not exist");
+    if (gang.guaranteed() != (gang.request.priority >= 0 && !gang.downgraded) ||
+        (claims && !gang.guaranteed()))
+      return fail("it has cells of a tenant without a guarantee, or a guarantee without cells");
+    std::vector<chain_leaf> leaves = gang.leaves;
+    merge_sort(leaves);
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const chain_leaf l = leaves[i];
+      if (!l.leaf.valid()) continue;
+      if (l.chain >= bindings_.num_chains() ||
+          !bindings_.chain(l.chain).tree().cells(0).contains(l.leaf))
+        return fail("a leaf cell does not exist");
+      if (i > 0 && leaves[i - 1] == l) return fail("it has a leaf cell twice");
+      const leaf_holders held = bindings_.chain(l.chain).holders(l.leaf);
+      if (claims ? held.claimer.valid() : held.user.valid())
+        return fail("a leaf cell is in use or claimed by another gang");
+      const vc_chain_id owner = bindings_.chain(l.chain).owner(l.leaf).cluster;
+      if (gang.guaranteed() && owner != gang.cluster)
+        return fail("a leaf cell is not bound to its tenant's cells");
+    }
+    return true;
+  }
+  void add(gang_record gang) {
+    const bool claims = gang.state == gang_state::preempting;
+    const bool guaranteed = gang.guaranteed();
+    const gang_slot slot = state_.gangs_.add(std::move(gang));
+    for (const chain_leaf& l : state_.gangs_[slot].leaves) {
+      if (!l.leaf.valid()) continue;
+      leaf_holders to = bindings_.chain(l.chain).holders(l.leaf);
+      if (claims) {
+        to.claimer = slot;
+      } else {
+        to.user = slot;
+        to.guaranteed = guaranteed;
+      }
+      bindings_.hold(l.chain, l.leaf, to);
+    }
+    state_.hash_ ^= state_.fact(slot);
+  }
+
+  std::string_view rest_;
+  const hived_catalog& catalog_;
+  hived_guarantees& state_;
+  hived_bindings& bindings_;
+  bool good_ = true;
+  std::string what_{};  // the first fault
+  std::vector<chain_leaf> bad_{};
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
