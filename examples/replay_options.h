@@ -13,6 +13,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,6 +83,11 @@ inline absl::Status check(const options& o) {
   }
   if (!o.decisions.empty() && o.policy == "all") {
     return fault("--decisions needs --policy with the name of one policy");
+  }
+  const std::string extension = std::filesystem::path(o.plot).extension().string();
+  if (!extension.empty() && extension != ".svg") {
+    return fault("--plot " + apiary::line_reader::quoted(o.plot) +
+                 ": plots are SVG, so the name must end with .svg");
   }
   return absl::OkStatus();
 }

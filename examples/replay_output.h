@@ -35,7 +35,8 @@ namespace detail {
 inline std::array<std::atomic<const char*>, 8> temporary_names{};
 static_assert(std::atomic<const char*>::is_always_lock_free);
 
-inline constexpr std::array<int, 3> deadly_signals{SIGHUP, SIGINT, SIGTERM};
+inline constexpr std::array<int, 6> deadly_signals{SIGHUP,  SIGINT,  SIGQUIT,
+                                                   SIGTERM, SIGXCPU, SIGXFSZ};
 
 extern "C" inline void remove_temporaries_and_die(int signal) {
   for (const std::atomic<const char*>& name : temporary_names) {

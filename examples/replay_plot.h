@@ -205,6 +205,7 @@ inline absl::StatusOr<std::string> draw(std::string_view script) {
   int result = 0;
   ::waitpid(child, &result, 0);
   if (got < 0 || result != 0) return absl::UnavailableError("gnuplot failed");
+  if (drawing.empty()) return absl::UnavailableError("gnuplot drew nothing");
   return drawing;
 }
 

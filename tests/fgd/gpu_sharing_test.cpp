@@ -259,6 +259,30 @@ TEST_CASE("the kind of request that was used longest ago makes way for a new one
   CHECK(times_scored(0) == 1);  // the last new kind has its position
 }
 
+TEST_CASE("tasks that differ only in memory have the same cached scores, and memory still binds") {
+  node_table nodes;
+  for (std::uint32_t i = 0; i < 40; ++i) nodes.add({{100'000, 1000 * i}, 4, 0});
+  auto scheduler =
+      gpu_sharing_scheduler<counted_fit>::create(std::move(nodes), counted_fit{}).value();
+  counted_fit::scored = 0;
+  for (std::uint32_t memory = 0; memory < 39'000; memory += 7) {
+    const task_plan plan = scheduler.propose({.cpu_milli = 10, .memory_mib = memory}).value();
+    REQUIRE(plan.result == plan_result::bind);
+    REQUIRE(plan.where.node.value == (memory + 999) / 1000);
+  }
+  CHECK(counted_fit::scored == 40);
+  // The reason is that of the task's own memory.
+  CHECK(scheduler.propose({.cpu_milli = 10, .memory_mib = 39'001})->reason == wait_reason::never);
+  const task_request all{.job = job_id(1), .cpu_milli = 10, .memory_mib = 39'000};
+  REQUIRE(scheduler.commit(all, scheduler.propose(all).value()).ok());
+  CHECK(scheduler.propose(all)->reason == wait_reason::busy);
+  CHECK(scheduler.propose({.cpu_milli = 10, .memory_mib = 38'000})->result == plan_result::bind);
+  summary_bitset suggested(40);
+  suggested.set(3);
+  const task_request large{.cpu_milli = 10, .memory_mib = 20'000};
+  CHECK(scheduler.propose(large, suggested)->reason == wait_reason::not_suggested);
+}
+
 TEST_CASE("a bad node that is not suggested is no reason to wait") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   REQUIRE(scheduler.mark_bad(node_id(1)).ok());

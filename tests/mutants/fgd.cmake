@@ -51,3 +51,13 @@ mutant(published_seen fgd/published_fragmentation_gradient.h "wrong tie: of equa
 mutant(published_q2 fgd/published_fragmentation.h "forgotten term: GPUs that are too small are usable"
   FROM [[f.q3 += t.probability * (left - small);
         f.q2 += t.probability * small;]] TO [[f.q3 += t.probability * left;]] STATEMENT)
+mutant(price_free fgd/detail/price_tables.h "forgotten row: a GPU of which a task takes a fraction stays free"
+  FROM [[value(of_free(free_), of_free(free_ - 1), after)]]
+  TO [[value(of_free(free_), of_free(free_), after)]])
+mutant(price_knapsack fgd/detail/price_tables.h "forgotten term: a GPU earns one task only"
+  FROM [=[earned[left - s] + best[s]]=] TO [=[best[s]]=])
+mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first value"
+  FROM [[now_[n] = now_of(nodes[n]);]]
+  TO [[if (now_[n].value == 0) now_[n] = now_of(nodes[n]);]] STATEMENT)
+mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a kind waits for memory that no node has"
+  FROM [[std::int64_t{task.memory_mib} > *known.most_memory]] TO [[*known.most_memory < 0]])

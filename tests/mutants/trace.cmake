@@ -34,7 +34,8 @@ mutant(csv_number_most trace/detail/csv_reader.h "dropped limit: a number may be
 mutant(blank_line_number trace/line_reader.h "forgotten update: an error names the line after the blank one"
   FROM [[number_ = blank_at;]] TO [[]] STATEMENT)
 mutant(read_tasks_whole trace/openb_reader.h "wrong comparison: several GPUs are taken in part"
-  FROM [[request.gpus > 1 || milli > whole_gpu]] TO [[milli > whole_gpu]])
+  FROM [[request.gpus > 1 ? whole_gpu : static_cast<milli_gpu>(milli)]]
+  TO [[static_cast<milli_gpu>(milli)]])
 mutant(openb_like_load trace/workload.h "wrong comparison: one task more than the load"
   FROM [[asked < trace.nodes.nodes.total_gpus() * 10 * spec.load_percent]]
   TO [[asked <= trace.nodes.nodes.total_gpus() * 10 * spec.load_percent]])

@@ -81,6 +81,10 @@ TEST_CASE("a bad command line ends with 2 and says why, and leaves nothing") {
   refused({"--rounding", "half"}, "--rounding \"half\" is neither exact nor published");
   refused(with_trace({"--decisions", "d"}),
           "--decisions needs --policy with the name of one policy");
+  for (const char* plot : {"x.png", "x.svg.pdf"}) {
+    refused(with_trace({"--plot", plot}),
+            "--plot \"" + std::string(plot) + "\": plots are SVG, so the name must end with .svg");
+  }
   for (const char* seed : {"-1", "1.5", "0x1", " 1", "18446744073709551616"}) {
     refused({"--seed", seed},
             "--seed \"" + std::string(seed) + "\" is not a whole number below 2^64");
@@ -372,7 +376,7 @@ TEST_CASE("a closed pipe ends with 1 and leaves no file") {
 // process has seen them.
 TEST_CASE("a signal ends the program and leaves no file") {
   const workplace here;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU, SIGXFSZ}) {
     CAPTURE(signal);
     const ended end = here.run(with_trace({"--curves", "curves", "--plot", "plot.svg"}), [&] {
       std::array<int, 2> pipe{};
@@ -509,6 +513,30 @@ TEST_CASE("settings of the user's gnuplot have no part in a plot") {
                              [&] { ::setenv("HOME", here.full("").c_str(), 1); });
   CHECK(end.status == 0);
   CHECK(here.get("plot.svg").ends_with("</svg>\n\n"));
+}
+
+TEST_CASE("a gnuplot that draws nothing leaves no plot") {
+  const workplace here;
+  here.put("gnuplot", "#!/bin/sh\nexec cat >&2\n");
+  const ended end = here.run(with_trace({"--plot", "plot.svg"}), [] {
+    if (::chmod("gnuplot", 0700) != 0) ::_exit(98);
+    ::setenv("PATH", ".:/usr/bin:/bin", 1);
+  });
+  CHECK(end.status == 1);
+  CHECK(end.err.ends_with("replay: gnuplot drew nothing\n"));
+  CHECK(here.names() == std::set<std::string>{"gnuplot", "nodes", "pods"});
+}
+
+TEST_CASE("prices are left out of all policies if no task requests a GPU") {
+  const workplace here;
+  here.put("pods", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,10,0,0\n");
+  const ended all = here.run(with_trace({}));
+  CHECK(all.status == 0);
+  CHECK(std::count(all.out.begin(), all.out.end(), '\n') == 7);
+  CHECK(all.err.starts_with("prices is left out: prices need a mix with tasks"));
+  const ended one = here.run(with_trace({"--policy", "prices"}));
+  CHECK(one.status == 1);
+  CHECK(one.err == "replay: prices need a mix with tasks that request a GPU\n");
 }
 
 TEST_CASE("without arguments seven policies run, and the plot is beside the program") {

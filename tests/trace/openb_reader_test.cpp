@@ -128,11 +128,9 @@ TEST_CASE("a task list means what the traces mean") {
   CHECK(none_with_more.models == any_model);
   CHECK(only_task("p,5,6,1,460,\n").gpu_milli == 460);
   CHECK(only_task("p,5,6,1,1000,\n").gpu_milli == 1000);
-  CHECK(only_task("p,5,6,1,1001,\n").gpu_milli == 1000);
-  CHECK(only_task("p,5,6,1,4294967295,\n").gpu_milli == 1000);
   CHECK(only_task("p,5,6,8,1000,\n").gpus == 8);
   CHECK(only_task("p,5,6,2,0,\n").gpu_milli == 1000);
-  CHECK(only_task("p,5,6,16,500,\n").gpu_milli == 1000);
+  CHECK(only_task("p,5,6,16,1000,\n").gpu_milli == 1000);
 }
 
 TEST_CASE("a spec names models, one of which a node must have") {
@@ -178,6 +176,10 @@ TEST_CASE("faults of a task list") {
         "pods.csv:1: no column \"gpu_milli\"");
   CHECK(second("a,1,1,1,9,") == "pods.csv:3: task \"a\" is already in line 2");
   CHECK(second("b,1,1,1,0,") == "pods.csv:3: gpu_milli is 0 of one GPU");
+  CHECK(second("b,1,1,1,1001,") == "pods.csv:3: gpu_milli is 1001; a GPU has 1000");
+  CHECK(second("b,1,1,2,4294967295,") == "pods.csv:3: gpu_milli is 4294967295; a GPU has 1000");
+  CHECK(second("b,1,1,2,500,") ==
+        "pods.csv:3: gpu_milli is 500 of 2 GPUs; a task can have a fraction of one GPU only");
   CHECK(second("b,1,1,1,-5,") ==
         "pods.csv:3: gpu_milli is \"-5\", not a whole number from 0 to 4294967295");
   CHECK(second("b,1,1,17,1000,") ==

@@ -99,12 +99,17 @@ class score_tree {
   //       that may contain a better one than the best found so far, at most size/64 blocks.
   [[nodiscard]] std::uint32_t best_of(const summary_bitset& allowed) const noexcept {
     APIARY_ASSERT(allowed.size() == size_);
+    return best_where([&](std::uint32_t i) { return allowed.test(i); });
+  }
+  // The same for the indices that accept(index) accepts.
+  template <class Accept>
+  [[nodiscard]] std::uint32_t best_where(const Accept& accept) const {
     if (candidates_ == 0) return npos;
     found result{npos, static_cast<std::uint8_t>(top() - 1)};
-    search(depth_ - 1, 0, allowed, result);
+    search(depth_ - 1, 0, accept, result);
     if (result.index == npos) {
       result.score = 0;
-      search(depth_ - 1, 0, allowed, result);
+      search(depth_ - 1, 0, accept, result);
     }
     return result.index;
   }
@@ -154,16 +159,16 @@ class score_tree {
   }
   [[nodiscard]] std::uint8_t top() const noexcept { return block_max(first_[depth_ - 1]); }
 
-  // Searches block b of level l in order and keeps the first allowed index with the best score.
-  void search(std::uint32_t l, std::uint32_t b, const summary_bitset& allowed,
-              found& result) const noexcept {
+  // Searches block b of level l in order and keeps the first accepted index with the best score.
+  template <class Accept>
+  void search(std::uint32_t l, std::uint32_t b, const Accept& accept, found& result) const {
     const std::size_t at = first_[l] + std::size_t{b} * block;
     for (std::uint32_t i = 0; i < block; ++i) {
       if (scores_[at + i] <= result.score) continue;
       const std::uint32_t index = b * block + i;
       if (l > 0) {
-        search(l - 1, index, allowed, result);
-      } else if (allowed.test(index)) {
+        search(l - 1, index, accept, result);
+      } else if (accept(index)) {
         result = {index, scores_[at + i]};
       }
     }

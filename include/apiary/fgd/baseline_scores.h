@@ -34,6 +34,8 @@ struct tightest_gpus {
 // 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), thousandths relative to the largest published node;
 // 0 where more is left. The published scores are stretched to 0..100: the same choice.
 struct best_fit : tightest_gpus {
+  // Scores do not depend on memory.
+  static constexpr bool ignores_memory = true;
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -49,6 +51,8 @@ struct best_fit : tightest_gpus {
 // both relative to the largest node of the published cluster. Score:
 // 100 * (1 - (cpu * asked_cpu / 128000^2 + gpu * asked_gpu / 8000^2) / 2).
 struct dot_prod : tightest_gpus {
+  // Scores do not depend on memory.
+  static constexpr bool ignores_memory = true;
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -65,6 +69,8 @@ struct dot_prod : tightest_gpus {
 // as the FGD paper describes it. The score is, in this order, 100 minus a tenth of the percentage
 // left on the GPU, 50 minus the free GPUs that the task takes, or 33 minus the node's free GPUs.
 struct gpu_packing : tightest_gpus {
+  // Scores do not depend on memory.
+  static constexpr bool ignores_memory = true;
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -82,6 +88,8 @@ struct gpu_packing : tightest_gpus {
 
 // GpuClustering: tasks of the same size on the same node.
 struct gpu_clustering : tightest_gpus {
+  // Scores do not depend on memory.
+  static constexpr bool ignores_memory = true;
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {

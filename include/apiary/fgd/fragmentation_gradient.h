@@ -30,6 +30,9 @@ APIARY_NAMESPACE_BEGIN
 // Cost:  score and update as fragmentation::usable; 8 bytes for each node.
 class fragmentation_gradient {
  public:
+  // Scores do not depend on memory.
+  static constexpr bool ignores_memory = true;
+
   // A score that lowers this metric.
   explicit fragmentation_gradient(fragmentation metric) : metric_(std::move(metric)) {
     const double scale = 1000.0 * static_cast<double>(metric_.total_weight());

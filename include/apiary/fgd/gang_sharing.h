@@ -257,7 +257,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   }
   [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
     for (const constrained_task_group& m : gang.groups)
-      if (m.tasks > 0 && !base::fits_some_idle_node(m.task())) return false;
+      if (m.tasks > 0 && m.task().memory_mib > base::most_memory_for(m.task())) return false;
     return true;
   }
   // Places the tasks one after the other in a cell of the level, the one with the fewest free GPUs

@@ -35,7 +35,8 @@ APIARY_NAMESPACE_BEGIN
 // Requires: no concurrent calls: propose() updates cached scores.
 // Cost:     propose: one score for each node that changed since the last task of this kind, then
 //           O(log64 nodes). max_kinds kinds of request are cached, about one byte for each node and
-//           kind; another kind scans all nodes once. A task that waits costs O(bad nodes) more.
+//           kind; another kind scans all nodes once. A task that waits costs O(bad nodes) more. If
+//           nodes lack memory for a task, one step for each of them with a better score.
 //           commit, finish, mark_bad, mark_healthy: O(GPUs of a node) and a hash look-up.
 // Example:  examples/own_policy.cpp
 template <NodeScore Score>
@@ -135,13 +136,18 @@ class gpu_sharing_scheduler {
   // Where the task would run now; nullopt if nowhere. Requires: the task is valid().
   [[nodiscard]] std::optional<placement> place(const task_request& task,
                                                const summary_bitset* suggested) {
-    return place(kind_of(task), suggested);
+    return place(task, kind_of(task), suggested);
   }
-  // Whether some node could run the task if it were idle and healthy. Cost: O(nodes).
-  [[nodiscard]] bool fits_some_idle_node(const task_request& task) const noexcept {
-    for (const node_id n : nodes_.ids())
-      if (nodes_.shape(n).fits(task)) return true;
-    return false;
+  // The most memory of the nodes that could run the task, but for its memory, if they were idle and
+  // healthy; -1: there is none. Cost: O(nodes).
+  [[nodiscard]] std::int64_t most_memory_for(task_request task) const noexcept {
+    task.memory_mib = 0;
+    std::int64_t most = -1;
+    for (const node_id n : nodes_.ids()) {
+      const node_shape& shape = nodes_.shape(n);
+      if (shape.fits(task)) most = (std::max)(most, std::int64_t{shape.host.memory_mib});
+    }
+    return most;
   }
   // Frees what a task uses.
   void release(const running& ended) {
@@ -155,7 +161,7 @@ class gpu_sharing_scheduler {
  private:
   // What tells kinds of request apart.
   struct kind_key {
-    std::uint64_t host;  // CPU and memory
+    std::uint64_t host;  // CPU, and memory unless the score ignores it
     std::uint64_t gpus;  // the number of GPUs, and the thousandths of each
     model_set models;
     friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
@@ -164,11 +170,13 @@ class gpu_sharing_scheduler {
     kind_key key;
     detail::kind_id kind;
     std::uint64_t last_use = 0;
-    std::optional<bool> fits_idle_node{};  // known after the first time that such a task waited
+    std::optional<std::int64_t> most_memory{};  // known after such a task waited for the first time
   };
 
   [[nodiscard]] static kind_key key_of(const task_request& task) noexcept {
-    const std::uint64_t host = std::uint64_t{task.cpu_milli} << 32 | task.memory_mib;
+    const std::uint32_t memory =
+        detail::best_score_placer<Score>::kinds_ignore_memory() ? 0 : task.memory_mib;
+    const std::uint64_t host = std::uint64_t{task.cpu_milli} << 32 | memory;
     if (!task.wants_gpu()) return {host, 0, any_model};
     return {host, std::uint64_t{task.gpus} << 32 | task.gpu_milli, task.models};
   }
@@ -196,21 +204,20 @@ class gpu_sharing_scheduler {
     at->last_use = ++uses_;
     return *at;
   }
-  [[nodiscard]] std::optional<placement> place(const known_kind& known,
+  [[nodiscard]] std::optional<placement> place(const task_request& task, const known_kind& known,
                                                const summary_bitset* suggested) {
-    return suggested == nullptr ? placer_.place(nodes_, known.kind)
-                                : placer_.place(nodes_, known.kind, *suggested);
+    return placer_.place(nodes_, known.kind, suggested, task.memory_mib);
   }
   [[nodiscard]] task_plan decide(const task_request& task, const summary_bitset* suggested) {
     known_kind& known = kind_of(task);
-    if (const std::optional<placement> where = place(known, suggested))
+    if (const std::optional<placement> where = place(task, known, suggested))
       return {.result = plan_result::bind, .where = *where};
     return {.result = plan_result::wait, .reason = reason_to_wait(task, known, suggested)};
   }
   [[nodiscard]] wait_reason reason_to_wait(const task_request& task, known_kind& known,
                                            const summary_bitset* suggested) {
-    if (!known.fits_idle_node) known.fits_idle_node = fits_some_idle_node(task);
-    if (!*known.fits_idle_node) return wait_reason::never;
+    if (!known.most_memory) known.most_memory = most_memory_for(task);
+    if (std::int64_t{task.memory_mib} > *known.most_memory) return wait_reason::never;
     for (std::uint32_t n = bad_.find_first(); n != summary_bitset::npos;
          n = bad_.find_next(n + 1)) {
       if (suggested != nullptr && !suggested->test(n)) continue;
@@ -218,7 +225,7 @@ class gpu_sharing_scheduler {
       repaired.healthy = true;
       if (repaired.fits(task)) return wait_reason::unhealthy;
     }
-    if (suggested != nullptr && placer_.fits_somewhere(nodes_, known.kind))
+    if (suggested != nullptr && placer_.fits_somewhere(nodes_, known.kind, task.memory_mib))
       return wait_reason::not_suggested;
     return wait_reason::busy;
   }

@@ -60,6 +60,9 @@ struct price_options {
 // Example:  examples/replay.cpp
 class price_score {
  public:
+  // Scores do not depend on memory.
+  static constexpr bool ignores_memory = true;
+
   // Computes prices for this cluster and mix. The mix should cover all tasks of a history, also
   // those without GPU: task_mix::from_history(history, 100).
   // kInvalidArgument: no kind requests a GPU, no node has one, or an option is out of range.

@@ -24,6 +24,9 @@ APIARY_NAMESPACE_BEGIN
 // Cost: score O(kinds of the mix * GPUs of the node * distinct fractions left).
 class published_fragmentation_gradient {
  public:
+  // Scores do not depend on memory.
+  static constexpr bool ignores_memory = true;
+
   // Measures against this mix.
   explicit published_fragmentation_gradient(task_mix mix) : metric_(std::move(mix)) {}
 

@@ -170,8 +170,8 @@ namespace detail {
 }
 
 // Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and optionally
-// gpu_spec. Without GPUs, gpu_milli and gpu_spec are ignored; above 1000 or with several GPUs,
-// gpu_milli means 1000. Errors: one GPU with gpu_milli 0; a spec without any of `models`.
+// gpu_spec. Without GPUs, gpu_milli and gpu_spec are ignored. Errors: gpu_milli is 0 for one GPU or
+// above 1000, or neither 0 nor 1000 for several GPUs (0 means 1000); a spec without any of `models`.
 [[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(
     line_reader lines, const gpu_model_names& models) {
   enum : std::size_t { name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec };
@@ -195,8 +195,13 @@ namespace detail {
     std::string_view spec;
     if (request.gpus > 0) {
       if (request.gpus == 1 && milli == 0) return csv.error("gpu_milli is 0 of one GPU");
-      request.gpu_milli =
-          request.gpus > 1 || milli > whole_gpu ? whole_gpu : static_cast<milli_gpu>(milli);
+      if (milli > whole_gpu)
+        return csv.error("gpu_milli is " + std::to_string(milli) + "; a GPU has 1000");
+      if (request.gpus > 1 && milli != 0 && milli != whole_gpu)
+        return csv.error("gpu_milli is " + std::to_string(milli) + " of " +
+                         std::to_string(request.gpus) +
+                         " GPUs; a task can have a fraction of one GPU only");
+      request.gpu_milli = request.gpus > 1 ? whole_gpu : static_cast<milli_gpu>(milli);
       spec = csv[gpu_spec];
       std::string why;
       const std::optional<model_set> set = models.parse_spec(spec, why);

@@ -83,8 +83,10 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
     summary_bitset allowed(num_nodes);
     for (std::uint32_t n = 0; n < num_nodes; ++n)
       allowed.assign(n, random.uniform(1 + step % 4) == 0);
-    REQUIRE(placer.place(nodes, k, allowed) == scan(nodes, plain, task, &allowed));
-    const std::optional<placement> where = placer.place(nodes, k);
+    REQUIRE(placer.place(nodes, k, &allowed, task.memory_mib) ==
+            scan(nodes, plain, task, &allowed));
+    const std::optional<placement> where = placer.place(nodes, k, nullptr, task.memory_mib);
+    REQUIRE(placer.fits_somewhere(nodes, k, task.memory_mib) == where.has_value());
     REQUIRE(where == scan(nodes, plain, task, nullptr));
     if (where) {
       nodes.place(task, *where);
@@ -116,7 +118,8 @@ TEST_CASE("a cluster of one node, and a task that fits nowhere") {
   const kind_id two = placer.prepare(nodes, {.gpus = 2, .gpu_milli = 1000});
   CHECK(placer.place(nodes, one) == placement{node_id(0), 1});
   CHECK_FALSE(placer.place(nodes, two));
-  CHECK_FALSE(placer.place(nodes, one, summary_bitset(1)));
+  const summary_bitset none(1);
+  CHECK_FALSE(placer.place(nodes, one, &none));
 }
 
 // Counts how many scores it gives.
@@ -170,10 +173,10 @@ TEST_CASE("random_fit chooses among all nodes that fit, with equal chance") {
     if (i >= 20) CHECK(drawn[i] < 600);
   }
   summary_bitset allowed(30);
-  CHECK_FALSE(placer.place(nodes, k, allowed));
+  CHECK_FALSE(placer.place(nodes, k, &allowed));
   for (const std::uint32_t i : {3U, 22U, 29U}) allowed.set(i);
   std::vector<int> among(30);
-  for (int i = 0; i < 2000; ++i) ++among[placer.place(nodes, k, allowed)->node.value];
+  for (int i = 0; i < 2000; ++i) ++among[placer.place(nodes, k, &allowed)->node.value];
   CHECK(among[22] + among[29] == 2000);
   CHECK(among[22] > 850);
   CHECK(among[22] < 1150);

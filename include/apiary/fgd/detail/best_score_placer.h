@@ -21,7 +21,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A kind of request: all tasks that are equal except for their job id.
+// A kind of request: all tasks that are equal except for their job id, and except for their memory
+// if the score ignores it.
 using kind_id = id<struct kind_tag>;
 
 // What a score prepares for a kind of request: the type of prepare(), or nothing.
@@ -42,7 +43,8 @@ struct prepared_for<Score> {
 //           2023), section 4, for any score and any filter.
 // Requires: every call gets the same table, and update() is called after each change of a node.
 // Cost:     place: one score for each node that changed since the last call for this kind, then
-//           O(log64 nodes); with `allowed` as score_tree::best_of. update: O(score.update).
+//           O(log64 nodes); with `allowed`, or with memory that the score ignores, as
+//           score_tree::best_of. update: O(score.update).
 //           Memory: 1.02 bytes for each node and kind, and 16 bytes for each node.
 template <NodeScore Score>
 class best_score_placer {
@@ -50,6 +52,11 @@ class best_score_placer {
       requires(Score & s, const score_tree& candidates, const summary_bitset* allowed) {
     { s.choose(candidates, allowed) } -> std::same_as<std::uint32_t>;
   };
+  // Kinds then differ in other requests than memory only.
+  static constexpr bool ignores_memory = [] {
+    if constexpr (requires { Score::ignores_memory; }) return Score::ignores_memory && !chooses;
+    return false;
+  }();
   static_assert(
       chooses || !requires { &Score::choose; },
       "choose() does not have the signature that NodeScore describes");
@@ -76,18 +83,36 @@ class best_score_placer {
 
   // The number of kinds.
   [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }
-  // Where a task of kind k would run; nullopt if it fits on no node now.
-  [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k) {
-    return place(nodes, k, nullptr);
-  }
-  // The same on the nodes in `allowed` only (one bit for each node).
+  // Whether a kind has tasks with any memory: the caller then passes the task's memory to place().
+  [[nodiscard]] static constexpr bool kinds_ignore_memory() noexcept { return ignores_memory; }
+  // Where a task of kind k would run, in `allowed` only (one bit for each node) if that is not null;
+  // nullopt if it fits on no node now.
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
-                                               const summary_bitset& allowed) {
-    return place(nodes, k, &allowed);
+                                               const summary_bitset* allowed = nullptr,
+                                               std::uint32_t memory_mib = 0) {
+    const kind& wanted = refresh(nodes, k);
+    std::uint32_t n = 0;
+    if constexpr (chooses) {
+      n = score_.choose(wanted.scores, allowed);
+    } else if (ignores_memory && memory_mib > 0) {
+      n = wanted.scores.best_where([&](std::uint32_t i) {
+        return nodes[node_id(i)].left.memory_mib >= memory_mib &&
+               (allowed == nullptr || allowed->test(i));
+      });
+    } else {
+      n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);
+    }
+    if (n == score_tree::npos) return std::nullopt;
+    return placement{node_id(n), score_.gpu_mask(nodes, node_id(n), wanted.request)};
   }
   // Whether any node can take a task of kind k now.
-  [[nodiscard]] bool fits_somewhere(const node_table& nodes, kind_id k) {
-    return refresh(nodes, k).scores.best() != score_tree::npos;
+  [[nodiscard]] bool fits_somewhere(const node_table& nodes, kind_id k,
+                                    std::uint32_t memory_mib = 0) {
+    const score_tree& scores = refresh(nodes, k).scores;
+    if (!ignores_memory || memory_mib == 0) return scores.best() != score_tree::npos;
+    return scores.best_where([&](std::uint32_t i) {
+      return nodes[node_id(i)].left.memory_mib >= memory_mib;
+    }) != score_tree::npos;
   }
 
   // Must be called after each change of node n.
@@ -132,6 +157,7 @@ class best_score_placer {
   kind_id fill(kind_id k, const node_table& nodes, const task_request& task) {
     APIARY_ASSERT(task.valid());
     kinds_[k].request = task;
+    if (ignores_memory) kinds_[k].request.memory_mib = 0;
     if constexpr (PreparedScore<Score>) kinds_[k].prepared = score_.prepare(nodes, task);
     kinds_[k].scores = score_tree(nodes.size());
     kinds_[k].seen = changes_;
@@ -162,18 +188,6 @@ class best_score_placer {
     } else {
       return score_.score(nodes, n, k.request);
     }
-  }
-  [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
-                                               const summary_bitset* allowed) {
-    const kind& wanted = refresh(nodes, k);
-    std::uint32_t n = 0;
-    if constexpr (chooses) {
-      n = score_.choose(wanted.scores, allowed);
-    } else {
-      n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);
-    }
-    if (n == score_tree::npos) return std::nullopt;
-    return placement{node_id(n), score_.gpu_mask(nodes, node_id(n), wanted.request)};
   }
 
   Score score_;
