@@ -15,8 +15,9 @@ build=${APIARY_BUILD_DIR:-$source/build/bench}
 cmake -G Ninja -S "$source" -B "$build" -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_EXAMPLES=OFF >&2
 cmake --build "$build" --target compare_allocators >&2
 "$build/benchmarks/compare_allocators" --times --requests 200000 \
-  --picture "$source/.github/allocators.svg" "$@" |
-  tee "$build/allocators.txt"
+  --picture "$source/.github/allocators.svg" "$@" \
+  > "$build/allocators.txt"
+cat "$build/allocators.txt"
 
 for page in benchmarks/README.md include/apiary/alloc/README.md; do
   awk '

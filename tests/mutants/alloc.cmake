@@ -119,3 +119,15 @@ mutant(best_fit_top alloc/best_fit_allocator.h "forgotten update: a granted rack
   FROM [[if (level == top()) roots_.reset(position(c));]] TO [[]] STATEMENT)
 mutant(best_fit_equal alloc/best_fit_allocator.h "wrong operand: allocators with equally many free cells are equal"
   FROM [[a.largest_ == b.largest_]] TO [[a.free_count_ == b.free_count_]])
+mutant(lazy_split alloc/lazy_buddy_allocator.h "off by one: a part of a split cell is lost"
+  FROM [[i-- > 1;]] TO [[i-- > 2;]])
+mutant(lazy_complete alloc/lazy_buddy_allocator.h "forgotten update: cells that can be merged are not remembered"
+  FROM [[complete_[l + 1].push_back(above);]] TO [[]] STATEMENT)
+mutant(lazy_all_free alloc/lazy_buddy_allocator.h "wrong comparison: split cells are merged, too"
+  FROM [[if (!is_free(c)) return false;]] TO [[if (is_live(c)) return false;]] STATEMENT)
+mutant(lazy_merge_first alloc/lazy_buddy_allocator.h "off by one: a larger cell is split before smaller ones are merged"
+  FROM [[l <= level; ++l) merge_into(l)]] TO [[l < level; ++l) merge_into(l)]])
+mutant(lazy_merged_parts alloc/lazy_buddy_allocator.h "forgotten update: merged cells stay free"
+  FROM [[states_[p.value] = state::inside;]] TO [[]] STATEMENT)
+mutant(lazy_tidy alloc/lazy_buddy_allocator.h "forgotten update: entries of the same cell accumulate in a list"
+  FROM [[states_[list[i].value] = state::complete;]] TO [[]] STATEMENT)
