@@ -1,0 +1,20 @@
+#!/bin/sh
+# apiary/examples/slurm/run.sh - installs what is missing (Debian), builds the scheduler, runs the trial.
+# SPDX-License-Identifier: MIT
+#
+# sh examples/slurm/run.sh
+#
+# Starts a Slurm cluster of eight nodes on this machine for the trial alone: see trial.sh. The build is kept
+# in build/examples, or where the environment variable APIARY_BUILD_DIR says.
+set -eu
+unset CDPATH
+source=$(cd "$(dirname "$0")/../.." && pwd)
+build=${APIARY_BUILD_DIR:-$source/build/examples}
+
+{
+  sh "$source/examples/slurm/packages.sh"
+  cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 \
+    -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_BENCHMARKS=OFF
+  cmake --build "$build" --target example_slurm_scheduler
+} >&2
+exec sh "$source/examples/slurm/trial.sh" "$build/examples/slurm/slurm_scheduler"

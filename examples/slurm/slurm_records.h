@@ -1,0 +1,220 @@
+// apiary/examples/slurm/slurm_records.h - Slurm's nodes and jobs as plain values, and what they mean to apiary.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/gang_scheduler/gang_scheduler.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace apiary_slurm {
+
+// A node, as slurm_load_node reports it.
+struct node_record {
+  std::string name{};
+  std::string gres{};      // "gpu:v100:8(S:0-1)"
+  std::string features{};  // "fast,a"
+  std::uint32_t cpus = 0;
+  bool usable = true;  // it is not DOWN, DRAIN, FAIL or NO_RESPOND
+};
+
+// What Slurm does with a job.
+enum class job_phase : std::uint8_t {
+  held,      // pending, priority 0: it waits for a decision
+  released,  // pending on the nodes of the last decision
+  queued,    // pending, never held: Slurm decides about it
+  running,   // it has nodes
+  ending,    // its nodes are being cleaned up
+  ended,     // finished, failed or cancelled
+};
+
+// A job, as slurm_load_jobs reports it.
+struct job_record {
+  std::uint32_t id = 0;
+  job_phase phase = job_phase::held;
+  std::uint32_t num_nodes = 0;
+  std::uint32_t cpus = 0;       // of the whole job
+  std::string tres_per_node{};  // "gres:gpu:8" (22.05), "gres/gpu:8" (24.11)
+  std::string other_gpus{};     // GPUs asked for otherwise: by job, task or socket
+  std::string features{};       // "a&b"
+  std::string dependency{};
+  std::string comment{};
+  std::uint32_t switches = 0;  // --switches
+  bool exclusive = false;
+  bool several = false;                    // an array or a heterogeneous job
+  bool stuck = false;                      // released, and Slurm says that it cannot start as it is
+  std::vector<std::string> nodes{};        // running: its nodes; released: the required ones
+  std::vector<std::string> gres_detail{};  // running: "gpu:v100:2(IDX:0-1)", one for each node
+};
+
+// The words between separators, without empty ones.
+[[nodiscard]] inline std::vector<std::string_view> words(std::string_view text, char separator) {
+  std::vector<std::string_view> all;
+  while (!text.empty()) {
+    const std::size_t end = (std::min)(text.find(separator), text.size());
+    if (end > 0) all.push_back(text.substr(0, end));
+    text.remove_prefix((std::min)(end + 1, text.size()));
+  }
+  return all;
+}
+// Removes the prefix; false: there is none.
+inline bool skip(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+// Reads the whole text as a decimal number.
+template <class Number>
+[[nodiscard]] bool read_number(std::string_view text, Number& to) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// The number of GPUs in a list of Slurm's generic resources: "gres:gpu:v100:2(IDX:0-1),nic:1" is 2;
+// "gpu" is 1. Nullopt: a count is no number.
+[[nodiscard]] inline std::optional<std::uint32_t> gpus_of(std::string_view gres) {
+  std::uint64_t all = 0;
+  while (!gres.empty()) {
+    std::size_t end = gres.find_first_of("(,");
+    std::string_view one = gres.substr(0, end);
+    if (end != std::string_view::npos && gres[end] == '(')
+      end = gres.find(')', end);  // "(IDX:0,2)"
+    if (end != std::string_view::npos) end = gres.find(',', end);
+    gres = end == std::string_view::npos ? std::string_view() : gres.substr(end + 1);
+    if (!skip(one, "gres:")) skip(one, "gres/");
+    if (!skip(one, "gpu") || (!one.empty() && one[0] != ':')) continue;
+    const std::size_t colon = one.rfind(':');
+    if (colon == std::string_view::npos) {
+      ++all;
+      continue;
+    }
+    const std::string_view last = one.substr(colon + 1);
+    std::uint32_t count = 1;  // "gpu:v100" is one
+    if (!read_number(last, count)) {
+      if (colon > 0 || last.empty() || last.find_first_not_of("0123456789") != 0)
+        return std::nullopt;
+      count = 1;
+    }
+    all += count;
+    if (all > 1'000'000) return std::nullopt;
+  }
+  return static_cast<std::uint32_t>(all);
+}
+
+// The first GPU model in such a list, with a colon: "v100:"; empty: none.
+[[nodiscard]] inline std::string_view model_of(std::string_view gres) {
+  const std::size_t at = gres.find("gpu:");
+  if (at == std::string_view::npos) return {};
+  gres = gres.substr(at + 4);
+  const std::size_t colon = gres.find(':');
+  return colon < gres.find_first_of("(,") ? gres.substr(0, colon + 1) : std::string_view();
+}
+
+// The priority at the beginning of a job's comment: "priority=-1; waits: ..."; 0 without one.
+[[nodiscard]] inline std::int32_t priority_of(std::string_view comment) {
+  if (!skip(comment, "priority=")) return 0;
+  std::int32_t priority = 0;
+  return read_number(comment.substr(0, comment.find_first_not_of("-0123456789")), priority)
+             ? priority
+             : 0;
+}
+
+// The comment of a job that keeps its priority and says what happens to it.
+[[nodiscard]] inline std::string comment_with(std::int32_t priority, const std::string& text) {
+  return absl::StrCat("priority=", priority, "; ", text);
+}
+
+// The cluster. The topology is the output of `scontrol -o show topology`: leaf switches are racks.
+// kInvalidArgument: see gang_cluster::parse and gang_cluster::check.
+[[nodiscard]] inline absl::StatusOr<apiary::gang_cluster> cluster_of(
+    std::string_view topology, const std::vector<node_record>& nodes) {
+  std::string switches;
+  for (const std::string_view line : words(topology, '\n')) {
+    std::string_view name, leaves, below;
+    for (const std::string_view word : words(line, ' ')) {
+      if (word.starts_with("SwitchName=")) name = word;
+      if (word.starts_with("Nodes=")) leaves = word;
+      if (word.starts_with("Switches=") && word != "Switches=") below = word;
+    }
+    if (name.empty()) continue;  // "No topology information available"
+    switches += std::string(name) + ' ' + std::string(below.empty() ? leaves : below) + '\n';
+  }
+  std::string text;
+  for (const node_record& node : nodes) {
+    const std::optional<std::uint32_t> gpus = gpus_of(node.gres);
+    if (!gpus) return absl::InvalidArgumentError(absl::StrCat("node ", node.name, ": ", node.gres));
+    absl::StrAppend(&text, "NodeName=", node.name, " CPUs=", node.cpus);
+    if (*gpus > 0) absl::StrAppend(&text, " Gres=gpu:", std::string(model_of(node.gres)), *gpus);
+    if (!node.features.empty()) absl::StrAppend(&text, " Feature=", node.features);
+    text += '\n';
+  }
+  return apiary::gang_cluster::parse(switches, text);
+}
+
+// The gang that a held or released job asks for: -N nodes with --gpus-per-node GPUs each, CPUs,
+// -C features, --switches=1. The message of kUnimplemented says what to ask for instead.
+[[nodiscard]] inline absl::StatusOr<apiary::gang_scheduler::request> request_of(
+    const job_record& job, const apiary::gang_scheduler& cluster) {
+  const auto no = [](const std::string& why) { return absl::UnimplementedError(why); };
+  if (job.several)
+    return no("job arrays and heterogeneous jobs are not supported: submit single jobs");
+  if (!job.other_gpus.empty())
+    return no(
+        absl::StrCat("\"", job.other_gpus, "\" is not supported: use -N and --gpus-per-node"));
+  if (job.exclusive) return no("--exclusive is not supported: ask for all GPUs of the nodes");
+  if (!job.dependency.empty()) return no(absl::StrCat("its dependency: ", job.dependency));
+  const std::optional<std::uint32_t> gpus = gpus_of(job.tres_per_node);
+  if (!gpus || *gpus == 0 || *gpus > apiary::gang_cluster::max_gpus)
+    return no(absl::StrCat("\"", job.tres_per_node, "\" is no number of GPUs from 1 to ",
+                           apiary::gang_cluster::max_gpus, ": use --gpus-per-node"));
+  if (job.num_nodes == 0) return no("it asks for no node");
+  apiary::gang_scheduler::request asked{.job = std::uint64_t{job.id},
+                                        .priority = priority_of(job.comment)};
+  const std::uint32_t cpus = (job.cpus + job.num_nodes - 1) / job.num_nodes;
+  asked.gang.groups = {{.tasks = job.num_nodes,
+                        .gpus = *gpus,
+                        .host = {.cpu_milli = cpus * 1000},
+                        .spread = {{.level = 0, .tasks = 1}}}};
+  if (job.switches > 1) return no("--switches=N is supported for N = 1 alone");
+  if (job.switches == 1) {
+    const absl::StatusOr<apiary::level_t> rack = cluster.find_level("rack");
+    if (!rack.ok()) return no("--switches=1: the cluster has no switches");
+    asked.gang.required = *rack;
+  }
+  if (job.features.find_first_of("|[]*()!,") != std::string::npos)
+    return no(absl::StrCat("-C \"", job.features, "\" is not supported: join features by & alone"));
+  for (const std::string_view feature : words(job.features, '&'))
+    asked.filter.labels.emplace_back(feature);
+  return asked;
+}
+
+// The gang of a running job: one task on each of its nodes, with the GPUs that Slurm gave it.
+// kInvalidArgument: the records of its nodes and GPUs do not match.
+[[nodiscard]] inline absl::StatusOr<apiary::gang_scheduler::request> running_request_of(
+    const job_record& job) {
+  apiary::gang_scheduler::request runs{.job = std::uint64_t{job.id},
+                                       .priority = priority_of(job.comment)};
+  const auto nodes = static_cast<std::uint32_t>(job.nodes.size());
+  const std::uint32_t cpus = nodes == 0 ? 0 : (job.cpus + nodes - 1) / nodes;
+  for (std::uint32_t i = 0; i < nodes; ++i) {
+    const std::optional<std::uint32_t> gpus =
+        gpus_of(i < job.gres_detail.size() ? job.gres_detail[i] : "");
+    if (!gpus)
+      return absl::InvalidArgumentError(absl::StrCat("job ", job.id, ": ", job.gres_detail[i]));
+    runs.gang.groups.push_back({.tasks = 1, .gpus = *gpus, .host = {.cpu_milli = cpus * 1000}});
+  }
+  return runs;
+}
+
+}  // namespace apiary_slurm

@@ -1,0 +1,299 @@
+// apiary/examples/slurm/slurm_scheduler.h - decides about Slurm's jobs: what Slurm reports in, what to do out.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "slurm_records.h"
+#include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace apiary_slurm {
+
+// One call of Slurm.
+struct action {
+  enum class kind : std::uint8_t {
+    release,    // let a held job start on `nodes`
+    requeue,    // end a running job; it comes back held
+    take_back,  // hold a released job again
+    comment,    // set the comment of a waiting job
+  };
+  kind what = kind::comment;
+  std::uint32_t job = 0;
+  std::vector<std::string> nodes{};  // of a release
+  std::string comment{};             // the job's comment from now on; empty: unchanged
+  std::string why{};                 // for the log
+};
+
+// Compares what Slurm reports with the gangs of a gang_scheduler, and returns the calls that are
+// needed. It remembers nothing that Slurm does not report, so a new one goes on where a killed one
+// was: its first round recovers all gangs that run or are released.
+class slurm_scheduler {
+ public:
+  // A released job that has not started for so long is taken back.
+  static constexpr apiary::time_ms patience = 10'000;
+  // A victim that still runs is requeued again, and a hold is repeated, after so long.
+  static constexpr apiary::time_ms repeat = 2'000;
+  // The most explanations of a round; they cost more than decisions.
+  static constexpr int max_explanations = 2;
+
+  explicit slurm_scheduler(apiary::gang_scheduler cluster) : cluster_(std::move(cluster)) {}
+
+  // What to do now. Call it with each new report, and once a second without one.
+  [[nodiscard]] std::vector<action> round(const std::vector<node_record>& nodes,
+                                          const std::vector<job_record>& jobs,
+                                          apiary::time_ms now) {
+    std::vector<action> todo;
+    update_health(nodes);
+    std::map<std::uint32_t, const job_record*> by_id;
+    for (const job_record& job : jobs) by_id[job.id] = &job;
+    forget_gangs(by_id);
+    // Running jobs first: if a released job is in the way of one, the released job gives way.
+    for (const auto& [id, job] : by_id)
+      if (job->phase == job_phase::running && !known_.contains(id))
+        recover_running(*job, by_id, now);
+    for (const auto& [id, job] : by_id)
+      if (job->phase == job_phase::released) check_released(*job, now, todo);
+    for (const auto& [id, job] : by_id)
+      if (job->phase == job_phase::running && cluster_.find(key(id)) != nullptr &&
+          cluster_.find(key(id))->ends_for)
+        once(action{.what = action::kind::requeue, .job = id, .why = "it is a victim"}, now, todo);
+    decide(by_id, now, todo);
+    return todo;
+  }
+  // Slurm has refused to release the job.
+  void release_failed(std::uint32_t job) { forget(job); }
+
+  [[nodiscard]] const apiary::gang_scheduler& cluster() const noexcept { return cluster_; }
+  // The number of decisions, and the CPU time of the slowest one in microseconds.
+  [[nodiscard]] std::uint64_t decisions() const noexcept { return decisions_; }
+  [[nodiscard]] double slowest_us() const noexcept { return slowest_us_; }
+
+ private:
+  using node_names = std::vector<std::string>;
+  struct known_gang {
+    node_names nodes{};         // sorted
+    apiary::time_ms since = 0;  // of its release, or of its recovery
+  };
+
+  static apiary::job_key key(std::uint32_t job) { return std::uint64_t{job}; }
+  static node_names sorted(node_names names) {
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  void forget(std::uint32_t job) {
+    cluster_.finish(key(job)).IgnoreError();
+    known_.erase(job);
+  }
+  // Adds a call, unless the same one was made a moment ago.
+  void once(action call, apiary::time_ms now, std::vector<action>& todo) {
+    const auto [at, added] = called_.try_emplace({call.job, call.what}, now);
+    if (!added && now - at->second < repeat) return;
+    at->second = now;
+    todo.push_back(std::move(call));
+  }
+
+  void update_health(const std::vector<node_record>& nodes) {
+    for (const node_record& node : nodes) {
+      const auto id = cluster_.find_node(node.name);
+      if (!id.ok()) continue;  // it has joined since the start
+      const auto [at, added] = usable_.try_emplace(node.name, true);
+      if (at->second == node.usable) continue;
+      at->second = node.usable;
+      (node.usable ? cluster_.mark_healthy(*id) : cluster_.mark_bad(*id)).IgnoreError();
+    }
+  }
+  // Ends the gangs of jobs that have ended or are held again, and of jobs on other nodes than decided.
+  void forget_gangs(const std::map<std::uint32_t, const job_record*>& by_id) {
+    std::vector<std::uint32_t> gone;
+    for (const auto& [id, gang] : known_) {
+      const auto at = by_id.find(id);
+      const job_phase phase = at == by_id.end() ? job_phase::ended : at->second->phase;
+      const bool preempting =
+          cluster_.find(key(id)) != nullptr && cluster_.find(key(id))->preempting;
+      bool stays = phase == job_phase::ending && !preempting;
+      if (phase == job_phase::held) stays = preempting;
+      if (phase == job_phase::running || phase == job_phase::released)
+        stays = !preempting && sorted(at->second->nodes) == gang.nodes;
+      if (!stays) gone.push_back(id);
+    }
+    for (const std::uint32_t id : gone) forget(id);
+    std::erase_if(called_, [&](const auto& call) {
+      const auto at = by_id.find(call.first.first);
+      return at == by_id.end() || at->second->phase == job_phase::held;
+    });
+    std::erase_if(explained_, [&](const auto& one) { return !by_id.contains(one.first); });
+  }
+
+  // Adds a gang that has nodes; they may be in use by gangs of released jobs, then these end.
+  bool recover(const apiary::gang_scheduler::request& gang, const job_record& job,
+               apiary::time_ms now) {
+    std::vector<apiary::placement> tasks;
+    for (const std::string& name : job.nodes) {
+      const auto node = cluster_.find_node(name);
+      if (!node.ok()) return false;
+      std::uint32_t used = 0;
+      for (const apiary::job_key& other : cluster_.jobs_on(*node))
+        for (const apiary::placement& task : cluster_.find(other)->tasks)
+          if (task.node == *node) used |= task.gpu_mask;
+      const std::size_t group = (std::min)(tasks.size(), gang.gang.groups.size() - 1);
+      std::uint32_t mask = 0;
+      std::uint32_t missing = gang.gang.groups[group].gpus;
+      for (std::uint32_t g = 0; g < cluster_.node(*node)->gpus && missing > 0; ++g)
+        if ((used >> g & 1U) == 0) mask |= 1U << g, --missing;
+      if (missing > 0) return false;
+      tasks.push_back({*node, mask});
+    }
+    if (tasks.empty() || !cluster_.recover(gang, tasks, now).ok()) return false;
+    known_[job.id] = {sorted(job.nodes), now};
+    return true;
+  }
+  void recover_running(const job_record& job,
+                       const std::map<std::uint32_t, const job_record*>& by_id,
+                       apiary::time_ms now) {
+    const auto gang = running_request_of(job);
+    if (!gang.ok() || job.nodes.empty() || recover(*gang, job, now)) return;
+    for (const std::string& name : job.nodes) {
+      const auto node = cluster_.find_node(name);
+      if (!node.ok()) continue;
+      for (const apiary::job_key& other : cluster_.jobs_on(*node)) {
+        const auto id = static_cast<std::uint32_t>(other.number());
+        const auto at = by_id.find(id);
+        if (at == by_id.end() || at->second->phase == job_phase::released ||
+            at->second->phase == job_phase::held)
+          forget(id);
+      }
+    }
+    recover(*gang, job, now);
+  }
+  void check_released(const job_record& job, apiary::time_ms now, std::vector<action>& todo) {
+    std::string why;
+    if (!known_.contains(job.id)) {
+      const auto gang = request_of(job, cluster_);
+      if (!gang.ok()) return;  // somebody else has released it
+      if (job.nodes.size() != job.num_nodes || !recover(*gang, job, now))
+        why = "its GPUs are in use";
+    }
+    for (const std::string& name : job.nodes)
+      if (const auto at = usable_.find(name); at != usable_.end() && !at->second)
+        why = absl::StrCat("node ", name, " is bad");
+    if (job.stuck) why = "Slurm cannot start it";
+    if (known_.contains(job.id)) {
+      if (now - known_[job.id].since > patience) why = "it does not start";
+      if (cluster_.find(key(job.id))->ends_for) why = "it is a victim";
+    }
+    if (why.empty()) return;
+    once({.what = action::kind::take_back, .job = job.id, .why = std::move(why)}, now, todo);
+  }
+
+  // Decides about the held jobs: the highest priority first, then in the order of submission.
+  void decide(const std::map<std::uint32_t, const job_record*>& by_id, apiary::time_ms now,
+              std::vector<action>& todo) {
+    std::vector<const job_record*> waiting;
+    for (const auto& [id, job] : by_id)
+      if (job->phase == job_phase::held) waiting.push_back(job);
+    std::stable_sort(waiting.begin(), waiting.end(), [](const job_record* a, const job_record* b) {
+      return priority_of(a->comment) > priority_of(b->comment);
+    });
+    int explanations = 0;
+    for (const job_record* job : waiting) {
+      const auto gang = request_of(*job, cluster_);
+      if (!gang.ok()) {
+        comment(*job, std::string(gang.status().message()), todo);
+        continue;
+      }
+      const bool preempts = known_.contains(job->id);  // and waits for the end of its victims
+      const std::uint64_t before = cluster_.hash();
+      const std::clock_t begin = std::clock();
+      const auto plan = cluster_.propose(*gang, now);
+      const bool applied = plan.ok() &&
+                           (plan->result == apiary::plan_result::bind ||
+                            (plan->result == apiary::plan_result::preempt && !preempts)) &&
+                           cluster_.commit(*plan).ok();
+      const double us = static_cast<double>(std::clock() - begin) * 1e6 / CLOCKS_PER_SEC;
+      slowest_us_ = (std::max)(slowest_us_, us);
+      ++decisions_;
+      if (!plan.ok()) {
+        comment(*job, std::string(plan.status().message()), todo);
+      } else if (applied && plan->result == apiary::plan_result::bind) {
+        release(*job, *plan, us, now, todo);
+      } else if (applied) {
+        preempt(*job, *plan, by_id, now, todo);
+      } else if (preempts) {
+        // A node that it has reserved is bad: decide anew in the next round.
+        if (plan->reason == apiary::wait_reason::unhealthy) forget(job->id);
+      } else if (explanations < max_explanations && explained_[job->id].first != before) {
+        ++explanations;
+        explained_[job->id].first = before;
+        const auto answer = cluster_.explain(*gang, now);
+        if (answer.ok()) comment(*job, answer->text, todo);
+      }
+    }
+  }
+  void release(const job_record& job, const apiary::gang_scheduler::plan& plan, double us,
+               apiary::time_ms now, std::vector<action>& todo) {
+    node_names names;
+    for (const apiary::placement& task : plan.tasks)
+      names.push_back(cluster_.node(task.node)->name);
+    names = sorted(std::move(names));
+    known_[job.id] = {names, now};
+    explained_.erase(job.id);
+    todo.push_back({.what = action::kind::release,
+                    .job = job.id,
+                    .nodes = std::move(names),
+                    .comment = comment_with(priority_of(job.comment), "released"),
+                    .why = absl::StrCat("decided in ", us, " us")});
+  }
+  void preempt(const job_record& job, const apiary::gang_scheduler::plan& plan,
+               const std::map<std::uint32_t, const job_record*>& by_id, apiary::time_ms now,
+               std::vector<action>& todo) {
+    known_[job.id] = {{}, now};
+    for (const apiary::job_key& victim : plan.victims) {
+      const auto id = static_cast<std::uint32_t>(victim.number());
+      const auto at = by_id.find(id);
+      const bool runs = at != by_id.end() && at->second->phase == job_phase::running;
+      once({.what = runs ? action::kind::requeue : action::kind::take_back,
+            .job = id,
+            .why = absl::StrCat("it is a victim of job ", job.id)},
+           now, todo);
+    }
+    comment(job,
+            absl::StrCat("waits for the end of jobs ",
+                         absl::StrJoin(plan.victims, ", ",
+                                       [](std::string* to, const apiary::job_key& victim) {
+                                         absl::StrAppend(to, victim.text());
+                                       })),
+            todo);
+  }
+  void comment(const job_record& job, const std::string& text, std::vector<action>& todo) {
+    std::string whole = comment_with(priority_of(job.comment), text);
+    auto& [hash, last] = explained_[job.id];
+    if (whole == job.comment || whole == last) return;
+    last = whole;
+    todo.push_back({.what = action::kind::comment, .job = job.id, .comment = std::move(whole)});
+  }
+
+  apiary::gang_scheduler cluster_;
+  std::map<std::uint32_t, known_gang> known_;  // preempting gangs have no nodes
+  std::map<std::string, bool> usable_;
+  std::map<std::pair<std::uint32_t, action::kind>, apiary::time_ms> called_;
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::string>> explained_;  // hash, comment
+  std::uint64_t decisions_ = 0;
+  double slowest_us_ = 0;
+};
+
+}  // namespace apiary_slurm

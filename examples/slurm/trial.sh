@@ -1,0 +1,173 @@
+#!/bin/sh
+# apiary/examples/slurm/trial.sh - a hundred gang jobs on a real Slurm, with failures; checks every start.
+# SPDX-License-Identifier: MIT
+#
+# sh trial.sh PROGRAM   the scheduler that CMake builds: build/examples/slurm/slurm_scheduler
+#
+# Ends with 0 if every job has completed once, every start was on the nodes of the last decision, no start
+# happened twice, and no audit found a fault; with 77 where Slurm is not installed.
+set -u
+unset CDPATH
+here=$(cd "$(dirname "$0")" && pwd)
+program=$1
+PATH=$PATH:/usr/sbin:/sbin
+for tool in slurmctld slurmd munged sbatch scontrol; do
+  command -v $tool > /dev/null || { echo "skipped: no $tool; see examples/slurm/README.md"; exit 77; }
+done
+. "$here/cluster.sh"
+
+folder=$(mktemp -d "${TMPDIR:-/tmp}/apiary-slurm.XXXXXX")
+scheduler=
+ended() {
+  status=$?
+  trap '' INT TERM
+  [ -z "$scheduler" ] || kill "$scheduler" 2> /dev/null
+  stop_cluster
+  case $status in
+    1 | 2) echo "all files are kept in $folder" ;;
+    *) rm -rf "$folder" ;;
+  esac
+  exit "$status"
+}
+munged= slurmctld= slurmds=
+trap ended EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+fail() {
+  echo "FAILED: $1"
+  echo "the last lines of the scheduler:"
+  tail -n 5 "$folder/scheduler.log"
+  squeue
+  exit 2
+}
+start_scheduler() { start scheduler "$folder/scheduler.log" "$program"; }
+kill_scheduler() {
+  kill -9 "$scheduler"
+  wait "$scheduler" 2> /dev/null
+  kills=$((kills + 1))
+}
+# load <priority> <account> <seconds> <option...>: submits a held job.
+load() {
+  priority=$1 account=$2 seconds=$3
+  shift 3
+  sbatch --parsable -H -o /dev/null -J gang --comment="priority=$priority" --account="$account" "$@" \
+    "$folder/job" "$seconds" >> "$folder/submitted" || fail "sbatch refuses a job"
+}
+starts() { wc -l < "$folder/starts"; }
+# after <starts>: waits for so many starts.
+after() {
+  until [ "$(starts)" -ge "$1" ]; do
+    patience=$((patience - 1))
+    [ "$patience" -gt 0 ] || fail "fewer than $1 starts"
+    sleep 0.05
+  done
+}
+patience=2400
+kills=0
+begin=$(date +%s%3N)
+
+start_cluster "$folder" || fail "Slurm does not start"
+printf '%s\n' '#!/bin/sh' \
+  "echo \$(date +%s%3N) start \$SLURM_JOB_ID \$SLURM_JOB_NODELIST \${SLURM_RESTART_COUNT:-0} >> $folder/starts" \
+  'sleep $1' > "$folder/job"
+: > "$folder/starts"
+echo "eight slurmd run after $(($(date +%s%3N) - begin)) ms"
+
+# A job that is released onto a node that drains: it must be taken back and start elsewhere.
+scontrol update nodename=n7 state=drain reason=test
+load 5 red 1 -N1 --gpus-per-node=8
+stuck=$(head -n 1 "$folder/submitted")
+scontrol update jobid="$stuck" reqnodelist=n7 && scontrol release "$stuck"
+start_scheduler
+after 1
+scontrol update nodename=n7 state=resume
+
+# Guests fill the cluster; then come the gangs of two owners, and preempt them.
+i=0
+while [ $i -lt 12 ]; do
+  load -1 guest 2 -N$((i % 2 + 1)) --gpus-per-node=$((i % 3 * 2 + 4))
+  i=$((i + 1))
+done
+after 7
+# A job that fits no rack waits for ever, and says so.
+never=$(sbatch --parsable -H -o /dev/null -N5 --gpus-per-node=8 --switches=1 "$folder/job" 1)
+i=0
+while [ $i -lt 87 ]; do
+  account=red
+  [ $((i % 2)) -eq 0 ] || account=blue
+  case $((i % 8)) in
+    0) load 5 $account 1 -N2 --gpus-per-node=8 ;;
+    1) load 5 $account 0.5 -N1 --gpus-per-node=4 ;;
+    2) load 6 $account 0.5 -N4 --gpus-per-node=4 --switches=1 ;;
+    3) load 5 $account 1 -N1 --gpus-per-node=8 ;;
+    4) load 5 $account 0.5 -N1 --gpus-per-node=2 ;;
+    5) load 5 $account 0.5 -N3 --gpus-per-node=2 --switches=1 ;;
+    6) load -1 guest 1 -N1 --gpus-per-node=2 ;;
+    7) load 7 $account 0.5 -N2 --gpus-per-node=4 --switches=1 ;;
+  esac
+  i=$((i + 1))
+  # Failures, while jobs arrive, wait and run.
+  case $i in
+    20) kill_scheduler; start_scheduler ;;
+    30) scontrol update nodename=n2 state=down reason=test ;;
+    40) scontrol update nodename=n5 state=down reason=test ;;
+    50) kill_scheduler ;;
+    55) scontrol update nodename=n2 state=resume; start_scheduler ;;
+    60) kill "$slurmctld"; wait "$slurmctld" 2> /dev/null; start_slurmctld; wait_until 20 squeue ;;
+    70) scontrol update nodename=n5 state=resume ;;
+  esac
+done
+echo "all jobs are submitted after $(($(date +%s%3N) - begin)) ms"
+after 70
+kill_scheduler
+start_scheduler
+until [ "$(squeue -h | wc -l)" -le 1 ]; do
+  patience=$((patience - 1))
+  [ "$patience" -gt 0 ] || fail "jobs are left"
+  sleep 0.05
+done
+why=$(squeue -h -j "$never" -o %k)
+scancel "$never"
+kill "$scheduler"
+wait "$scheduler" || fail "the scheduler ends with an error"
+scheduler=
+took=$(($(date +%s%3N) - begin))
+
+# Each start against the last decision before it; each completion against the last start.
+sort -s -n -k 1,1 "$folder/scheduler.log" "$folder/starts" > "$folder/events"
+awk -v took="$took" -v kills="$kills" -v why="$why" -v file="$folder/submitted" '
+  FILENAME == file { jobs[$1] = 1; n++; next }
+  FILENAME ~ /events$/ && $2 == "release" { decided[$3] = $4; decisions++ }
+  FILENAME ~ /events$/ && $2 == "requeue" { requeues++ }
+  FILENAME ~ /events$/ && $2 == "take_back" { taken++ }
+  FILENAME ~ /events$/ && $2 == "slowest" && $3 > slowest { slowest = $3 }
+  FILENAME ~ /events$/ && $2 == "audit" { faults++; print "audit:", $0 }
+  FILENAME ~ /events$/ && $2 == "start" {
+    starts++
+    actual[$3] = $4
+    if (seen[$3, $5]++) { twice++; print "job", $3, "started twice" }
+    if (decided[$3] != $4) { wrong++; print "job", $3, "decided", decided[$3], "started on", $4 }
+    runs[$3]++
+  }
+  FILENAME ~ /jobcomp$/ {
+    delete field
+    for (i = 1; i <= NF; i++) { at = index($i, "="); field[substr($i, 1, at - 1)] = substr($i, at + 1) }
+    if (field["JobState"] != "COMPLETED") next
+    id = field["JobId"]
+    completed[id]++
+    if (field["NodeList"] != actual[id]) { wrong++; print "job", id, "completed on", field["NodeList"] }
+    last[id] = field["NodeList"]
+  }
+  END {
+    print "job   decided     completed on  starts"
+    for (id = 1; id < 200; id++) if (id in jobs) {
+      printf "%-5d %-11s %-13s %d\n", id, decided[id], last[id], runs[id]
+      if (completed[id] != 1) { lost++; print "job", id, "completed", completed[id] + 0, "times" }
+    }
+    printf "%d jobs, %d starts, %d of them not on the decided nodes, %d twice, %d jobs lost\n", n, starts, wrong, twice, lost
+    printf "%d requeues, %d releases taken back, the scheduler killed %d times, %d audit faults\n", requeues, taken, kills, faults
+    printf "the job that fits no rack: %s\n", why
+    printf "slowest decision %d us of CPU time, the whole run %.1f s\n", slowest, took / 1000
+    if (wrong + twice + lost + faults > 0 || n != 100 || why !~ /rack/) exit 1
+  }' "$folder/submitted" "$folder/events" "$folder/log/jobcomp" || exit 1
