@@ -146,9 +146,11 @@ TEST_CASE("a type that cannot be a chain is reported at its first cell, and once
   d.config.physical_cells[2].type = "RUCK";
   d.config.physical_cells.push_back({});
   d.config.physical_cells.push_back({.type = "PAIR"});
-  CHECK(d.faults() == cells + "[0].cellType: \"RUCK\" is not one of the cellTypes\n" + cells +
-                          "[5].cellType: \"PAIR\" has 0 node levels instead of one\n" + cells +
-                          "[4].cellType: is missing");
+  CHECK(d.faults() ==
+        cells + "[0].cellType: \"RUCK\" is not one of the cellTypes\n" + cells +
+            "[5].cellType: \"PAIR\" has 0 node levels instead of one; it ends at \"GPU\", "
+            "which is not one of the cellTypes\n" +
+            cells + "[4].cellType: is missing");
   d.config.physical_cells.clear();
   CHECK(d.faults() == cells + ": no cells");
 }

@@ -257,7 +257,8 @@ TEST_CASE("a faulty chain causes no further faults where it is used") {
   hived_config config = small_cluster();
   config.cell_types[1].is_node = false;
   CHECK(faults_of(config) ==
-        "physicalCluster.physicalCells[0].cellType: \"RACK\" has 0 node levels instead of one");
+        "physicalCluster.physicalCells[0].cellType: \"RACK\" has 0 node levels instead of one; "
+        "it ends at \"GPU\", which is not one of the cellTypes");
   config = small_cluster();
   config.physical_cells[0].children.pop_back();
   CHECK(faults_of(config) ==

@@ -44,6 +44,7 @@ TEST_CASE("hived_plan: a default plan cannot be committed, however it is copied"
   const hived h = scheduler_of_plans();
   gang_plan none;
   CHECK(!commits(h, none));
+  CHECK(hived(h).commit(none).message() == "the plan is not one of propose()");
   gang_plan other = none;
   CHECK(!commits(h, other));
   other = std::move(none);

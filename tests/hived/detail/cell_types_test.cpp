@@ -90,7 +90,12 @@ TEST_CASE("each fault of a type is reported when types are read, and only there"
 
 TEST_CASE("there is one node level, of at most 64 leaves") {
   CHECK(shape_of({{"A", "GPU", 1, false}}, "A").faults ==
-        "here: \"A\" has 0 node levels instead of one");
+        "here: \"A\" has 0 node levels instead of one; it ends at \"GPU\", which is not one of the "
+        "cellTypes");
+  CHECK(
+      shape_of({{"A", "NODX", 1, false}, {"NODE", "GPU", 1, true}}, "A").faults ==
+      "here: \"A\" has 0 node levels instead of one; it ends at \"NODX\", which is not one of the "
+      "cellTypes");
   CHECK(shape_of({{"A", "B", 1, true}, {"B", "GPU", 1, true}}, "A").faults ==
         "here: \"A\" has 2 node levels instead of one");
   CHECK(shape_of({{"A", "B", 8, true}, {"B", "GPU", 8, false}}, "A").shape.has_value());

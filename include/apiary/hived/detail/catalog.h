@@ -71,6 +71,7 @@ class hived_catalog {
     return absl::NotFoundError(missing(tenant));
   }
   [[nodiscard]] absl::Status exists(chain_id chain, level_t level = 0) const {
+    if (!chain.valid()) return absl::NotFoundError("no chain is given");
     if (chain.value >= layout_.chains.size())
       return absl::NotFoundError("there is no chain " + std::to_string(chain.value));
     if (level < layout_.chain(chain).tree.num_levels()) return absl::OkStatus();
@@ -78,6 +79,7 @@ class hived_catalog {
                                std::to_string(level));
   }
   [[nodiscard]] absl::Status exists(node_id node, std::uint32_t position) const {
+    if (!node.valid()) return absl::NotFoundError("no node is given");
     if (node.value >= layout_.num_nodes())
       return absl::NotFoundError("there is no node " + std::to_string(node.value));
     const chain_layout& chain = layout_.chain(layout_.chain_of(node));
@@ -282,6 +284,8 @@ class hived_catalog {
   }
   [[nodiscard]] absl::Status check_task(job_id job, hived_placement task,
                                         std::uint32_t limit) const {
+    if (!task.node.valid())
+      return absl::NotFoundError(name(job) + ": a task has leaf cells and no node");
     if (task.node.value >= layout_.num_nodes()) {
       return absl::NotFoundError(name(job) + ": there is no node " +
                                  std::to_string(task.node.value));

@@ -131,8 +131,11 @@ class hived_cell_types {
     }
     for (const cell_type_config* type : down) shape.fan_outs.push_back(type->child_count);
     if (node_levels != 1) {
-      faults.add(path, in_quotes(top) + " has " + std::to_string(node_levels) +
-                           " node levels instead of one");
+      std::string what =
+          in_quotes(top) + " has " + std::to_string(node_levels) + " node levels instead of one";
+      if (node_levels == 0)
+        what += "; it ends at " + in_quotes(shape.types[0]) + ", which is not one of the cellTypes";
+      faults.add(path, what);
       return std::nullopt;
     }
     if (leaves_of_node > max_leaves_per_node) {

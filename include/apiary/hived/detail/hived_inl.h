@@ -124,6 +124,7 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
 }
 
 APIARY_INLINE absl::Status hived::commit(const gang_plan& plan) {
+  if (!plan.request_.job.valid()) return absl::AbortedError("the plan is not one of propose()");
   if (!plan.stamp_.is({core_->epoch, hash()}))
     return absl::AbortedError(name(plan.request_.job) +
                               ": the plan is stale, or from another scheduler");
