@@ -47,3 +47,28 @@ TEST_CASE("replay --rounding published writes the published decisions and curves
           rest_of_line(published, "default,FGD,42,"));
   }
 }
+
+TEST_CASE("prices allocate more than FGD when the load that has arrived is 100 %") {
+  struct expectation {
+    const char* trace;
+    const char* seed;
+    double least;  // % of the GPUs
+  };
+  // FGD: 95.35, 86.44, 87.89 and 97.07.
+  for (const expectation& e : {expectation{"default", "46", 96.0},
+                               {"gpushare100", "43", 88.0},
+                               {"gpuspec33", "43", 95.0},
+                               {"multigpu50", "43", 97.5}}) {
+    CAPTURE(e.trace);
+    const std::string arrivals = openb + "arrivals/" + e.trace + "_" + e.seed;
+    const apiary_test::work_folder here(replay_main);
+    const apiary_test::ended end = here.run(
+        {"--nodes", openb + "openb_node_list_gpu_node.csv", "--pods",
+         openb + "openb_pod_list_" + e.trace + ".csv", "--node-order", arrivals + "_nodes.txt",
+         "--arrivals", arrivals + "_pods.txt", "--policy", "prices", "--curves", "curves"});
+    REQUIRE_MESSAGE(end.status == 0, end.err);
+    std::string values = rest_of_line(here.get("curves"), "prices,allocation,");
+    for (int load = 0; load < 100; ++load) values.erase(0, values.find(',') + 1);
+    CHECK(std::stod(values) >= e.least);
+  }
+}
