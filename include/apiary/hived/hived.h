@@ -145,7 +145,7 @@ class hived {
 
   // The state as text, for a host that stores it and restarts: gangs (preempting ones, too), their
   // cells, bad hardware. The configuration and the victim cost are not in it.
-  // Cost: O(cells of the tenants + leaves of all gangs); about 25 bytes for a small gang.
+  // Cost: O(cells of the tenants + leaves of all gangs); about 70 bytes for a gang on one node.
   [[nodiscard]] std::string snapshot() const;
   // Replaces gangs and health by those of a snapshot. hash() is then the same as when it was taken,
   // and so are all later decisions. Plans that were proposed before are stale. A program without
