@@ -207,6 +207,31 @@ TEST_CASE("jobs are backfilled if the first one does not start later") {
   CHECK(q.scheduler().audit().empty());
 }
 
+TEST_CASE("a backfilled job that ends in time is not in the way of the next one") {
+  gang_queue q = queue_of(4, {.backfill = true});
+  const auto submit = [&](std::uint32_t id, std::uint32_t gpus, time_ms estimate) {
+    job_request r = job(id, gpus);
+    r.estimate = estimate;
+    REQUIRE(q.submit(r, 0).ok());
+  };
+  submit(1, 4, 100);
+  submit(2, 4, 200);
+  submit(3, 11, 50);  // the first that waits: at 100 for three nodes but for one GPU
+  submit(4, 3, 100);  // on one of them; ends in time
+  submit(5, 1, 500);  // beside job 4: on the one GPU
+  std::vector<job_action> actions;
+  REQUIRE(q.decide(0, actions).ok());
+  std::vector<std::uint32_t> started;
+  for (const job_action& a : actions) started.push_back(a.job.value);
+  CHECK(started == std::vector<std::uint32_t>{1, 2, 4, 5});
+  REQUIRE(q.finish(job_id(1), 100).ok());
+  REQUIRE(q.finish(job_id(4), 100).ok());
+  actions.clear();
+  REQUIRE(q.decide(100, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].job == job_id(3));
+}
+
 TEST_CASE("a backfilled job never delays the first one") {
   std::uint64_t backfilled = 0;
   for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{200}); ++seed) {

@@ -372,6 +372,60 @@ TEST_CASE("where more CPU is in use than there is, the lower bound of a preempti
   }
 }
 
+TEST_CASE("while a rack is not decided, the lower bound of a preemption in another one is 0") {
+  // Two tasks of 4 GPUs and four of 3 fill both nodes of r1, but not in the order of their sizes.
+  gang_cluster cluster{.levels = {"rack"}};
+  cluster.nodes = {{.name = "a", .cells = {"r1"}, .gpus = 10},
+                   {.name = "b", .cells = {"r1"}, .gpus = 10},
+                   {.name = "c", .cells = {"r2"}, .gpus = 20}};
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  gang_scheduler::request low = tasks("low", 1, 20);
+  REQUIRE(run(s, low) == plan_result::bind);
+  gang_scheduler::request hard{
+      .job = "hard",
+      .priority = 1,
+      .gang = {.groups = {{.tasks = 2, .gpus = 4}, {.tasks = 4, .gpus = 3}}, .required = rack}};
+  CHECK(s.propose(hard)->result == plan_result::bind);
+  s.set_step_budget(8);
+  const auto plan = s.propose(hard, 100);
+  REQUIRE(plan->result == plan_result::preempt);
+  CHECK(plan->cost > 0);
+  CHECK(plan->lower_bound == 0);
+}
+
+TEST_CASE("a bad node gives back no CPU") {
+  gang_cluster cluster;
+  cluster.nodes = {{.name = "a", .gpus = 4, .host = {8000, 0}}};
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  gang_scheduler::request low = tasks("low", 1, 0);
+  low.gang.groups[0].host.cpu_milli = 8000;
+  REQUIRE(run(s, low) == plan_result::bind);
+  REQUIRE(s.mark_bad(node_id(0)).ok());
+  gang_scheduler::request high = tasks("high", 1, 0, 1);
+  high.gang.groups[0].host.cpu_milli = 8000;
+  const auto plan = s.propose(high);
+  CHECK(plan->result == plan_result::wait);
+  CHECK(plan->reason == wait_reason::unhealthy);
+}
+
+TEST_CASE("for a preferred rack no gang ends that need not, even if it costs nothing") {
+  gang_scheduler s = two_racks();
+  for (const char* const name : {"b", "c", "d"}) {
+    gang_scheduler::request r = tasks(name, 1, 4);
+    r.filter.nodes = std::vector<std::string>{name};
+    REQUIRE(run(s, r) == plan_result::bind);
+  }
+  s.set_victim_cost([](const gang_scheduler::running_gang& g, time_ms) {
+    return std::uint64_t{g.what.job == job_key("b") ? 5U : 0U};
+  });
+  gang_scheduler::request r = tasks("x", 2, 4, 1);
+  r.gang.preferred = rack;
+  const auto plan = s.propose(r);
+  REQUIRE(plan->result == plan_result::preempt);
+  CHECK(plan->cost == 0);
+  CHECK(plan->victims.size() == 1);  // with node a; c and d would be a rack
+}
+
 TEST_CASE("gangs recover in any order") {
   gang_cluster cluster{.levels = {"rack"}};
   for (int n = 0; n < 12; ++n)

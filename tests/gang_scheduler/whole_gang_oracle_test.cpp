@@ -242,7 +242,7 @@ TEST_CASE("tasks of failed nodes move, the others stay: against trying every nod
       where[t] = nowhere;
       failed.push_back(t);
     }
-    const auto fits_if_idle = [&](std::uint32_t idle) {  // a mask of nodes
+    const auto fits_if_idle_under = [&](const topology_constraints& under, std::uint32_t idle) {
       plain_cluster left = c;
       for (std::uint32_t n = 0; n < c.gpus.size(); ++n) {
         left.gpus[n] -= static_cast<std::uint32_t>(std::popcount(bad_gpus[n]));
@@ -255,7 +255,10 @@ TEST_CASE("tasks of failed nodes move, the others stay: against trying every nod
         }
         if (bad[n]) left.gpus[n] = left.cpu[n] = 0;
       }
-      return can_place(left, gang, where);
+      return can_place(left, under, where);
+    };
+    const auto fits_if_idle = [&](std::uint32_t idle) {  // a mask of nodes
+      return fits_if_idle_under(gang, idle);
     };
     const auto e = s.explain_replacement(1);
     REQUIRE(e.ok());
@@ -263,6 +266,14 @@ TEST_CASE("tasks of failed nodes move, the others stay: against trying every nod
     CHECK(plan.replaced == failed);
     CHECK(e->text.find("job 1 can") == 0);
     REQUIRE((plan.result == plan_result::bind) == fits_if_idle(0));
+    if (plan.result == plan_result::bind) {
+      // The gang is in one cell of the lowest level from the preferred one on that is possible.
+      topology_constraints lower = gang;
+      const level_t last = std::min<level_t>(gang.required, 3);
+      for (lower.required = std::min(gang.preferred, last); lower.required < last; ++lower.required)
+        if (fits_if_idle_under(lower, 0)) break;
+      REQUIRE(plan.level == lower.required);
+    }
     const std::uint32_t all = (1U << c.gpus.size()) - 1;
     if (plan.result == plan_result::wait) {
       REQUIRE(plan.reason == (fits_if_idle(all) ? wait_reason::busy : wait_reason::unhealthy));
@@ -270,7 +281,15 @@ TEST_CASE("tasks of failed nodes move, the others stay: against trying every nod
       CHECK(s.commit(plan).code() == absl::StatusCode::kFailedPrecondition);
       if (plan.reason == wait_reason::unhealthy) continue;
       std::uint32_t freed = 0;
-      for (const node_id n : e->nodes_to_free) freed |= 1U << n.value;
+      std::uint64_t gpus = 0;  // that other gangs have on these nodes
+      for (const node_id n : e->nodes_to_free) {
+        freed |= 1U << n.value;
+        for (const job_key& j : s.jobs_on(n))
+          if (j != job_key(1))
+            gpus += static_cast<std::uint64_t>(
+                std::popcount(s.find(j)->tasks[0].gpu_mask & ~bad_gpus[n.value]));
+      }
+      REQUIRE(e->gpus_to_free == gpus);
       REQUIRE(fits_if_idle(freed));
       for (std::uint32_t idle = 0; idle <= all; ++idle)
         if (std::popcount(idle) < std::popcount(freed)) REQUIRE(!fits_if_idle(idle));
@@ -311,6 +330,50 @@ TEST_CASE("a task that moves on an overcommitted node leaves no more CPU than th
         "job x cannot move 1 task from node a now; it could if node a were healthy again");
   REQUIRE(s.resize_node(node_id(0), 4, {.cpu_milli = 12'000}).ok());
   CHECK(s.explain_replacement("x")->text == "job x can move 1 task from node a to node a now");
+}
+
+TEST_CASE("a task moves to the fullest node on which it fits") {
+  gang_scheduler s = gang_scheduler::create("", "NodeName=a,b,c Gres=gpu:4").value();
+  const auto start = [&](const job_key& job, const char* node, std::uint32_t gpus) {
+    gang_scheduler::request r{.job = job};
+    r.gang.groups = {{.tasks = 1, .gpus = gpus}};
+    r.filter.nodes = std::vector<std::string>{node};
+    REQUIRE(s.commit(s.propose(r).value()).ok());
+  };
+  gang_scheduler::request r{.job = "x"};
+  r.gang.groups = {{.tasks = 1, .gpus = 2}};
+  REQUIRE(s.commit(s.propose(r).value()).ok());
+  REQUIRE(s.find("x")->tasks[0].node == node_id(0));
+  start("y", "c", 2);
+  REQUIRE(s.mark_bad(node_id(0)).ok());
+  CHECK(s.explain_replacement("x")->text == "job x can move 1 task from node a to node c now");
+}
+
+TEST_CASE("one large node is to be freed, not two small ones that have more free GPUs") {
+  gang_scheduler s =
+      gang_scheduler::create("", "NodeName=a,b Gres=gpu:4\nNodeName=c,d Gres=gpu:2").value();
+  const auto start = [&](const job_key& job, const char* node, std::uint32_t tasks,
+                         std::uint32_t gpus) {
+    gang_scheduler::request r{.job = job};
+    r.gang.groups = {{.tasks = tasks, .gpus = gpus}};
+    r.filter.nodes = std::vector<std::string>{node};
+    REQUIRE(s.commit(s.propose(r).value()).ok());
+  };
+  const auto anywhere = [&] {
+    gang_scheduler::request r{.job = "x"};
+    r.gang.groups = {{.tasks = 2, .gpus = 2}};
+    return r;
+  };
+  REQUIRE(s.recover(anywhere(), std::vector<placement>{{node_id(0), 3}, {node_id(0), 12}}).ok());
+  start("on-b", "b", 1, 4);
+  start("on-c", "c", 1, 1);
+  start("on-d", "d", 1, 1);
+  REQUIRE(s.mark_bad(node_id(0)).ok());
+  const auto e = s.explain_replacement("x");
+  REQUIRE(e.ok());
+  CHECK(e->plan.result == plan_result::wait);
+  CHECK(e->nodes_to_free == std::vector<node_id>{node_id(1)});
+  CHECK(e->gpus_to_free == 4);
 }
 
 TEST_CASE("many failed tasks") {

@@ -119,15 +119,27 @@ mutant(best_fit_top alloc/best_fit_allocator.h "forgotten update: a granted rack
   FROM [[if (level == top()) roots_.reset(position(c));]] TO [[]] STATEMENT)
 mutant(best_fit_equal alloc/best_fit_allocator.h "wrong operand: allocators with equally many free cells are equal"
   FROM [[a.largest_ == b.largest_]] TO [[a.free_count_ == b.free_count_]])
-mutant(lazy_split alloc/lazy_buddy_allocator.h "off by one: a part of a split cell is lost"
-  FROM [[i-- > 1;]] TO [[i-- > 2;]])
-mutant(lazy_complete alloc/lazy_buddy_allocator.h "forgotten update: cells that can be merged are not remembered"
-  FROM [[complete_[l + 1].push_back(above);]] TO [[]] STATEMENT)
 mutant(lazy_all_free alloc/lazy_buddy_allocator.h "wrong comparison: split cells are merged, too"
   FROM [[if (!is_free(c)) return false;]] TO [[if (is_live(c)) return false;]] STATEMENT)
-mutant(lazy_merge_first alloc/lazy_buddy_allocator.h "off by one: a larger cell is split before smaller ones are merged"
-  FROM [[l <= level; ++l) merge_into(l)]] TO [[l < level; ++l) merge_into(l)]])
-mutant(lazy_merged_parts alloc/lazy_buddy_allocator.h "forgotten update: merged cells stay free"
-  FROM [[states_[p.value] = state::inside;]] TO [[]] STATEMENT)
-mutant(lazy_tidy alloc/lazy_buddy_allocator.h "forgotten update: entries of the same cell accumulate in a list"
+mutant(lazy_entries alloc/lazy_buddy_allocator.h "forgotten update: entries of the same cell accumulate in a list"
   FROM [[states_[list[i].value] = state::complete;]] TO [[]] STATEMENT)
+mutant(lazy_old_entry alloc/lazy_buddy_allocator.h "dropped condition: an old entry of a list is allocated"
+  FROM [[if (!is_free(c)) continue;]] TO [[]] STATEMENT)
+mutant(lazy_split_above alloc/lazy_buddy_allocator.h "forgotten update: a cell around the granted one stays free"
+  FROM [[states_[above.value] = state::inside;]] TO [[]] STATEMENT)
+mutant(lazy_keep alloc/lazy_buddy_allocator.h "dropped condition: the granted cell becomes free, too"
+  FROM [[parts[i] != keep]] TO [[true]])
+mutant(lazy_complete alloc/lazy_buddy_allocator.h "forgotten update: cells that can be merged are not remembered"
+  FROM [[complete_[l + 1].push_back(above);]] TO [[]] STATEMENT)
+mutant(lazy_merged_parts alloc/lazy_buddy_allocator.h "forgotten update: the parts of a merged cell stay free"
+  FROM [[for (const cell_id p : parts) states_[p.value] = state::inside;]] TO [[]] STATEMENT)
+mutant(lazy_used_again alloc/lazy_buddy_allocator.h "missing reset: a cell in use when it was to be merged is never merged"
+  IN [[} else {
+        states_[c.value] = state::inside;]] FROM [[states_[c.value] = state::inside;]] TO [[]] STATEMENT)
+mutant(lazy_own_level alloc/lazy_buddy_allocator.h "off by one: cells of the requested level are not merged"
+  FROM [[for (level_t l = 1; l <= level; ++l) merge_into(l);]]
+  TO [[for (level_t l = 1; l < level; ++l) merge_into(l);]] STATEMENT)
+mutant(lazy_split alloc/lazy_buddy_allocator.h "off by one: a part of a split cell is lost"
+  FROM [[i-- > 1]] TO [[i-- > 2]])
+mutant(lazy_tidy alloc/lazy_buddy_allocator.h "dropped restore: free cells are lost when a list is tidied"
+  FROM [[for (const cell_id c : list) states_[c.value] = state::free;]] TO [[]] STATEMENT)

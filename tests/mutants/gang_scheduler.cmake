@@ -53,3 +53,53 @@ mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filt
   EQUIVALENT "only time differs: a view that is made again is the same")
 mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
   FROM [[core_->planner.victims.budgets = budgets;]] TO [[]] STATEMENT)
+mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
+  FROM [[end <= *at]] TO [[end < *at]])
+mutant(backfill_ends gang_scheduler/gang_queue.h "forgotten update: a backfilled job never ends for those behind it"
+  FROM [[ends.insert(std::upper_bound(ends.begin(), ends.end(), added), added);]] TO [[]] STATEMENT)
+mutant(backfill_delays gang_scheduler/gang_queue.h "wrong comparison: jobs that end when the first one starts are in its way"
+  FROM [[e.first <= at]] TO [[e.first < at]])
+mutant(suspended_waited gang_scheduler/gang_queue.h "missing reset: a suspended job has waited since it came"
+  FROM [[at->second.begin(now);]] TO [[]] STATEMENT)
+mutant(bound_free_slots gang_scheduler/detail/victim_bounds.h "dropped term: slots that are free are missing"
+  FROM [[s.slots > present ? s.slots - present : 0]] TO [[s.slots]])
+mutant(bound_fragments gang_scheduler/detail/victim_bounds.h "wrong bound: a victim gives no slots together with free GPUs"
+  FROM [[(gpus + nodes * (s.size - 1)) / s.size]] TO [[gpus / s.size]])
+mutant(bound_fewest gang_scheduler/detail/victim_bounds.h "off by one: one victim more than is needed"
+  FROM [[victims = (std::max)(victims, k + 1);]] TO [[victims = (std::max)(victims, k + 2);]] STATEMENT)
+mutant(bound_lower_classes gang_scheduler/detail/victim_bounds.h "forgotten update: gangs of lower priorities give nothing"
+  FROM [[lower = sum;]] TO [[]] STATEMENT)
+mutant(bound_others gang_scheduler/detail/victim_bounds.h "wrong comparison: one gang more than is needed"
+  FROM [[sum + gains_[n] < missing]] TO [[n + 1 < gains_.size() && sum + gains_[n] <= missing]])
+mutant(bound_more_gangs gang_scheduler/detail/victim_bounds.h "dropped case: more gangs, that cost less together"
+  FROM [[(std::min)(cheapest(s, others, n + 1, missing - sum), cheapest(s, others, n + 2, 0))]]
+  TO [[cheapest(s, others, n + 1, missing - sum)]])
+mutant(cell_gangs_joined gang_scheduler/detail/cell_gangs.h "forgotten update: a gang on several nodes has the GPUs of the first"
+  FROM [[gangs[kept - 1].gpus += gangs[i].gpus;]] TO [[]] STATEMENT)
+mutant(cell_gangs_marked gang_scheduler/detail/cell_gangs.h "missing reset: a cell is made anew only once"
+  FROM [[is_marked_[c] = 0;]] TO [[]] STATEMENT)
+mutant(victims_on_bad gang_scheduler/detail/victim_planner.h "dropped condition: victims give back CPU of bad nodes"
+  FROM [[if (full.bad) continue;]] TO [[]] STATEMENT)
+mutant(victims_lower_bound gang_scheduler/detail/victim_planner.h "dropped term: where cells were not searched the bound is the cost"
+  FROM [[if (!refused) lower_bound_ = 0;]] TO [[]] STATEMENT)
+mutant(lower_level_cost gang_scheduler/detail/gang_planner.h "wrong comparison: victims that cost as much do not allow a lower level"
+  FROM [[victims.cost() > to.cost]] TO [[victims.cost() >= to.cost]])
+mutant(lower_level_needed gang_scheduler/detail/gang_planner.h "dropped check: a victim is not needed"
+  FROM [[if (!all_needed(view, r.gang, others)) continue;]] TO [[]] STATEMENT)
+mutant(replaced_spread gang_scheduler/detail/task_replacement.h "off by one: one task more than a spread allows"
+  FROM [[(at == spread_.end() ? 0 : at->second) < s.tasks]] TO [[(at == spread_.end() ? 0 : at->second) <= s.tasks]])
+mutant(replaced_preferred gang_scheduler/detail/task_replacement.h "dropped step: the preferred level is not tried"
+  FROM [[(std::min)(gang.preferred, last)]] TO [[last]])
+mutant(replaced_stays gang_scheduler/detail/task_replacement.h "missing reset: tasks that stay give their GPUs, too"
+  FROM [[at.whole &= ~gang_.tasks[t].gpu_mask;]] TO [[]] STATEMENT)
+mutant(replaced_rank gang_scheduler/detail/tasks_of_gang.h "swapped order: the emptiest node comes first"
+  FROM [[fits(task) ? gpus : 64 - gpus]] TO [[fits(task) ? 32 - gpus : 64 - gpus]])
+mutant(replaced_fewest gang_scheduler/detail/replacement_inl.h "wrong choice: more nodes are to be freed than needed"
+  FROM [[verdict = search(n);]] TO [[verdict = search(to.replaced.size());]] STATEMENT)
+mutant(replaced_gpus_to_free gang_scheduler/detail/task_replacement.h "wrong count: GPUs that are free already are to be freed"
+  FROM [[std::popcount(nodes_[p].idle & ~state_.node(id).free_gpus())]] TO [[std::popcount(nodes_[p].idle)]])
+mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped condition: a task moves to a GPU that another gang claims"
+  FROM [[mask & ~n.reserved]] TO [[mask]]
+  EQUIVALENT "a gang whose GPUs another one claims ends for that one, and has no replacement")
+mutant(short_slice_rest gang_scheduler/detail/short_slices.h "forgotten update: the tasks of the rest are placed twice"
+  FROM [[split.groups.back().tasks -= rest;]] TO [[]] STATEMENT)

@@ -4,6 +4,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
@@ -570,6 +571,45 @@ TEST_CASE("a search that tries several placements grants the one that ends the f
   }
   CHECK(tried > 0);
   if (apiary_test::scale() >= 1) CHECK(better > 0);
+}
+
+TEST_CASE("of placements that end as many gangs the first is granted, and no lazy gang yields") {
+  hived h = nodes_of_two(3, 1);
+  const summary_bitset first = only_node(h, node_id(0));
+  const summary_bitset second = only_node(h, node_id(1));
+  gang_request lazy = whole_nodes(1, 0);
+  lazy.lazy = true;
+  lazy.suggested = &first;
+  REQUIRE(committed(h, lazy).tasks[0].node == node_id(0));
+  gang_request guest = whole_nodes(2, -1);
+  guest.groups = {{1, 1}};
+  guest.suggested = &second;
+  REQUIRE(committed(h, guest).tasks[0].node == node_id(1));
+  // On the first node the lazy gang ends. If it gave up its cell instead, the guest would end.
+  gang_request high = whole_nodes(3, 5);
+  summary_bitset both(3, true);
+  both.reset(2);
+  high.suggested = &both;
+  const gang_plan plan = *h.propose(high);
+  CHECK(plan.tasks[0].node == node_id(0));
+  CHECK(plan.victims == std::vector<job_id>{job_id(1)});
+  CHECK(plan.downgraded.empty());
+}
+
+TEST_CASE("an attempt that finds no healthy cell for a leaf leaves no cell bound") {
+  hived h = nodes_of_two(3, 2);
+  for (const std::uint32_t n : {1U, 2U}) REQUIRE(h.mark_bad(node_id(n), 0).ok());
+  const std::uint64_t before = h.hash();
+  // The first two leaves get node 0. Then no node is left that is healthy as a whole.
+  const gang_request r{.job = job_id(1), .tenant = tenant_id(0), .groups = {{3, 1}}};
+  gang_plan plan = *h.propose(r);
+  CHECK(h.hash() == before);
+  CHECK(audit(h).empty());
+  REQUIRE(plan.result == plan_result::bind);
+  REQUIRE(h.commit(plan).ok());
+  CHECK(audit(h).empty());
+  REQUIRE(h.finish(job_id(1)).ok());
+  CHECK(h.hash() == before);
 }
 
 TEST_CASE("a search that has used up its budget of grants refuses nothing") {
