@@ -127,8 +127,9 @@ mutant(lazy_old_entry alloc/lazy_buddy_allocator.h "dropped condition: an old en
   FROM [[if (!is_free(c)) continue;]] TO [[]] STATEMENT)
 mutant(lazy_split_above alloc/lazy_buddy_allocator.h "forgotten update: a cell around the granted one stays free"
   FROM [[states_[above.value] = state::inside;]] TO [[]] STATEMENT)
-mutant(lazy_keep alloc/lazy_buddy_allocator.h "dropped condition: the granted cell becomes free, too"
-  FROM [[parts[i] != keep]] TO [[true]])
+mutant(lazy_keep alloc/lazy_buddy_allocator.h "dropped condition: the granted cell is in a list, too"
+  FROM [[parts[i] != keep]] TO [[true]]
+  EQUIVALENT "an entry counts only while its cell is free, and then a later entry counts")
 mutant(lazy_complete alloc/lazy_buddy_allocator.h "forgotten update: cells that can be merged are not remembered"
   FROM [[complete_[l + 1].push_back(above);]] TO [[]] STATEMENT)
 mutant(lazy_merged_parts alloc/lazy_buddy_allocator.h "forgotten update: the parts of a merged cell stay free"

@@ -97,7 +97,7 @@ mutant(replaced_rank gang_scheduler/detail/tasks_of_gang.h "swapped order: the e
 mutant(replaced_fewest gang_scheduler/detail/replacement_inl.h "wrong choice: more nodes are to be freed than needed"
   FROM [[verdict = search(n);]] TO [[verdict = search(to.replaced.size());]] STATEMENT)
 mutant(replaced_gpus_to_free gang_scheduler/detail/task_replacement.h "wrong count: GPUs that are free already are to be freed"
-  FROM [[std::popcount(nodes_[p].idle & ~state_.node(id).free_gpus())]] TO [[std::popcount(nodes_[p].idle)]])
+  FROM [[std::popcount(nodes_[p].idle & ~with_own(p))]] TO [[std::popcount(nodes_[p].idle)]])
 mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped condition: a task moves to a GPU that another gang claims"
   FROM [[mask & ~n.reserved]] TO [[mask]]
   EQUIVALENT "a gang whose GPUs another one claims ends for that one, and has no replacement")

@@ -78,7 +78,7 @@ struct gang_scheduler_types {
     std::optional<infeasibility_proof> proof{};
     std::vector<blocking_resource> blocking{};  // explain/blocking_resource.h
     std::vector<node_id> nodes_to_free{};       // the gang would fit if they were idle, healthy
-    std::uint64_t gpus_to_free = 0;             // GPUs of these nodes that are not free now
+    std::uint64_t gpus_to_free = 0;             // their GPUs that are not free now, nor its own
     std::string text{};                         // a sentence for people
   };
   // Capacity of a cell, for example of a rack.

@@ -121,7 +121,7 @@ class task_replacement {
     return fit_verdict::does_not_fit;
   }
   // If it fits: the level of the cell that contains the whole gang, the new placements in the order
-  // of failed(), the nodes that would have to be idle, and the GPUs of these nodes that are in use.
+  // of failed(), the nodes that would have to be idle, and the GPUs that other gangs use there.
   [[nodiscard]] level_t level() const noexcept { return level_; }
   [[nodiscard]] const std::vector<placement>& tasks() const noexcept { return tasks_; }
   [[nodiscard]] const std::vector<node_id>& nodes_to_free() const noexcept { return freed_; }
@@ -291,20 +291,22 @@ class task_replacement {
       if (!nodes_[p].freed || std::find(freed_.begin(), freed_.end(), node_id(id)) != freed_.end())
         continue;
       freed_.emplace_back(id);
-      gpus_to_free_ +=
-          static_cast<std::uint64_t>(std::popcount(nodes_[p].idle & ~state_.node(id).free_gpus()));
+      gpus_to_free_ += static_cast<std::uint64_t>(std::popcount(nodes_[p].idle & ~with_own(p)));
     }
     std::sort(freed_.begin(), freed_.end());
   }
-  // The GPUs that the tasks could take on a node before any of them was placed.
-  [[nodiscard]] std::uint32_t free_before(std::uint32_t p) const {
-    const used_node& n = state_.node(state_.layout().node_at(p));
-    if (nodes_[p].freed) return nodes_[p].idle;
+  // The free GPUs of a node and those that the failed tasks give back.
+  [[nodiscard]] std::uint32_t with_own(std::uint32_t p) const {
+    const node_id id(state_.layout().node_at(p));
+    const used_node& n = state_.node(id.value);
     std::uint32_t mask = n.free_gpus();
     for (const std::uint32_t t : failed_)
-      if (gang_.tasks[t].node == node_id(state_.layout().node_at(p)))
-        mask |= gang_.tasks[t].gpu_mask & n.healthy_gpus();
+      if (gang_.tasks[t].node == id) mask |= gang_.tasks[t].gpu_mask & n.healthy_gpus();
     return mask;
+  }
+  // The GPUs that the tasks could take on a node before any of them was placed.
+  [[nodiscard]] std::uint32_t free_before(std::uint32_t p) const {
+    return nodes_[p].freed ? nodes_[p].idle : with_own(p);
   }
 
   using cell_of_group = std::array<std::uint32_t, 3>;  // task group, level, cell
