@@ -443,3 +443,12 @@ TEST_CASE("a tree as its whole cells are bound has nodes of one rack in one rack
 }
 
 }  // namespace
+
+TEST_CASE("spread_above: the lowest level of a spread that is above a level") {
+  request_constraints constraints;
+  constraints.groups = {{.spread = {{3, 1}, {1, 2}}}, {.spread = {{2, 1}}}};
+  CHECK(spread_above(constraints, 0) == 1);
+  CHECK(spread_above(constraints, 1) == 2);
+  CHECK(spread_above(constraints, 2) == 3);
+  CHECK(spread_above(constraints, 3) == any_level);
+}
