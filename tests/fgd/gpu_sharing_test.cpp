@@ -206,6 +206,28 @@ TEST_CASE("a bad node gets nothing new, keeps what runs, and may be marked twice
   CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 1000}).value().where.node == node_id(0));
 }
 
+TEST_CASE("after a restart running tasks are recovered, also on bad nodes") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const node_table idle = scheduler.nodes();
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  const task_request task{.job = job_id(1), .cpu_milli = 1000, .gpus = 3, .gpu_milli = 1000};
+  const placement where{node_id(1), 0b1110};
+  CHECK(scheduler.commit(task, where).code() == absl::StatusCode::kAborted);
+  REQUIRE(scheduler.recover(task, where).ok());
+  CHECK(scheduler.find(job_id(1)) == where);
+  CHECK_FALSE(scheduler.nodes()[node_id(1)].healthy);
+  CHECK(scheduler.recover(task, where).code() == absl::StatusCode::kAlreadyExists);
+  const task_request other{.job = job_id(2), .gpus = 1, .gpu_milli = 1000};
+  CHECK(scheduler.recover(other, where).code() == absl::StatusCode::kAborted);
+  CHECK(scheduler.recover(other, {node_id(1), 0b1000}).code() == absl::StatusCode::kAborted);
+  CHECK(scheduler.recover(other, {node_id(9), 1}).code() == absl::StatusCode::kNotFound);
+  CHECK_FALSE(scheduler.nodes()[node_id(1)].healthy);
+  REQUIRE(scheduler.mark_healthy(node_id(1)).ok());
+  CHECK(scheduler.propose({.gpus = 2, .gpu_milli = 1000})->where.node == node_id(0));
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  CHECK(scheduler.nodes() == idle);
+}
+
 TEST_CASE("suggested nodes limit a proposal") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   summary_bitset suggested(2);

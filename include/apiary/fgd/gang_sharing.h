@@ -125,6 +125,11 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
     return base::commit(task, where);
   }
+  // As gpu_sharing_scheduler::recover. kAlreadyExists also: a gang with this job id runs.
+  absl::Status recover(const task_request& task, placement where) {
+    if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
+    return base::recover(task, where);
+  }
   // Applies a plan to bind: all tasks of the gang run at plan.placements.
   // kInvalidArgument: the plan is to wait. Otherwise as commit(job, gang, placements).
   absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan) {

@@ -73,19 +73,15 @@ class gpu_sharing_scheduler {
     return absl::InvalidArgumentError(
         absl::StrCat(detail::name_of(task.job), ": a plan to wait cannot be committed"));
   }
-  // The task runs at `where`, which the host chose, for example after a restart. kInvalidArgument:
-  // the task is not valid() or has no job id. kAlreadyExists: the job runs. kNotFound: no such
-  // node. kAborted: the GPUs, CPU or memory are not free, or the node is bad.
+  // The task runs at `where`, which the host chose. kInvalidArgument: the task is not valid() or has
+  // no job id. kAlreadyExists: the job runs. kNotFound: no such node. kAborted: the GPUs, CPU or
+  // memory are not free, or the node is bad.
   absl::Status commit(const task_request& task, placement where) {
-    APIARY_RETURN_IF_ERROR(detail::check_task(task));
-    if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
-    if (!nodes_.contains(where.node)) return detail::no_such_node(where.node);
-    if (running_.contains(task.job.value)) return detail::runs_already(task.job);
-    if (!nodes_.can_place(task, where)) return detail::not_free(task.job, where);
-    running_.emplace(task.job.value, running{task, where});
-    nodes_.place(task, where);
-    placer_.update(nodes_, where.node);
-    return absl::OkStatus();
+    return start(task, where, false);
+  }
+  // As commit(task, where), but the node may be bad: after a restart, for a task that still runs.
+  absl::Status recover(const task_request& task, placement where) {
+    return start(task, where, true);
   }
 
   // The task has ended; its GPUs, CPU and memory are free again. kNotFound: it does not run.
@@ -230,6 +226,25 @@ class gpu_sharing_scheduler {
     return wait_reason::busy;
   }
 
+  // Starts the task at `where`, also on a bad node if `on_bad`.
+  absl::Status start(const task_request& task, placement where, bool on_bad) {
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
+    if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
+    if (!nodes_.contains(where.node)) return detail::no_such_node(where.node);
+    if (running_.contains(task.job.value)) return detail::runs_already(task.job);
+    bool& healthy = nodes_[where.node].healthy;
+    const bool was_healthy = healthy;
+    healthy = healthy || on_bad;  // can_place() refuses bad nodes
+    const bool is_free = nodes_.can_place(task, where);
+    healthy = was_healthy;
+    if (!is_free) return detail::not_free(task.job, where);
+    running_.emplace(task.job.value, running{task, where});
+    healthy = true;
+    nodes_.place(task, where);
+    healthy = was_healthy;
+    placer_.update(nodes_, where.node);
+    return absl::OkStatus();
+  }
   absl::Status set_health(node_id n, bool healthy) {
     if (!nodes_.contains(n)) return detail::no_such_node(n);
     if (nodes_[n].healthy == healthy) return absl::OkStatus();
