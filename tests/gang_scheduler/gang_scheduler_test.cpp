@@ -319,6 +319,47 @@ TEST_CASE("what the steps do not decide on the idle cluster is undecided, not bu
   CHECK(s.propose(hard)->reason == wait_reason::undecided);
 }
 
+TEST_CASE("what few steps do not decide about victims is undecided, not busy") {
+  std::uint32_t undecided = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    gang_cluster cluster{.levels = {"rack"}};
+    for (std::uint32_t n = 0; n < 16; ++n)
+      cluster.nodes.push_back({.name = "n" + std::to_string(n),
+                               .cells = {"r" + std::to_string(n / 4)},
+                               .gpus = 8,
+                               .host = {64'000, 0}});
+    gang_scheduler idle = gang_scheduler::create(cluster).value();
+    gang_scheduler s = idle;
+    for (std::uint32_t j = 0; j < 60; ++j)
+      run(s, tasks(j, 1 + random.uniform(4), 1 + random.uniform(4)));
+    auto gang = tasks("asked", 1 + random.uniform(6), 3 + random.uniform(3), 1);
+    gang.gang.groups.push_back({.tasks = 1 + random.uniform(6),
+                                .gpus = 1 + random.uniform(3),
+                                .host = {8'000 * (1 + random.uniform(3)), 0},
+                                .spread = {{0, 1 + random.uniform(2)}}});
+    if (random.uniform(2) == 0) gang.gang.required = rack;
+    const auto known = s.propose(gang);
+    REQUIRE(known.ok());
+    for (const std::uint64_t steps : {1U, 30U, 100U, 300U, 1000U}) {
+      CAPTURE(steps);
+      s.set_step_budget(steps);
+      idle.set_step_budget(steps);
+      const auto plan = s.propose(gang);
+      REQUIRE(plan.ok());
+      if (plan->result != plan_result::wait) continue;
+      if (plan->reason != wait_reason::undecided) {
+        REQUIRE(known->result == plan_result::wait);
+        REQUIRE(known->reason == plan->reason);
+      } else if (idle.propose(gang)->result == plan_result::bind) {
+        ++undecided;  // only the victims are not known
+      }
+    }
+  }
+  CHECK(undecided > 0);
+}
+
 TEST_CASE("a task group without tasks does not make a gang impossible") {
   gang_scheduler s = two_racks();
   for (const char* const name : {"a", "c"}) {

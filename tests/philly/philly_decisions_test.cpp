@@ -30,7 +30,7 @@ philly_options random_options(rng& random) {
                          .backoff_time = 1 + random.uniform(20),
                          .max_tries = random.uniform(4),
                          .first_locality = static_cast<job_locality>(random.uniform(3)),
-                         .preempt_percent = 60 + random.uniform(50)};
+                         .preempt_percent = 60 + random.uniform(41)};
   if (random.uniform(4) == 0) options.max_tries = philly_options::no_limit;
   options.servers.gpus.resize(3 + random.uniform(5));
   std::uint32_t left = 0;

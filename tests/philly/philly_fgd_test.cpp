@@ -42,7 +42,7 @@ philly_options random_times(rng& random, std::uint32_t gpus) {
                          .backoff_time = 1 + random.uniform(20),
                          .max_tries = random.uniform(4),
                          .first_locality = static_cast<job_locality>(random.uniform(3)),
-                         .preempt_percent = 60 + random.uniform(50)};
+                         .preempt_percent = 60 + random.uniform(41)};
   for (std::uint32_t left = gpus; options.quotas.size() < 3; left -= options.quotas.back())
     options.quotas.push_back(random.uniform(left + 1));
   return options;

@@ -114,6 +114,8 @@ TEST_CASE("philly: what is no cluster and no job") {
   CHECK(code([](philly_options& o) { o.quotas = {16, 1}; }) == invalid);
   CHECK(code([](philly_options& o) { o.acquire_time = 0; }) == invalid);
   CHECK(code([](philly_options& o) { o.backoff_time = -1; }) == invalid);
+  CHECK(code([](philly_options& o) { o.preempt_percent = 101; }) == invalid);
+  CHECK(code([](philly_options& o) { o.preempt_percent = 100; }) == absl::StatusCode::kOk);
   philly p = philly::create(small_philly()).value();
   CHECK(p.submit({.tenant = tenant_id(0)}, 0).code() == invalid);
   CHECK(p.submit({.job = job_id(0)}, 0).code() == invalid);

@@ -138,6 +138,7 @@ class gang_scheduler : public gang_scheduler_types {
 
  private:
   explicit gang_scheduler(std::unique_ptr<detail::gang_scheduler_core> core) noexcept;
+  absl::StatusOr<explanation> find_replacement(const job_key& job, bool explains);
   absl::Status commit_replacement(const plan& decided);
   std::unique_ptr<detail::gang_scheduler_core> core_;  // null after a move
 };

@@ -39,7 +39,8 @@ struct philly_options {
   // For max_tries: a job keeps its first locality.
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 
-  // kInvalidArgument: no tenant, quotas that add up to more than `gpus`, or a time not above 0.
+  // kInvalidArgument: no tenant, quotas that add up to more than `gpus`, a percentage above 100, or
+  // a time not above 0.
   [[nodiscard]] absl::Status check(std::uint64_t gpus) const {
     if (quotas.empty()) return absl::InvalidArgumentError("no tenant has a quota");
     std::uint64_t reserved = 0;
@@ -48,6 +49,9 @@ struct philly_options {
       return absl::InvalidArgumentError(
           absl::StrCat("the quotas add up to ", reserved, " GPUs; the cluster has ", gpus));
     }
+    if (preempt_percent && *preempt_percent > 100)
+      return absl::InvalidArgumentError(
+          absl::StrCat("preempt_percent is ", *preempt_percent, "; it must be at most 100"));
     if (acquire_time > 0 && backoff_time > 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("acquire_time ", acquire_time, ", backoff_time ",
                                                    backoff_time, ": both must be above 0"));

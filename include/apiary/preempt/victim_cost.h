@@ -54,9 +54,12 @@ class victim_cost {
     while (!time_is_below(gangs, times)) ++time_shift_;
     set_weights(times);
   }
-  // For gangs of these classes, in ascending order of priority, whose GPU-times add up to at most
-  // this much. Cost: O(classes).
+  // For gangs of these classes, whose GPU-times add up to at most this much. Requires: classes are in
+  // ascending order of priority. Cost: O(classes).
   victim_cost(std::span<const class_size> classes, std::uint64_t gpu_time) {
+    APIARY_ASSERT(std::is_sorted(
+        classes.begin(), classes.end(),
+        [](const class_size& a, const class_size& b) { return a.priority < b.priority; }));
     const std::uint64_t times = list_classes(classes);
     while (time_shift_ < 64 && gpu_time >> time_shift_ >= times) ++time_shift_;
     set_weights(times);

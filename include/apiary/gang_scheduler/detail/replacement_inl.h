@@ -20,8 +20,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explain_replacement(
-    const job_key& job) {
+APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::find_replacement(
+    const job_key& job, bool explains) {
   detail::scheduled_gangs& state = core_->state;
   const std::uint32_t slot = state.slot_of(job);
   if (slot == detail::scheduled_gangs::none)
@@ -47,8 +47,8 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     to.level = search.level();
     to.tasks = search.tasks();
   } else {
-    for (std::size_t n = 1; n <= to.replaced.size() && verdict == fit_verdict::does_not_fit; ++n)
-      verdict = search(n);
+    const std::size_t most = to.replaced.size();
+    if (verdict == fit_verdict::does_not_fit) verdict = search(most);
     to.reason = verdict == fit_verdict::fits           ? wait_reason::busy
                 : verdict == fit_verdict::does_not_fit ? wait_reason::unhealthy
                                                        : wait_reason::undecided;
@@ -56,13 +56,27 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
       e.nodes_to_free = search.nodes_to_free();
       e.gpus_to_free = search.gpus_to_free();
     }
+    // The fewest nodes, if the budget allows it.
+    for (std::size_t n = 1; explains && verdict == fit_verdict::fits && n < most; ++n) {
+      const fit_verdict with_few = search(n);
+      if (with_few == fit_verdict::does_not_fit) continue;
+      if (with_few == fit_verdict::fits) {
+        e.nodes_to_free = search.nodes_to_free();
+        e.gpus_to_free = search.gpus_to_free();
+      }
+      break;
+    }
   }
-  e.text = detail::plan_text(state, gang.what).of_replacement(e, gang);
+  if (explains) e.text = detail::plan_text(state, gang.what).of_replacement(e, gang);
   return e;
+}
+APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explain_replacement(
+    const job_key& job) {
+  return find_replacement(job, true);
 }
 APIARY_INLINE absl::StatusOr<gang_scheduler::plan> gang_scheduler::propose_replacement(
     const job_key& job) {
-  APIARY_ASSIGN_OR_RETURN(explanation e, explain_replacement(job));
+  APIARY_ASSIGN_OR_RETURN(explanation e, find_replacement(job, false));
   return std::move(e.plan);
 }
 APIARY_INLINE absl::Status gang_scheduler::commit_replacement(const plan& decided) {

@@ -98,7 +98,8 @@ class task_replacement {
 
   // The tasks on bad nodes or GPUs, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& failed() const noexcept { return failed_; }
-  // Searches nodes for them; at most `to_free` nodes are taken as idle.
+  // Searches nodes for them; at most `to_free` nodes are taken as idle. Each level below the required
+  // one may take half of the steps that are left.
   fit_verdict operator()(std::size_t to_free) {
     const topology_constraints& gang = gang_.what.gang;
     const level_t top = state_.layout().num_levels();
@@ -115,8 +116,9 @@ class task_replacement {
         stays_in_ = cell(p, level_);
       }
       if (!one) continue;
+      limit_ = level_ < last ? steps_ + (budget_ - (std::min)(steps_, budget_)) / 2 : budget_;
       if (place(0, nullptr)) return fit_verdict::fits;
-      if (steps_ > budget_) return fit_verdict::budget_ended;
+      if (level_ == last && steps_ > limit_) return fit_verdict::budget_ended;
     }
     return fit_verdict::does_not_fit;
   }
@@ -187,7 +189,7 @@ class task_replacement {
     for (std::size_t i = all.next; i < all.nodes.size(); ++i) {
       all.next = i;
       const std::uint32_t p = all.nodes[i][1];
-      if (placed || ++steps_ > budget_) break;
+      if (placed || ++steps_ > limit_) break;
       if (banned_[p] == run) continue;
       const node& at = nodes_[p];
       const std::array<std::uint32_t, 7> kind{static_cast<std::uint32_t>(std::popcount(at.free)),
@@ -314,6 +316,7 @@ class task_replacement {
   const scheduled_gangs& state_;
   const gang_scheduler_types::running_gang& gang_;
   std::uint64_t budget_;
+  std::uint64_t limit_ = 0;  // steps until the end of the level
   std::uint64_t steps_ = 0;
   std::size_t to_free_ = 0;
   level_t level_ = 0;
