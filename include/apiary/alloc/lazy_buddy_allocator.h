@@ -130,6 +130,9 @@ class lazy_buddy_allocator {
       list.pop_back();
       if (!is_free(c)) continue;
       states_[c.value] = state::inside;
+#if defined(__GNUC__)
+      if (!list.empty()) __builtin_prefetch(&states_[list.back().value], 1);  // the next one
+#endif
       return c;
     }
     return cell_id();
