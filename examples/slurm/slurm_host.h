@@ -53,15 +53,19 @@ namespace apiary_slurm {
 
 [[nodiscard]] inline std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
+// After a restart, slurmctld 22.05 may count GPUs as in use on a node without jobs, and starts no job
+// that needs them; such a node is not usable.
 [[nodiscard]] inline node_record record_of(const node_info_t& node) {
   const std::uint32_t base = node.node_state & NODE_STATE_BASE;
+  constexpr std::uint32_t bad = NODE_STATE_DRAIN | NODE_STATE_FAIL | NODE_STATE_NO_RESPOND;
+  const bool leaked = base == NODE_STATE_IDLE && (node.node_state & NODE_STATE_COMPLETING) == 0 &&
+                      gpus_of(text_of(node.gres_used)).value_or(0) > 0;
   return {.name = text_of(node.name),
           .gres = text_of(node.gres),
           .features = text_of(node.features_act),
           .cpus = node.cpus,
           .usable = base != NODE_STATE_DOWN && base != NODE_STATE_UNKNOWN &&
-                    (node.node_state &
-                     (NODE_STATE_DRAIN | NODE_STATE_FAIL | NODE_STATE_NO_RESPOND)) == 0};
+                    (node.node_state & bad) == 0 && !leaked};
 }
 
 [[nodiscard]] inline job_record record_of(const slurm_job_info_t& job) {
@@ -118,7 +122,7 @@ class slurm_report {
       return slurm_error("slurm_load_jobs");
     }
     node_info_msg_t* new_nodes = nullptr;
-    if (slurm_load_node(nodes_time_, &new_nodes, SHOW_ALL) == SLURM_SUCCESS) {
+    if (slurm_load_node(nodes_time_, &new_nodes, SHOW_ALL | SHOW_DETAIL) == SLURM_SUCCESS) {
       nodes_time_ = new_nodes->last_update;
       nodes_.clear();
       for (std::uint32_t i = 0; i < new_nodes->record_count; ++i)

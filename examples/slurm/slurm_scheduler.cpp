@@ -107,7 +107,7 @@ int main() {
                        std::string(done.message())));
     }
     if (scheduler.slowest_us() > slowest)
-      say(absl::StrCat("slowest ", slowest = scheduler.slowest_us(), " us"));
+      say(absl::StrCat("slowest ", slowest = scheduler.slowest_us(), " us ", scheduler.slowest()));
     if (todo.empty() && scheduler.cluster().hash() == before) continue;
     for (const std::string& fault : scheduler.cluster().audit()) {
       say(absl::StrCat("audit ", fault));
