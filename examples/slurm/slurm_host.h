@@ -76,6 +76,7 @@ namespace apiary_slurm {
                 .features = text_of(job.features),
                 .dependency = text_of(job.dependency),
                 .comment = text_of(job.comment),
+                .restarts = job.restart_cnt,
                 .switches = job.req_switch == NO_VAL ? 0 : job.req_switch,
                 .exclusive = job.shared == 0,
                 .several = job.array_job_id != 0 || job.het_job_id != 0};

@@ -50,6 +50,7 @@ struct job_record {
   std::string features{};       // "a&b"
   std::string dependency{};
   std::string comment{};
+  std::uint32_t restarts = 0;  // how often it was requeued
   std::uint32_t switches = 0;  // --switches
   bool exclusive = false;
   bool several = false;                    // an array or a heterogeneous job

@@ -48,6 +48,9 @@ class slurm_scheduler {
   static constexpr apiary::time_ms patience = 10'000;
   // A victim that still runs is requeued again, and a hold is repeated, after so long.
   static constexpr apiary::time_ms repeat = 2'000;
+  // A requeued job waits for so long: slurmd refuses a job that starts again in the second in which it
+  // was ended ("Job credential revoked"), and the job fails.
+  static constexpr apiary::time_ms settle = 2'000;
   // The most explanations of a round; they cost more than decisions.
   static constexpr int max_explanations = 2;
 
@@ -145,6 +148,10 @@ class slurm_scheduler {
       const auto at = by_id.find(call.first.first);
       return at == by_id.end() || at->second->phase == job_phase::held;
     });
+    std::erase_if(held_since_, [&](const auto& one) {
+      const auto at = by_id.find(one.first);
+      return at == by_id.end() || at->second->phase != job_phase::held;
+    });
     std::erase_if(explained_, [&](const auto& one) { return !by_id.contains(one.first); });
   }
 
@@ -220,6 +227,8 @@ class slurm_scheduler {
     });
     int explanations = 0;
     for (const job_record* job : waiting) {
+      if (job->restarts > 0 && now - held_since_.try_emplace(job->id, now).first->second < settle)
+        continue;
       const auto gang = request_of(*job, cluster_);
       if (!gang.ok()) {
         comment(*job, std::string(gang.status().message()), todo);
@@ -310,6 +319,7 @@ class slurm_scheduler {
   std::map<std::string, bool> usable_;
   std::map<std::pair<std::uint32_t, action::kind>, apiary::time_ms> called_;
   std::map<std::uint32_t, std::pair<std::uint64_t, std::string>> explained_;  // hash, comment
+  std::map<std::uint32_t, apiary::time_ms> held_since_;                       // of requeued jobs
   std::uint64_t decisions_ = 0;
   double slowest_us_ = 0;
   std::string slowest_;

@@ -197,6 +197,15 @@ TEST_CASE("slurm: a victim that was not requeued is requeued again") {
   CHECK(calls(scheduler, slurm, slurm_scheduler::repeat) == text_list{"1 requeue"});
 }
 
+TEST_CASE("slurm: a requeued job does not start again in the same second") {
+  fake_slurm slurm;
+  slurm.submit(1, 1, 8).restarts = 1;
+  slurm_scheduler scheduler = new_scheduler(slurm);
+  CHECK(calls(scheduler, slurm, 5).empty());
+  CHECK(calls(scheduler, slurm, 4 + slurm_scheduler::settle).empty());
+  CHECK(calls(scheduler, slurm, 5 + slurm_scheduler::settle) == text_list{"1 release n0"});
+}
+
 TEST_CASE("slurm: a release that Slurm cannot honour is taken back") {
   fake_slurm slurm;
   slurm.submit(1, 1, 8);
