@@ -160,8 +160,10 @@ class slurm_report {
 
 // Does what was decided.
 [[nodiscard]] inline absl::Status execute(action todo) {
+  // JOB_RUNNING: a job that has just completed must not run once more.
   if (todo.what == action::kind::requeue)
-    return slurm_requeue(todo.job, JOB_REQUEUE_HOLD) == SLURM_SUCCESS
+    return slurm_requeue(todo.job, static_cast<std::uint32_t>(JOB_REQUEUE_HOLD | JOB_RUNNING)) ==
+                   SLURM_SUCCESS
                ? absl::OkStatus()
                : slurm_error("slurm_requeue");
   job_desc_msg_t change;
