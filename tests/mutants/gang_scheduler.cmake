@@ -95,7 +95,7 @@ mutant(replaced_stays gang_scheduler/detail/task_replacement.h "missing reset: t
 mutant(replaced_rank gang_scheduler/detail/tasks_of_gang.h "swapped order: the emptiest node comes first"
   FROM [[fits(task) ? gpus : 64 - gpus]] TO [[fits(task) ? 32 - gpus : 64 - gpus]])
 mutant(replaced_fewest gang_scheduler/detail/replacement_inl.h "wrong choice: more nodes are to be freed than needed"
-  FROM [[verdict = search(n);]] TO [[verdict = search(to.replaced.size());]] STATEMENT)
+  FROM [[search(n)]] TO [[search(to.replaced.size())]])
 mutant(replaced_gpus_to_free gang_scheduler/detail/task_replacement.h "wrong count: GPUs that are free already are to be freed"
   FROM [[std::popcount(nodes_[p].idle & ~with_own(p))]] TO [[std::popcount(nodes_[p].idle)]])
 mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped condition: a task moves to a GPU that another gang claims"

@@ -54,6 +54,7 @@ class group_victim_search : group_victim_sets {
                     disruption_tally& tally, std::uint64_t cost_limit, std::uint64_t budget) {
     tally_ = &tally;
     victims_.clear();
+    forget_units();
     cost_ = cost_limit;
     begin(levels, free, hosts, candidates, allocations, freed, budget);
     order_.clear();

@@ -7,7 +7,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/preempt/detail/disruption_tally.h>
 #include <apiary/preempt/detail/incremental_sort.h>
-#include <apiary/preempt/detail/split_cost_bound.h>
+#include <apiary/preempt/detail/units_by_key.h>
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@ namespace detail {
 // without what it evicts in one unit. No victim in a set can be reprieved, and all budgets hold.
 // Cost: the calls of cell_evictions; fill() solves units in ascending order of cheap bounds, and only
 //       as many as needed.
-class group_victim_sets : protected split_cost_bound {
+class group_victim_sets : protected units_by_key {
  protected:
   // Evicts the gangs in set_, reprieves those that are not needed, and keeps the rest if it costs
   // less than the best set.
@@ -108,10 +108,8 @@ class group_victim_sets : protected split_cost_bound {
       tally_->add_victim(j);
       evict(j);
     }
-    by_key_.clear();
-    for (std::uint32_t u = first_unit_; u < last_unit_; ++u) push(u);
     work_ += last_unit_ - first_unit_;
-    keyed_number::make_heap(by_key_);
+    begin_units_by_key();
     later_.clear();
     if (first != none) take(first, key_of(first).steps);
     while (!fits() && !ended() && take_cheapest(max_tries)) {
@@ -127,9 +125,10 @@ class group_victim_sets : protected split_cost_bound {
     later_.clear();
     const std::uint32_t needed = several_ != 0 ? missing(root_) : 1;
     keyed_number best{never, 0};
-    for (std::uint32_t tries = 0; !by_key_.empty() && !ended();) {
+    keyed_number top;
+    for (std::uint32_t tries = 0; !ended();) {
       if (tries >= max_tries && best.key != never) break;
-      const keyed_number top = keyed_number::pop(by_key_);
+      if (!next_unit(top)) break;
       const std::uint32_t u = top.number;
       const full_key at = key_of(u);
       if (top.key != at.key) continue;
@@ -154,37 +153,13 @@ class group_victim_sets : protected split_cost_bound {
     if (best.key != never) take(best.number, key_of(best.number).steps);
     return best.key != never || !later_.empty();
   }
-  // While nothing is evicted, a unit keeps its keys in units_; afterwards in now_.
-  [[nodiscard]] const full_key& key_of(std::uint32_t u) const noexcept {
-    return units_[u].changed ? now_[u][several_] : units_[u].key[several_];
-  }
-  void push(std::uint32_t u) {
-    if (u >= first_unit_ && u < last_unit_ && u != without_ && key_of(u).key != never)
-      by_key_.push_back({key_of(u).key, u});
-  }
   void evict(std::uint32_t j) {
     cells_.set_evicted(j, true);
     mark_changed(j);
   }
-  void mark_changed(std::uint32_t j) {
-    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-      mark_unit_changed(unit_of_[allocations_[a].node]);
-  }
-  void mark_unit_changed(std::uint32_t u) {
-    if (!units_[u].changed) {
-      changed_.push_back(u);
-    } else if (now_[u][several_] == full_key{}) {
-      return;
-    }
-    units_[u].changed = true;
-    now_[u].fill({});
-    if (u >= first_unit_ && u < last_unit_ && u != without_) keyed_number::push(by_key_, {0, u});
-  }
-  [[nodiscard]] full_keys& keys_of(std::uint32_t u) noexcept {
-    return units_[u].changed ? now_[u] : units_[u].key;
-  }
   // A better lower bound of the next step.
   void tighten(std::uint32_t u) {
+    mark_refined(u);
     const std::uint32_t now = cells_.capacity(at_, u);
     const std::uint64_t bound = now + step() > levels_->levels[at_].most
                                     ? never
@@ -192,6 +167,7 @@ class group_victim_sets : protected split_cost_bound {
     for (full_key& k : keys_of(u)) k = {(std::max)(k.key, bound), 0, true};
   }
   void solve_in_full(std::uint32_t u, std::uint32_t needed) {
+    mark_refined(u);
     read_table(u, cost_of_unit_);
     std::array<full_key, 2> keys{full_key{never, 0, true}, full_key{never, 0, true}};
     for (std::uint32_t s = 1; s < cost_of_unit_.size() && s <= needed; ++s) {
@@ -325,13 +301,8 @@ class group_victim_sets : protected split_cost_bound {
   static constexpr std::size_t max_starts = 12;
 
   disruption_tally* tally_ = nullptr;
-  std::vector<full_keys> now_;  // of changed units
-  std::uint32_t without_ = none;
-  std::size_t several_ = 0;
-  std::vector<keyed_number> by_key_;
   std::vector<keyed_number> later_;  // not looked at before the next step is taken
   std::vector<keyed_number> by_cost_;
-  std::vector<std::uint32_t> changed_;
   std::vector<std::uint32_t> protected_;
   std::vector<std::uint32_t> more_;
   std::vector<std::uint64_t> cost_of_unit_;
