@@ -64,6 +64,7 @@ class express_queue {
       }
       APIARY_RETURN_IF_ERROR(servers_.commit(e->job, *where));
       actions.push_back({.job = e->job.job, .where = *where});
+      // all of it as capacity; `delay_clock` (model/job.h) tells order and fragmentation apart
       actions.back().waited[delay_cause::capacity] = now - e->since;
       running_[e->job.job] = e->job;
       e = waiting_.erase(e);

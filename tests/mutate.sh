@@ -12,9 +12,10 @@
 #
 # Without a MODULE, all modules are tried. With --since, those are tried whose headers, tests or mutants
 # have changed since the commit. If there are none, and with --sample, one module is tried, which the id
-# of the checked-out commit chooses. After the given minutes no mutant is tried any more, and only the
-# tests of the first module are still compiled. There are as many jobs at a time as there are cores,
-# unless their number is given.
+# of the checked-out commit chooses. The given minutes begin when the tests of the first module have been
+# compiled and have passed, so at least one mutant is tried. After them no mutant is tried any more, and
+# nothing is compiled; runs that have begun may last ten times as long as the tests without a mutant, and
+# 40 seconds. There are as many jobs at a time as there are cores, unless their number is given.
 #
 # Lists the survivors, and ends with the line "N killed, N survived, N equivalent", and with 0 if each
 # mutant that survived is marked as equivalent, none that was killed is, and at least one was tried. The
@@ -51,6 +52,7 @@ for argument in "$@"; do
       ;;
   esac
 done
+case $minutes in *[!0-9]* | 0*) give_up "--minutes=$minutes: this is no number from 1" ;; esac
 every_module=$(sed -n 's/^\([a-z_]*\):.*/\1/p' tests/cmake/modules.txt)
 if [ -n "$since" ]; then
   changed=$(git diff --name-only "$since" -- include/apiary tests) || give_up "$since is no commit"
@@ -85,17 +87,17 @@ unset APIARY_MUTANT
 APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
 export APIARY_TEST_SCALE
 
-# in_time: whether the given minutes have not passed.
+# in_time: whether the given minutes have not passed; they have not begun before the deadline is set.
 in_time() {
   [ -z "$deadline" ] || [ "$(date +%s)" -lt "$deadline" ]
 }
 
 # prepare <module>: builds its tests, and runs them without a mutant, but otherwise as with one; sets limit
-# to the seconds that a run with a mutant may take. Fails if the time has passed before the tests are
-# built, unless no mutant was tried yet.
+# to the seconds that a run with a mutant may take. Fails if the time passes before the tests are built.
 prepare() {
+  in_time || return 1
   patience=
-  [ -z "$deadline" ] || [ "$tried" -eq 0 ] || patience="timeout $((deadline - $(date +%s) + 1))"
+  [ -z "$deadline" ] || patience="timeout $((deadline - $(date +%s) + 1))"
   if ! $patience cmake --build "$build/tree_build" -j "$jobs" --target "$1_tests" > "$build/$1.log" 2>&1; then
     in_time || return 1
     cat "$build/$1.log"
@@ -121,7 +123,6 @@ try() {
 }
 
 deadline=
-[ -z "$minutes" ] || deadline=$(($(date +%s) + 60 * minutes))
 tried=0
 killed=0
 survived=0
@@ -129,18 +130,20 @@ equivalent=0
 wrong=0
 for module in $modules; do
   module_began=$(date +%s)
-  if { [ "$tried" -gt 0 ] && ! in_time; } || ! prepare "$module"; then
+  if ! prepare "$module"; then
     echo "$module: not tried, for $minutes minutes have passed"
     continue
   fi
+  [ -z "$minutes" ] || deadline=${deadline:-$(($(date +%s) + 60 * minutes))}
   awk -F '|' -v module="$module" '$2 == module' "$build/mutants.txt" > "$build/mutants_of_module"
   try "$module" "$build/mutants_of_module" "$deadline"
   cp "$build/untried" "$build/left_out"
   if [ -n "$all" ]; then
     for other in $every_module; do
-      [ "$other" != "$module" ] && [ -s "$build/survived" ] && in_time && prepare "$other" || continue
+      [ "$other" != "$module" ] && [ -s "$build/survived" ] && prepare "$other" || continue
       cp "$build/survived" "$build/left"
-      try "$other" "$build/left" ""
+      try "$other" "$build/left" "$deadline"
+      cat "$build/untried" >> "$build/survived"
       grep -v -F -f "$build/survived" "$build/left" |
         sed "s/^[^|]*|\([^|]*\)|\([^|]*\)|.*/noticed only by the tests of $other: \1 \2/" || :
     done

@@ -1,5 +1,5 @@
-# apiary/tests/cmake/check_packaging.cmake - the port for vcpkg and the recipe for Conan, as far as one
-# can check them without vcpkg and Conan.
+# apiary/tests/cmake/check_packaging.cmake - the page about packages, the port for vcpkg and the recipe
+# for Conan, as far as one can check them without vcpkg and Conan.
 # SPDX-License-Identifier: MIT
 #
 # cmake -DROOT=<checkout> -DVERSION=<of the project> [-DPYTHON=<interpreter>] -P check_packaging.cmake
@@ -11,6 +11,25 @@ string(JSON port_version GET "${manifest}" version)
 if(NOT port_version STREQUAL VERSION)
   message(FATAL_ERROR "vcpkg.json: version ${port_version}, the project's is ${VERSION}")
 endif()
+
+# The page names the version twice.
+string(REGEX REPLACE "^([0-9]+\\.[0-9]+).*" "\\1" minor_version ${VERSION})
+file(READ ${folder}/README.md page)
+foreach(case "libapiary-dev_([0-9.]+)_all\\.deb|${VERSION}" "find_package\\(apiary ([0-9.]+) |${minor_version}")
+  string(REPLACE "|" ";" case "${case}")
+  list(GET case 0 regex)
+  list(GET case 1 expected)
+  string(REGEX MATCHALL "${regex}" found "${page}")
+  if(NOT found)
+    message(FATAL_ERROR "README.md: nothing matches ${regex}")
+  endif()
+  foreach(text IN LISTS found)
+    string(REGEX REPLACE ".*${regex}.*" "\\1" page_version "${text}")
+    if(NOT page_version STREQUAL expected)
+      message(FATAL_ERROR "README.md: '${text}', the project's version is ${VERSION}")
+    endif()
+  endforeach()
+endforeach()
 
 # Replacements for the functions of vcpkg: they keep what the port passes on.
 function(vcpkg_check_features)

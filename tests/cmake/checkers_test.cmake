@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 #
 # cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|budget|readme|joined|output|failure|
-#                   discovery|scenarios|mutants|packaging>
+#                   discovery|scenarios|mutants|packaging|mutate|slurm_packages|allocators>
 #       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
@@ -420,23 +420,33 @@ elseif(CHECKER STREQUAL "scenarios")
 
 elseif(CHECKER STREQUAL "packaging")
   set(project "${here}/../..")
-  set(check "-DROOT=${WORK}" -DVERSION=1.0 -P "${here}/check_packaging.cmake")
+  set(check "-DROOT=${WORK}" -DVERSION=1.0.2 -P "${here}/check_packaging.cmake")
   # copy(<regex> <replacement> <file>): the project's packaging with that one file changed.
   function(copy regex replacement changed)
     file(COPY "${project}/.packaging" "${project}/LICENSE" "${project}/CMakeLists.txt" DESTINATION "${WORK}")
     foreach(file vcpkg/apiary/vcpkg.json conan/conanfile.py)
       file(READ "${WORK}/.packaging/${file}" text)
-      string(REGEX REPLACE "(version\"?:? =? ?)\"[0-9.]+\"" "\\1\"1.0\"" text "${text}")
+      string(REGEX REPLACE "(version\"?:? =? ?)\"[0-9.]+\"" "\\1\"1.0.2\"" text "${text}")
       file(WRITE "${WORK}/.packaging/${file}" "${text}")
     endforeach()
+    file(READ "${WORK}/.packaging/README.md" text)
+    string(REGEX REPLACE "libapiary-dev_[0-9.]+_" "libapiary-dev_1.0.2_" text "${text}")
+    string(REGEX REPLACE "find_package\\(apiary [0-9.]+ " "find_package(apiary 1.0 " text "${text}")
+    file(WRITE "${WORK}/.packaging/README.md" "${text}")
     file(READ "${WORK}/.packaging/${changed}" text)
     string(REGEX REPLACE "${regex}" "${replacement}" text "${text}")
     file(WRITE "${WORK}/.packaging/${changed}" "${text}")
   endfunction()
   copy(x x vcpkg/apiary/vcpkg.json)
   run(OK ${check})
-  copy("1\\.0" 0.9 vcpkg/apiary/vcpkg.json)
-  run("vcpkg.json: version 0.9, the project's is 1.0" ${check})
+  copy("1\\.0\\.2" 0.9 vcpkg/apiary/vcpkg.json)
+  run("vcpkg.json: version 0.9, the project's is 1.0.2" ${check})
+  copy("dev_1\\.0\\.2" dev_1.0.1 README.md)
+  run("README.md: 'libapiary-dev_1.0.1_all.deb', the project's version is 1.0.2" ${check})
+  copy("apiary 1\\.0 " "apiary 1.0.2 " README.md)
+  run("README.md: 'find_package.apiary 1.0.2 ', the project's version is 1.0.2" ${check})
+  copy("_all\\.deb" ".deb" README.md)
+  run("README.md: nothing matches libapiary-dev" ${check})
   copy("\"compiled\": {" "\"other\": {" vcpkg/apiary/vcpkg.json)
   run("vcpkg.json has no feature compiled" ${check})
   copy(APIARY_BUILD_TESTS APIARY_TESTS vcpkg/apiary/portfile.cmake)
@@ -445,12 +455,161 @@ elseif(CHECKER STREQUAL "packaging")
   run("portfile.cmake, features ''" ${check})
   copy(LICENSE LICENCE vcpkg/apiary/portfile.cmake)
   run("LICENCE is missing" ${check})
-  copy("1\\.0" 0.9 conan/conanfile.py)
+  copy("1\\.0\\.2" 0.9 conan/conanfile.py)
   run("conanfile.py: the version is '0.9'" ${check})
   find_program(python3 python3)
   if(python3)
     copy("def layout\\(self\\):" "def layout(self)" conan/conanfile.py)
     run("conanfile.py: .*SyntaxError" "-DPYTHON=${python3}" ${check})
+  endif()
+
+elseif(CHECKER STREQUAL "mutate")
+  # mutate.sh, with programs in place of CMake, git, date and timeout: the time is a number in a file.
+  file(COPY "${here}/../mutate.sh" DESTINATION "${WORK}/tests")
+  write(tests/packages.sh "")
+  write(tests/cmake/modules.txt "core:" "model: core")
+  write(tests/mutants/core.cmake "")
+  write(tests/mutants/model.cmake "")
+  file(WRITE "${WORK}/tests/mutants/try.sh" [[
+now=$(cat clock)
+if [ "$now" -ge "${APIARY_MUTANTS_UNTIL:-$((now + 1))}" ]; then echo "$4 untried"; exit; fi
+echo $((now + $(cat seconds_of_run))) > clock
+case $4 in 0 | "$(cat survivor)") echo "$4 survived" ;; *) echo "$4 killed" ;; esac
+]])
+  file(WRITE "${WORK}/bin/cmake" [[#!/bin/sh
+case "$*" in
+  *mutants.cmake*) printf '%s\n' 'a1|core|one|core/a.h||x' 'a2|core|two|core/a.h||x' 'a3|core|three|core/a.h||x' \
+    'b1|model|four|model/b.h||x' 'b2|model|five|model/b.h||x' > build/mutants.txt ;;
+  *--build*) echo $(($(cat clock) + $(cat seconds_of_build))) > clock ;;
+esac
+]])
+  file(WRITE "${WORK}/bin/timeout" [[#!/bin/sh
+until=$(($(cat clock) + $1))
+shift
+"$@"
+[ "$(cat clock)" -lt "$until" ] || { echo "$until" > clock; exit 124; }
+]])
+  write(bin/date "#!/bin/sh" "cat clock")
+  write(bin/git "#!/bin/sh" "exit 1")
+  foreach(program cmake timeout date git)
+    file(CHMOD "${WORK}/bin/${program}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  endforeach()
+  # mutate(<status> <regex> <seconds of a build> <seconds of a run> <id of the survivor> argument...)
+  function(mutate status regex seconds_of_build seconds_of_run survivor)
+    foreach(file seconds_of_build seconds_of_run survivor)
+      write(${file} "${${file}}")
+    endforeach()
+    write(clock 1000)
+    execute_process(COMMAND "${CMAKE_COMMAND}" -E env "PATH=${WORK}/bin:$ENV{PATH}" APIARY_BUILD_DIR=build
+      sh "${WORK}/tests/mutate.sh" --jobs=1 ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output
+      ERROR_VARIABLE output)
+    string(REGEX REPLACE "[ \n]+" " " output "${output}")
+    if(NOT result EQUAL status OR NOT output MATCHES "${regex}")
+      message(SEND_ERROR "ended with ${result} and not ${status}, or did not say '${regex}':\n${output}")
+    endif()
+  endfunction()
+  mutate(0 "core: 3 killed.*model: 2 killed.*5 killed, 0 survived, 0 equivalent $" 300 10 none)
+  mutate(1 "survived: core two.*4 killed, 1 survived" 300 10 a2)
+  # The minutes begin after the first build, however long it takes; the second one must end in time.
+  mutate(0 "core: 3 killed.*model: not tried.*3 killed, 0 survived, 0 equivalent $" 300 10 none --minutes=1)
+  file(STRINGS "${WORK}/clock" clock)
+  if(NOT clock EQUAL 1371)
+    message(SEND_ERROR "the second build ended at ${clock}, and not a second after the deadline")
+  endif()
+  mutate(0 "core: 2 not tried.*core: 1 killed.*model: not tried.*1 killed" 300 60 none --minutes=1)
+  mutate(1 "core: 1 not tried.*1 killed, 1 survived" 300 40 a2 --minutes=1)
+  mutate(0 "core: 3 killed.*model: 2 killed.*5 killed" 5 5 none --minutes=1)
+  mutate(0 "a sample: core core: 3 killed.*3 killed, 0 survived" 300 10 none --sample --minutes=5)
+  mutate(1 "abc is no commit 0 killed" 1 1 none --since=abc)
+  mutate(1 "this is no number from 1 0 killed" 1 1 none --minutes=0)
+
+elseif(CHECKER STREQUAL "slurm_packages")
+  # The script, with another file in place of policy-rc.d, and nothing is installed.
+  file(READ "${here}/../../examples/slurm/packages.sh" text)
+  string(REPLACE "/usr/sbin/policy-rc.d" "${WORK}/policy" text "${text}")
+  file(WRITE "${WORK}/examples/slurm/packages.sh" "${text}")
+  file(WRITE "${WORK}/tests/packages.sh" [[
+if [ -x policy ]; then cp policy seen; fi
+if [ -e fails ]; then exit 7; fi
+if [ -e ends ]; then kill -TERM $PPID; fi
+]])
+  file(WRITE "${WORK}/bin/dpkg-query" "#!/bin/sh\ncat ${WORK}/installed\n")
+  file(WRITE "${WORK}/bin/sudo" "#!/bin/sh\nexec \"$@\"\n")
+  file(CHMOD "${WORK}/bin/dpkg-query" "${WORK}/bin/sudo" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  # packages(<status> <text of the policy that the installation saw> <of the one that is left> <file>...)
+  function(packages status seen left)
+    foreach(file IN LISTS ARGN)
+      write(${file} "install ok installed")
+    endforeach()
+    file(REMOVE "${WORK}/seen")
+    execute_process(COMMAND "${CMAKE_COMMAND}" -E env "PATH=${WORK}/bin:$ENV{PATH}"
+      sh "${WORK}/examples/slurm/packages.sh" RESULT_VARIABLE result ERROR_VARIABLE errors)
+    if(NOT result EQUAL status)
+      message(SEND_ERROR "ended with ${result} and not ${status}: ${errors}")
+    endif()
+    foreach(case "seen|${seen}" "policy|${left}")
+      string(REPLACE "|" ";" case "${case}")
+      list(GET case 0 file)
+      list(GET case 1 expected)
+      set(text none)
+      if(EXISTS "${WORK}/${file}")
+        file(READ "${WORK}/${file}" text)
+      endif()
+      if(NOT text MATCHES "${expected}")
+        message(SEND_ERROR "${file}: '${text}', and not '${expected}'")
+      endif()
+    endforeach()
+    foreach(file IN LISTS ARGN)
+      file(REMOVE "${WORK}/${file}")
+    endforeach()
+  endfunction()
+  packages(0 "exit 101" "^none$")
+  packages(0 "^none$" "^none$" installed)
+  packages(7 "exit 101" "^none$" fails)
+  packages(143 "exit 101" "^none$" ends)
+  # A file that is there stays, but not that of a run that was killed.
+  write(policy "another")
+  packages(0 "^none$" "^another")
+  file(CHMOD "${WORK}/policy" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  packages(143 "^another" "^another" ends)
+  write(policy "# written by examples/slurm/packages.sh")
+  packages(0 "written by" "^none$")
+
+elseif(CHECKER STREQUAL "allocators")
+  # The script, with programs in place of CMake and of the benchmark.
+  file(COPY "${here}/../../benchmarks/allocators.sh" DESTINATION "${WORK}/benchmarks")
+  file(WRITE "${WORK}/bin/cmake" "#!/bin/sh\n")
+  file(WRITE "${WORK}/build/benchmarks/compare_allocators" [[#!/bin/sh
+printf '%s\n' 'Nanoseconds' '' '| a |' '|---|' '| 2 |'
+while [ "$1" != --picture ]; do shift; done
+echo picture > "$2"
+]])
+  file(CHMOD "${WORK}/bin/cmake" "${WORK}/build/benchmarks/compare_allocators"
+       PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  file(MAKE_DIRECTORY "${WORK}/.github")
+  set(pages benchmarks/README.md include/apiary/alloc/README.md)
+  foreach(page IN LISTS pages)
+    write(${page} "# A" "" "Nanoseconds" "" "| a |" "|---|" "| 1 |" "" "text")
+  endforeach()
+  set(script -E env "PATH=${WORK}/bin:$ENV{PATH}" "APIARY_BUILD_DIR=${WORK}/build" sh "${WORK}/benchmarks/allocators.sh")
+  # expect(<figure>): that of the pages.
+  function(expect figure)
+    foreach(page IN LISTS pages)
+      file(READ "${WORK}/${page}" text)
+      if(NOT text STREQUAL "# A\n\nNanoseconds\n\n| a |\n|---|\n| ${figure} |\n\ntext\n")
+        message(SEND_ERROR "${page} is not that of ${figure}:\n${text}")
+      endif()
+    endforeach()
+  endfunction()
+  run(OK ${script} --quick)
+  expect(1)
+  if(EXISTS "${WORK}/.github/allocators.svg" OR NOT EXISTS "${WORK}/build/allocators.svg")
+    message(SEND_ERROR "with arguments, the picture is not in the build alone")
+  endif()
+  run(OK ${script})
+  expect(2)
+  if(NOT EXISTS "${WORK}/.github/allocators.svg")
+    message(SEND_ERROR "no picture")
   endif()
 
 else()
