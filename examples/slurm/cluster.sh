@@ -4,9 +4,24 @@
 # Nodes n0 to n7 with eight GPUs each (links to /dev/null), racks rack0 (n0 to n3) and rack1. All files are
 # in one folder, all daemons listen on 127.0.0.1 alone and run as the caller, without systemd and cgroups.
 #
+# folder_for_cluster     makes a new folder and prints its name
 # start_cluster FOLDER   starts munged, slurmctld and eight slurmd; sets SLURM_CONF; 1 if they do not start
 # start_slurmctld        starts slurmctld again after `kill $slurmctld`
 # stop_cluster           cancels all jobs and ends the daemons
+PATH=$PATH:/usr/sbin:/sbin
+munged= slurmctld= slurmds=
+
+# In /tmp if TMPDIR cannot be used: Slurm reads no list of files with spaces in their names, and the name of
+# a socket has at most 107 bytes.
+folder_for_cluster() {
+  parent=${TMPDIR:-/tmp}
+  case $parent in
+    *[!A-Za-z0-9_./-]*) parent=/tmp ;;
+    /*) [ "${#parent}" -le 60 ] || parent=/tmp ;;
+    *) parent=/tmp ;;
+  esac
+  mktemp -d "$parent/apiary-slurm.XXXXXX"
+}
 
 # start <variable> <log> <command...>: starts a program apart from the terminal, so that Ctrl-C ends the
 # script alone; its process id is in the variable.
@@ -93,6 +108,7 @@ start_cluster() {
 
 # Ends processes of this shell: asks, and insists after five seconds.
 end_processes() {
+  [ $# -gt 0 ] || return 0  # without a process, wait would wait for all
   kill "$@" 2> /dev/null
   wait_until 5 none_runs "$@" || kill -9 "$@" 2> /dev/null
   wait "$@" 2> /dev/null
@@ -102,11 +118,12 @@ none_runs() {
     case $(cat "/proc/$process/stat" 2> /dev/null) in '' | *') Z '*) ;; *) return 1 ;; esac
   done
 }
-# The processes of jobs that are left; each has the configuration of this cluster in its environment.
+# The processes of jobs and daemons that are left; each has the configuration of this cluster in its
+# environment.
 left_behind() {
   for process in /proc/[0-9]*; do
     if grep -qzx "SLURM_CONF=$SLURM_CONF" "$process/environ" 2> /dev/null; then
-      case $(cat "$process/comm") in slurmstepd | slurm_script) echo "${process#/proc/}" ;; esac
+      case $(cat "$process/comm") in slurmctld | slurmd | slurmstepd | slurm_script) echo "${process#/proc/}" ;; esac
     fi
   done
 }
@@ -114,7 +131,7 @@ left_behind() {
 stop_cluster() {
   [ -n "$munged" ] || return 0
   if [ -n "$slurmctld" ]; then
-    timeout 5 scancel -u "$(id -un)" 2> /dev/null && wait_until 5 no_jobs
+    timeout -k 1 5 scancel -u "$(id -un)" 2> /dev/null && wait_until 5 no_jobs
   fi
   end_processes $slurmds $slurmctld
   left=$(left_behind)

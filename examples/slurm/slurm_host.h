@@ -93,11 +93,11 @@ namespace apiary_slurm {
       to.gres_detail.push_back(text_of(job.gres_detail_str[i]));
   } else if (base != JOB_PENDING) {
     to.phase = job_phase::ended;
-  } else if (job.priority == 0) {
-    to.phase = job_phase::held;
   } else {
+    to.phase = pending_phase(job.priority, text_of(job.req_nodes), to.comment);
+  }
+  if (to.phase == job_phase::released) {
     nodes = job.req_nodes;
-    to.phase = text_of(nodes).empty() ? job_phase::queued : job_phase::released;
     to.stuck = job.state_reason == WAIT_NODE_NOT_AVAIL || job.state_reason == WAIT_TIME ||
                job.state_reason == FAIL_BAD_CONSTRAINTS;
   }

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,7 +34,7 @@ struct node_record {
 enum class job_phase : std::uint8_t {
   held,      // pending, priority 0: it waits for a decision
   released,  // pending on the nodes of the last decision
-  queued,    // pending, never held: Slurm decides about it
+  queued,    // pending, not released by this scheduler: Slurm decides about it
   running,   // it has nodes
   ending,    // its nodes are being cleaned up
   ended,     // finished, failed or cancelled
@@ -135,6 +136,23 @@ template <class Number>
 [[nodiscard]] inline std::string comment_with(std::int32_t priority, const std::string& text) {
   return absl::StrCat("priority=", priority, "; ", text);
 }
+// A release sets this comment, and the job keeps it while it waits to start and runs. So it marks the
+// jobs that this scheduler has released.
+[[nodiscard]] inline std::string released_comment(std::int32_t priority) {
+  return comment_with(priority, "released");
+}
+// Whether the comment is that of a release.
+[[nodiscard]] inline bool has_released_mark(std::string_view comment) {
+  return comment == released_comment(priority_of(comment));
+}
+// The phase of a pending job. A job with required nodes (-w) and no mark is the user's: it is queued.
+[[nodiscard]] inline job_phase pending_phase(std::uint32_t slurm_priority,
+                                             std::string_view required_nodes,
+                                             std::string_view comment) {
+  if (slurm_priority == 0) return job_phase::held;
+  return !required_nodes.empty() && has_released_mark(comment) ? job_phase::released
+                                                               : job_phase::queued;
+}
 
 // The cluster. The topology is the output of `scontrol -o show topology`: leaf switches are racks.
 // kInvalidArgument: see gang_cluster::parse and gang_cluster::check.
@@ -200,12 +218,15 @@ template <class Number>
   return asked;
 }
 
-// The gang of a running job: one task on each of its nodes, with the GPUs that Slurm gave it.
+// The gang of a running job: one task on each of its nodes, with the GPUs that Slurm gave it. A job that
+// this scheduler has not released gets the highest priority, so it is never a victim.
 // kInvalidArgument: the records of its nodes and GPUs do not match.
 [[nodiscard]] inline absl::StatusOr<apiary::gang_scheduler::request> running_request_of(
     const job_record& job) {
-  apiary::gang_scheduler::request runs{.job = std::uint64_t{job.id},
-                                       .priority = priority_of(job.comment)};
+  apiary::gang_scheduler::request runs{
+      .job = std::uint64_t{job.id},
+      .priority = has_released_mark(job.comment) ? priority_of(job.comment)
+                                                 : (std::numeric_limits<std::int32_t>::max)()};
   const auto nodes = static_cast<std::uint32_t>(job.nodes.size());
   const std::uint32_t cpus = nodes == 0 ? 0 : (job.cpus + nodes - 1) / nodes;
   for (std::uint32_t i = 0; i < nodes; ++i) {

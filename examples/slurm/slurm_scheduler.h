@@ -54,8 +54,8 @@ class slurm_scheduler {
   // The most explanations of a round; they cost more than decisions.
   static constexpr int max_explanations = 2;
 
-  // The steps of a search in a decision, about 0.1 ms; a gang that needs more waits, `undecided`.
-  static constexpr std::uint64_t decision_steps = 1'000;
+  // The steps of a search in a decision, about 0.05 ms; a gang that needs more waits, `undecided`.
+  static constexpr std::uint64_t decision_steps = 500;
   // The steps of a search in an explanation.
   static constexpr std::uint64_t explanation_steps = 20'000;
 
@@ -200,7 +200,7 @@ class slurm_scheduler {
     std::string why;
     if (!known_.contains(job.id)) {
       const auto gang = request_of(job, cluster_);
-      if (!gang.ok()) return;  // somebody else has released it
+      if (!gang.ok()) return;  // its request was changed after the release
       if (job.nodes.size() != job.num_nodes || !recover(*gang, job, now))
         why = "its GPUs are in use";
     }
@@ -282,7 +282,7 @@ class slurm_scheduler {
     todo.push_back({.what = action::kind::release,
                     .job = job.id,
                     .nodes = std::move(names),
-                    .comment = comment_with(priority_of(job.comment), "released"),
+                    .comment = released_comment(priority_of(job.comment)),
                     .why = absl::StrCat("decided in ", us, " us")});
   }
   void preempt(const job_record& job, const apiary::gang_scheduler::plan& plan,

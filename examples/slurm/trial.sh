@@ -5,32 +5,32 @@
 # sh trial.sh PROGRAM   the scheduler that CMake builds: build/examples/slurm/slurm_scheduler
 #
 # Ends with 0 if every job has completed once, every start was on the nodes of the last decision, no start
-# happened twice, no audit found a fault, and no decision took a millisecond of CPU time; with 77 where Slurm is not installed.
+# happened twice, no call touched the job that Slurm decides about, no audit found a fault, and no decision
+# took a millisecond of CPU time; with 77 where Slurm is not installed.
 set -u
 unset CDPATH
 here=$(cd "$(dirname "$0")" && pwd)
 program=$1
-PATH=$PATH:/usr/sbin:/sbin
+. "$here/cluster.sh"
 for tool in slurmctld slurmd munged sbatch scontrol; do
   command -v $tool > /dev/null || { echo "skipped: no $tool; see examples/slurm/README.md"; exit 77; }
 done
-. "$here/cluster.sh"
 
-folder=$(mktemp -d "${TMPDIR:-/tmp}/apiary-slurm.XXXXXX")
+folder=
 scheduler=
 ended() {
   status=$?
-  trap '' INT TERM
-  [ -z "$scheduler" ] || kill "$scheduler" 2> /dev/null
+  trap '' HUP INT TERM
+  [ -z "$scheduler" ] || end_processes "$scheduler"
   stop_cluster
   case $status in
     1 | 2) echo "all files are kept in $folder" ;;
-    *) rm -rf "$folder" ;;
+    *) [ -z "$folder" ] || rm -rf "$folder" ;;
   esac
   exit "$status"
 }
-munged= slurmctld= slurmds=
 trap ended EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -45,6 +45,7 @@ start_scheduler() { start scheduler "$folder/scheduler.log" "$program"; }
 kill_scheduler() {
   kill -9 "$scheduler"
   wait "$scheduler" 2> /dev/null
+  scheduler=
   kills=$((kills + 1))
 }
 # load <priority> <account> <seconds> <option...>: submits a held job.
@@ -65,12 +66,13 @@ after() {
 }
 patience=2400
 kills=0
+folder=$(folder_for_cluster) || exit 3
 begin=$(date +%s%3N)
 
 start_cluster "$folder" || fail "Slurm does not start"
 printf '%s\n' '#!/bin/sh' \
-  "echo \$(date +%s%3N) start \$SLURM_JOB_ID \$SLURM_JOB_NODELIST \${SLURM_RESTART_COUNT:-0} >> $folder/starts" \
-  'sleep $1' > "$folder/job"
+  "echo \$(date +%s%3N) start \$SLURM_JOB_ID \$SLURM_JOB_NODELIST \${SLURM_RESTART_COUNT:-0} >> \"$folder/starts\"" \
+  'sleep "$1"' > "$folder/job"
 : > "$folder/starts"
 echo "eight slurmd run after $(($(date +%s%3N) - begin)) ms"
 
@@ -78,7 +80,7 @@ echo "eight slurmd run after $(($(date +%s%3N) - begin)) ms"
 scontrol update nodename=n7 state=drain reason=test
 load 5 red 1 -N1 --gpus-per-node=8
 stuck=$(head -n 1 "$folder/submitted")
-scontrol update jobid="$stuck" reqnodelist=n7 && scontrol release "$stuck"
+scontrol update jobid="$stuck" reqnodelist=n7 comment='priority=5; released' && scontrol release "$stuck"
 start_scheduler
 after 1
 scontrol update nodename=n7 state=resume
@@ -90,6 +92,9 @@ while [ $i -lt 12 ]; do
   i=$((i + 1))
 done
 after 7
+# A job that Slurm decides about itself: it waits for its begin and its node, and starts there.
+own=$(sbatch --parsable -o /dev/null --begin=now+2 -N1 -w n3 --gpus-per-node=8 "$folder/job" 1) ||
+  fail "sbatch refuses a job"
 # A job that fits no rack waits for ever, and says so.
 never=$(sbatch --parsable -H -o /dev/null -N5 --gpus-per-node=8 --switches=1 "$folder/job" 1)
 i=0
@@ -114,7 +119,10 @@ while [ $i -lt 87 ]; do
     40) scontrol update nodename=n5 state=down reason=test ;;
     50) kill_scheduler ;;
     55) scontrol update nodename=n2 state=resume; start_scheduler ;;
-    60) kill "$slurmctld"; wait "$slurmctld" 2> /dev/null; start_slurmctld; wait_until 20 squeue ;;
+    60)
+      wait_until 20 grep -q " start $own " "$folder/starts"
+      kill "$slurmctld"; wait "$slurmctld" 2> /dev/null; start_slurmctld; wait_until 20 squeue
+      ;;
     70) scontrol update nodename=n5 state=resume ;;
   esac
 done
@@ -130,18 +138,20 @@ done
 why=$(squeue -h -j "$never" -o %k)
 scancel "$never"
 kill "$scheduler"
-wait "$scheduler" || fail "the scheduler ends with an error"
+wait "$scheduler" || { scheduler=; fail "the scheduler ends with an error"; }
 scheduler=
 took=$(($(date +%s%3N) - begin))
 
 # Each start against the last decision before it; each completion against the last start.
 sort -s -n -k 1,1 "$folder/scheduler.log" "$folder/starts" > "$folder/events"
-awk -v took="$took" -v kills="$kills" -v why="$why" -v file="$folder/submitted" '
+awk -v took="$took" -v kills="$kills" -v why="$why" -v own="$own" -v file="$folder/submitted" '
   FILENAME == file { jobs[$1] = 1; n++; next }
+  FILENAME ~ /events$/ && $2 == "start" && $3 == own { own_starts = own_starts " " $4; actual[own] = $4; next }
+  FILENAME ~ /events$/ && $2 ~ /^(release|requeue|take_back|comment)$/ && $3 == own { touched++; print "touched:", $0 }
   FILENAME ~ /events$/ && $2 == "release" { decided[$3] = $4; decisions++ }
   FILENAME ~ /events$/ && $2 == "requeue" { requeues++ }
   FILENAME ~ /events$/ && $2 == "take_back" { taken++ }
-  FILENAME ~ /events$/ && $2 == "slowest" && $3 > slowest { slowest = $3 }
+  FILENAME ~ /events$/ && $2 == "slowest" && $3 > slowest { slowest = $3; slow = $5 " " $6 " " $7 }
   FILENAME ~ /events$/ && $2 == "audit" { faults++; print "audit:", $0 }
   FILENAME ~ /events$/ && $2 == "start" {
     starts++
@@ -168,7 +178,9 @@ awk -v took="$took" -v kills="$kills" -v why="$why" -v file="$folder/submitted" 
     printf "%d jobs, %d starts, %d of them not on the decided nodes, %d twice, %d jobs lost\n", n, starts, wrong, twice, lost
     printf "%d requeues, %d releases taken back, the scheduler killed %d times, %d audit faults\n", requeues, taken, kills, faults
     printf "the job that fits no rack: %s\n", why
-    printf "slowest decision %d us of CPU time, the whole run %.1f s\n", slowest, took / 1000
+    printf "the job that Slurm decides about: started on%s, completed on %s\n", own_starts, last[own]
+    printf "slowest decision %d us of CPU time (%s), the whole run %.1f s\n", slowest, slow, took / 1000
     if (slowest > 1000) print "the slowest decision took more than 1000 us"
     if (slowest > 1000 || wrong + twice + lost + faults > 0 || n != 100 || why !~ /rack/) exit 1
+    if (touched > 0 || own_starts != " n3" || last[own] != "n3") exit 1
   }' "$folder/submitted" "$folder/events" "$folder/log/jobcomp" || exit 1

@@ -23,7 +23,7 @@ const std::string slurm_topology =
     "SwitchName=rack1 Level=0 LinkSpeed=1 Nodes=n[2-3] \n"
     "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=rack[0-1] \n";
 
-// Slurm as far as the scheduler sees it: it does what it is told when the test says so.
+// Slurm as far as the scheduler sees it: it carries out calls when the test says so.
 struct fake_slurm {
   std::vector<node_record> nodes{};
   std::vector<job_record> jobs{};
@@ -136,7 +136,7 @@ TEST_CASE("slurm: nodes and switches become a cluster with racks") {
   CHECK_FALSE(apiary_slurm::cluster_of("", {{.name = "n0", .gres = "gpu:x:"}}).ok());
 }
 
-TEST_CASE("slurm: jobs that cannot be decided are told why in their comment") {
+TEST_CASE("slurm: the comment of a job that cannot be decided says why") {
   fake_slurm slurm;
   slurm.submit(1, 1, 8).several = true;
   slurm.submit(2, 1, 8).other_gpus = "gres:gpu:4";
@@ -160,6 +160,56 @@ TEST_CASE("slurm: jobs that cannot be decided are told why in their comment") {
   CHECK(refused[7].find("slow") != std::string::npos);
   CHECK(refused[8].find("rack") != std::string::npos);
   CHECK(calls(scheduler, slurm).empty());  // said once
+}
+
+TEST_CASE("slurm: only a job that the scheduler has released counts as released") {
+  using apiary_slurm::pending_phase;
+  CHECK(pending_phase(0, "", "") == job_phase::held);
+  CHECK(pending_phase(0, "n3", "priority=5; released") == job_phase::held);
+  CHECK(pending_phase(7, "n3", apiary_slurm::released_comment(5)) == job_phase::released);
+  CHECK(pending_phase(7, "n[0-3]", "priority=-1; released") == job_phase::released);
+  // -w without -H, also with --begin: the job is the user's
+  CHECK(pending_phase(7, "n3", "") == job_phase::queued);
+  CHECK(pending_phase(7, "n3", "priority=5") == job_phase::queued);
+  CHECK(pending_phase(7, "n3", "priority=5; needs 1 rack") == job_phase::queued);
+  CHECK(pending_phase(7, "n3", "my data is released") == job_phase::queued);
+  CHECK(pending_phase(7, "", "priority=5; released") == job_phase::queued);
+}
+
+TEST_CASE("slurm: a release marks its job") {
+  fake_slurm slurm;
+  slurm.submit(1, 1, 8, 5);
+  slurm_scheduler scheduler = new_scheduler(slurm);
+  const auto todo = scheduler.round(slurm.nodes, slurm.jobs, 0);
+  REQUIRE(todo.size() == 1);
+  CHECK(todo[0].what == action::kind::release);
+  CHECK(apiary_slurm::has_released_mark(todo[0].comment));
+}
+
+TEST_CASE("slurm: jobs that Slurm decides about are left alone") {
+  fake_slurm slurm;
+  slurm_scheduler scheduler = new_scheduler(slurm);
+  // One waits for its node and for its begin; one runs on another node.
+  job_record& waits = slurm.submit(1, 1, 8);
+  waits.phase = apiary_slurm::pending_phase(7, "n3", waits.comment);
+  waits.stuck = true;
+  slurm.jobs.push_back({.id = 2,
+                        .phase = job_phase::running,
+                        .num_nodes = 1,
+                        .cpus = 1,
+                        .comment = "priority=-1",
+                        .nodes = {"n2"},
+                        .gres_detail = {"gpu:v100:8(IDX:0-7)"}});
+  CHECK(calls(scheduler, slurm).empty());
+  const apiary::time_ms later = 10 * slurm_scheduler::patience;
+  CHECK(calls(scheduler, slurm, later).empty());
+  // The GPUs of the running job count, and no priority preempts it.
+  slurm.submit(3, 4, 8, 2'000'000'000);
+  const auto refused = calls(scheduler, slurm, later);
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].find("3 priority=2000000000; ") == 0);
+  slurm.submit(4, 3, 8);
+  CHECK(calls(scheduler, slurm, later) == text_list{"4 release n0 n1 n3"});
 }
 
 TEST_CASE("slurm: owners preempt guests, which come back") {

@@ -21,8 +21,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model:    Knuth, TAOCP volume 1, section 2.5, with last-in-first-out lists. Differs: arbitrary
 //           fan-out; an index of the positions in the lists.
-// Cost:     allocate, release O(levels * fan-out); no search. Memory: 4 bytes a cell, and 4 bytes
-//           for each free cell.
+// Cost:     allocate, release O(levels * fan-out); no search. Memory: 4 bytes a cell; for each level
+//           at most 8 times the most free cells that it ever had. It never shrinks.
 // Invalid:  release of a cell that is not live aborts (APIARY_VERIFY).
 // Example:  examples/measure_your_allocator.cpp
 template <CellTree Tree>

@@ -21,9 +21,10 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model:    lazy buddy systems (Lee, Barkley, "A watermark-based lazy buddy system", 1989). Differs:
 //           arbitrary fan-out; nothing is merged before it is needed.
-// Cost:     release O(levels + fan-out). allocate the same, amortized over all calls; one call may
-//           merge all free cells. Memory: 1 byte a cell, at most 16 bytes for each free cell, and
-//           at most 8 for each cell above level 0.
+// Cost:     release O(levels + fan-out). allocate and allocate_at O(levels * fan-out), amortized over
+//           all calls; one call may merge all free cells, and allocate_at always merges all that can
+//           be merged. Memory: 1 byte a cell; for each level 32 bytes, and at most 16 times the most
+//           free cells that it ever had; at most 8 for each cell above level 0. It never shrinks.
 // Invalid:  release of a cell that is not live aborts (APIARY_VERIFY).
 // Example:  benchmarks/compare_allocators.cpp
 template <CellTree Tree>
