@@ -30,8 +30,8 @@ int main() {
   // Three racks of four nodes of eight GPUs. Small jobs run, and n10 is bad.
   gang_scheduler cluster = gang_scheduler::create(
                                "SwitchName=east Nodes=n[1-4]\n"
-                               "SwitchName=west Nodes=n[5-8]\n"
-                               "SwitchName=south Nodes=n[9-12]",
+                               "SwitchName=south Nodes=n[9-12]\n"
+                               "SwitchName=west Nodes=n[5-8]",
                                "NodeName=n[1-12] Gres=gpu:8")
                                .value();
   constexpr std::uint32_t free[] = {8, 0, 0, 6, 8, 4, 2, 0, 8, 8, 8, 0};

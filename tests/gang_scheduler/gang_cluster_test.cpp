@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,15 +48,49 @@ NodeName=m[3,5-6] Gres=gpu:4
   CHECK(gang_cluster::parse("", "").ok());
 }
 
+TEST_CASE("a line of defaults sets what later lines leave out") {
+  const auto cluster = gang_cluster::parse("", R"(
+NodeName=early CPUs=1
+NodeName=DEFAULT Gres=gpu:h100:8 CPUs=96 Feature=fast
+NodeName=a,b
+NodeName=c Gres=gpu:2 Feature=slow
+NodeName=DEFAULT CPUs=48
+NodeName=d
+)");
+  REQUIRE(cluster.ok());
+  REQUIRE(cluster->nodes.size() == 5);
+  const auto node = [](const char* name, std::uint32_t gpus, const char* model, std::uint32_t cpus,
+                       std::vector<std::string> labels) {
+    return gang_cluster::node{.name = name,
+                              .gpus = gpus,
+                              .host = {.cpu_milli = cpus * 1000},
+                              .model = model,
+                              .labels = std::move(labels)};
+  };
+  CHECK(cluster->nodes[0] == node("early", 0, "", 1, {}));
+  CHECK(cluster->nodes[1] == node("a", 8, "h100", 96, {"fast"}));
+  CHECK(cluster->nodes[2] == node("b", 8, "h100", 96, {"fast"}));
+  CHECK(cluster->nodes[3] == node("c", 2, "", 96, {"slow"}));
+  CHECK(cluster->nodes[4] == node("d", 8, "h100", 48, {"fast"}));
+}
+
 TEST_CASE("a wrong description is refused, with its line") {
   constexpr const char* good = "NodeName=n1 Gres=gpu:8";
   const std::vector<std::pair<std::pair<std::string, std::string>, std::string>> all = {
       {{"", "NodeName"}, "nodes, line 1: \"NodeName\" is not key=value"},
       {{"", "\nGres=gpu:8"}, "nodes, line 2: no NodeName"},
-      {{"", "NodeName=n1 Gpus=8"}, "nodes, line 1: unknown key \"gpus\""},
-      {{"", "NodeName=n1 Gres=gpu:33"}, "nodes, line 1: \"gres=gpu:33\" is not a number up to 32"},
+      {{"", "NodeName=n1 Gpus=8"},
+       "nodes, line 1: unknown key \"gpus\"; 8 GPUs are written Gres=gpu:8"},
+      {{"", "NodeName=n1 Ports=8"}, "nodes, line 1: unknown key \"ports\""},
+      {{"", "NodeName=n1 Gres=gpu:33"},
+       "nodes, line 1: \"gres=gpu:33\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT up to 32"},
+      {{"", "NodeName=n1 Gres=gpu:8(S:0-1)"},
+       "nodes, line 1: \"gres=gpu:8(S:0-1)\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT up "
+       "to 32"},
       {{"", "NodeName=n1 Gres=mps:3"},
-       "nodes, line 1: \"gres=mps:3\" is not gpu:COUNT or gpu:MODEL:COUNT"},
+       "nodes, line 1: \"gres=mps:3\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT up to 32"},
+      {{"", "NodeName=DEFAULT Gres=gpu:x"},
+       "nodes, line 1: \"gres=gpu:x\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT up to 32"},
       {{"", "NodeName=n1 CPUs=-1"}, "nodes, line 1: \"cpus=-1\" is not a number up to 4000000"},
       {{"", "NodeName=n[1-"}, "nodes, line 1: the list \"n[1-\" lacks a \"]\""},
       {{"", "NodeName=n[3-1]"},
@@ -68,7 +103,14 @@ TEST_CASE("a wrong description is refused, with its line") {
       {{"", "NodeName="}, "nodes, line 1: the list \"\" is empty"},
       {{"", "NodeName=a,a"}, "node name \"a\" is empty or used twice"},
       {{"SwitchName=r1 Nodes=n2", good},
-       "nodes, line 1: node \"n1\" is below 0 switches; the topology has 1 levels of switches"},
+       "nodes, line 1: node \"n1\" is in no switch of the topology"},
+      {{"SwitchName=r1 Nodes=n1\nSwitchName=r2 Nodes=n2\nSwitchName=b Switches=r2", good},
+       "nodes, line 1: node \"n1\" is below 1 switch; the topology has 2 levels of switches"},
+      {{"SwitchName=r1 Nodes=n[1-3]", good},
+       "topology: node \"n2\" of switch \"r1\" has no NodeName line"},
+      {{good, "SwitchName=r1 Nodes=n1"},
+       "topology, line 1: unknown key \"nodename\"; the topology is the first text, the nodes are "
+       "the second"},
       {{"Nodes=n1", good}, "topology, line 1: no SwitchName"},
       {{"SwitchName=r1", good}, "topology, line 1: switch \"r1\" needs either Nodes or Switches"},
       {{"SwitchName=r1 Ports=n1", good}, "topology, line 1: unknown key \"ports\""},

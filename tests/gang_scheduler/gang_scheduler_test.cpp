@@ -598,6 +598,9 @@ TEST_CASE("sentences for people") {
         "job cpu can never start in this cluster, even if it is idle: the gang needs capacity for "
         "2 tasks of 2 GPUs with 8 CPUs on one node; node a has the most: 1; without its CPU "
         "request it would fit");
+  gang_scheduler without = gang_scheduler::create("", "NodeName=a,b CPUs=64").value();
+  CHECK(sentence(without, tasks("x", 2, 8)) ==
+        "job x can never start in this cluster, even if it is idle: the cluster has no GPUs");
   s.set_step_budget(1);
   auto odd = tasks("odd", 1, 3);
   odd.gang.groups.push_back({.tasks = 4, .gpus = 2});

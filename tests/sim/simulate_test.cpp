@@ -263,6 +263,65 @@ TEST_CASE("simulate: a scheduler that wants to be woken now, for ever, is an err
   }
 }
 
+TEST_CASE("simulate: an action that cannot be carried out is an error of the scheduler") {
+  // A queue whose first decisions are given.
+  struct scripted {
+    std::vector<std::vector<job_action>> script{};
+    std::vector<job_id> stopped{};
+    std::size_t decisions = 0;
+    absl::Status submit(const job_request& /*r*/, time_ms /*t*/) { return absl::OkStatus(); }
+    absl::Status finish(job_id /*j*/, time_ms /*t*/) { return absl::OkStatus(); }
+    absl::StatusOr<std::vector<job_id>> mark_bad(node_id /*n*/, time_ms /*t*/) { return stopped; }
+    absl::Status mark_healthy(node_id /*n*/, time_ms /*t*/) { return absl::OkStatus(); }
+    absl::Status decide(time_ms /*t*/, std::vector<job_action>& actions) {
+      if (decisions < script.size()) actions = script[decisions];
+      ++decisions;
+      return absl::OkStatus();
+    }
+    [[nodiscard]] time_ms wake() const { return max_time; }
+    [[nodiscard]] std::uint32_t total_gpus() const { return 4; }
+  };
+  using verb = job_action::verb;
+  const auto action = [](verb what, std::uint32_t j, std::uint32_t server, std::uint32_t mask) {
+    return job_action{what, job_id(j), {{node_id(server), mask}}, {}};
+  };
+  const job_action start = action(verb::start, 0, 0, 1);
+  const job_action suspend{verb::suspend, job_id(0), {}, {}};
+  const std::vector<timed_job> jobs{job(0, 1, 0, 10), job(1, 1, 5, 10)};
+  const auto error = [&](std::vector<std::vector<job_action>> script,
+                         std::vector<job_id> stopped = {}, std::vector<outage> outages = {}) {
+    scripted scheduler{std::move(script), std::move(stopped)};
+    const auto run = simulate(scheduler, jobs, outages, {.servers = {2, 2}}, at_full_speed, unseen);
+    if (run.ok()) return std::string();
+    CHECK(run.status().code() == absl::StatusCode::kInternal);
+    return std::string(run.status().message());
+  };
+  CHECK(error({{start}}).empty());
+  CHECK(error({{start, suspend, start}}).empty());
+  CHECK(error({{start, start}}) == "the scheduler starts job 0 at 0, but it runs already");
+  CHECK(error({{suspend}}) == "the scheduler suspends job 0 at 0, but it does not run");
+  CHECK(error({{action(verb::grow, 0, 0, 3)}}) ==
+        "the scheduler grows job 0 at 0, but it does not run");
+  CHECK(error({{action(verb::start, 1, 0, 1)}}) ==
+        "the scheduler starts job 1 at 0, but it has not arrived");
+  CHECK(error({{action(verb::start, 99'999, 0, 1)}}) ==
+        "the scheduler starts job 99999 at 0, but it has not arrived");
+  CHECK(error({{start}, {}, {start}}) == "the scheduler starts job 0 at 10, but it has ended");
+  CHECK(error({{{verb::start, job_id(0), {}, {}}}}) ==
+        "the scheduler starts job 0 at 0, but `where` is empty");
+  CHECK(error({{action(verb::start, 0, 77, 1)}}) ==
+        "the scheduler starts job 0 at 0, but there is no server 77");
+  CHECK(error({{action(verb::start, 0, 1, 4)}}) ==
+        "the scheduler starts job 0 at 0, but server 1 has no GPUs 4 (as bits)");
+  CHECK(error({{action(verb::start, 0, 1, 0)}}) ==
+        "the scheduler starts job 0 at 0, but server 1 has no GPUs 0 (as bits)");
+  CHECK(error({{start}}, {job_id(1)}, {{node_id(0), 3, 4}}) ==
+        "the scheduler stops job 1 at 3, but it does not run");
+  CHECK(error({{start}}, {job_id(7)}, {{node_id(0), 3, 4}}) ==
+        "the scheduler stops job 7 at 3, but it does not run");
+  CHECK(error({{start}}, {job_id(0)}, {{node_id(0), 3, 4}}).empty());
+}
+
 // The digests change when the events of a scheduler do: then that is what a change did, and they are
 // set anew on purpose. They are the same for every compiler.
 namespace {

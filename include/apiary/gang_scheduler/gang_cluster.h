@@ -105,7 +105,8 @@ struct gang_cluster {
   // are racks, switches above them blocks, then level3, level4, ...; an empty topology has no
   // racks. Keys: SwitchName, Nodes, Switches; NodeName, Gres (gpu:8 or gpu:h100:8), CPUs,
   // RealMemory (MiB), Feature (labels), and two of ours: Labels and Taints, separated by commas.
-  // Names may be lists: "n[1-16,20],login". Keys that only slurmd needs are skipped.
+  // Names may be lists: "n[1-16,20],login". A line NodeName=DEFAULT sets the values that later
+  // lines leave out. Keys that only slurmd needs are skipped.
   // kInvalidArgument: names the line and what is wrong with it.
   [[nodiscard]] static absl::StatusOr<gang_cluster> parse(std::string_view topology,
                                                           std::string_view nodes);

@@ -125,8 +125,8 @@ class gang_scheduler : public gang_scheduler_types {
   [[nodiscard]] const running_gang* find(const job_key& job) const;
   // The gangs on a node, preempting ones included, ascending; empty if there is no such node.
   [[nodiscard]] std::vector<job_key> jobs_on(node_id n) const;
-  // The capacity of each cell of a level, in the order of the tree; level 0: of each node.
-  // kNotFound: no such level. Cost: O(nodes).
+  // The capacity of each cell of a level; level 0: of each node. Cells go by the names of the cells
+  // above them, then by their own. kNotFound: no such level. Cost: O(nodes).
   [[nodiscard]] absl::StatusOr<std::vector<cell_capacity>> free_capacity(level_t level) const;
   // The number of running and preempting gangs.
   [[nodiscard]] std::uint32_t num_gangs() const noexcept;

@@ -31,6 +31,7 @@ APIARY_NAMESPACE_BEGIN
 // |                         | than the last decide, or max_time                              |
 // | s.total_gpus()          | GPUs of the cluster                                            |
 //
+// Only jobs that wait start, and only running ones are suspended, migrated or resized.
 // Example: examples/own_queue.cpp
 template <class S>
 concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,

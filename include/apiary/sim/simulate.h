@@ -7,6 +7,7 @@
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
+#include <apiary/sim/detail/check_simulation.h>
 #include <apiary/sim/detail/simulator.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
@@ -32,7 +33,8 @@ APIARY_NAMESPACE_BEGIN
 // Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no
 //           duration; an outage is not in order of `from`, ends before it begins or breaks a broken
 //           server; options.servers and the scheduler differ in GPUs. kInternal: wake() is not
-//           later than the last decide(). Otherwise the first error of the scheduler.
+//           later than the last decide(); an action of decide() or a job of mark_bad() is wrong, for
+//           example it starts a job that runs. Otherwise the first error of the scheduler.
 // Requires: durations below 2^53 / 1000; the scheduler is new.
 // Cost:     O(log jobs running) an event beside the work of the scheduler; about 120 bytes a job.
 // Example:  examples/job_queues.cpp

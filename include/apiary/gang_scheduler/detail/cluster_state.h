@@ -59,6 +59,8 @@ class cluster_state {
   [[nodiscard]] bool has_node(node_id n) const noexcept {
     return n.value < nodes_.size() && nodes_[n.value].present();
   }
+  // Whether any node has a GPU, good or bad.
+  [[nodiscard]] bool has_gpus() const noexcept { return max_free_ > 1 || with_gpus_[1] > 0; }
   // Requires: n is below num_ids(); a node that is not present has no gangs.
   [[nodiscard]] const used_node& node(std::uint32_t n) const noexcept { return nodes_[n]; }
   [[nodiscard]] std::uint32_t num_ids() const noexcept {

@@ -49,13 +49,17 @@ namespace detail {
                : from.fault(absl::StrCat("\"", key, "=", value, "\" is not a number up to ", most));
   };
   if (key == "gres") {
-    if (value.rfind("gpu:", 0) != 0)
-      return from.fault(absl::StrCat("\"gres=", value, "\" is not gpu:COUNT or gpu:MODEL:COUNT"));
     const std::size_t colon = value.rfind(':');
-    if (colon > 3) to.model = value.substr(4, colon - 4);
-    APIARY_RETURN_IF_ERROR(
-        count(std::string_view(value).substr(colon + 1), gang_cluster::max_gpus));
-    to.gpus = static_cast<std::uint32_t>(number);
+    const std::optional<std::uint64_t> gpus =
+        value.rfind("gpu:", 0) != 0
+            ? std::nullopt
+            : read_digits(std::string_view(value).substr(colon + 1), gang_cluster::max_gpus);
+    if (!gpus)
+      return from.fault(absl::StrCat("\"gres=", value,
+                                     "\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT up to ",
+                                     gang_cluster::max_gpus));
+    to.model = colon > 3 ? value.substr(4, colon - 4) : "";
+    to.gpus = static_cast<std::uint32_t>(*gpus);
   } else if (key == "cpus") {
     APIARY_RETURN_IF_ERROR(count(value, 4'000'000));
     to.host.cpu_milli = static_cast<std::uint32_t>(number * 1000);
@@ -69,9 +73,35 @@ namespace detail {
   } else {
     for (const std::string_view other : skipped)
       if (key == other) return absl::OkStatus();
-    return from.fault(absl::StrCat("unknown key \"", key, "\""));
+    return from.fault(absl::StrCat("unknown key \"", key, "\"",
+                                   key == "gpus" ? "; 8 GPUs are written Gres=gpu:8" : ""));
   }
   return absl::OkStatus();
+}
+
+// Adds the values that the line does not set itself.
+inline void add_defaults(const slurm_reader::line& defaults, slurm_reader::line& to) {
+  const std::size_t own = to.size();
+  for (const auto& value : defaults) {
+    const auto last = to.begin() + static_cast<std::ptrdiff_t>(own);
+    if (std::none_of(to.begin(), last, [&](const auto& v) { return v.first == value.first; }))
+      to.push_back(value);
+  }
+}
+
+// The first name, in the order of the alphabet, that a switch lists and no node has.
+[[nodiscard]] inline std::string undescribed_node(
+    std::span<const gang_cluster::node> nodes,
+    const std::unordered_map<std::string, std::string>& leaf_of) {
+  std::vector<std::string_view> described;
+  for (const gang_cluster::node& n : nodes) described.push_back(n.name);
+  std::sort(described.begin(), described.end());
+  std::string first;
+  for (const auto& [name, leaf] : leaf_of)
+    if (!std::binary_search(described.begin(), described.end(), std::string_view(name)) &&
+        (first.empty() || name < first))
+      first = name;
+  return first;
 }
 
 }  // namespace detail
@@ -142,11 +172,13 @@ APIARY_INLINE absl::StatusOr<gang_cluster> gang_cluster::parse(std::string_view 
   }
   detail::slurm_reader from(node_list, "nodes");
   detail::slurm_reader::line line;
+  detail::slurm_reader::line defaults;  // of the lines "NodeName=DEFAULT ..." so far
   while (true) {
     APIARY_ASSIGN_OR_RETURN(const bool more, from.next(line));
     if (!more) break;
     node one;
     std::vector<std::string> names;
+    detail::add_defaults(defaults, line);
     for (const auto& [key, value] : line) {
       if (key == "nodename") {
         APIARY_ASSIGN_OR_RETURN(names, from.names(value));
@@ -155,6 +187,11 @@ APIARY_INLINE absl::StatusOr<gang_cluster> gang_cluster::parse(std::string_view 
       }
     }
     if (names.empty()) return from.fault("no NodeName");
+    if (names.size() == 1 && names[0] == "DEFAULT") {
+      std::erase_if(line, [](const auto& value) { return value.first == "nodename"; });
+      defaults = line;
+      continue;
+    }
     for (std::string& name : names) {
       one.cells.clear();
       const auto leaf = leaf_of.find(name);
@@ -162,14 +199,22 @@ APIARY_INLINE absl::StatusOr<gang_cluster> gang_cluster::parse(std::string_view 
            at = switches[number_of.at(at)].above)
         one.cells.push_back(at);
       if (one.cells.size() != all.levels.size())
-        return from.fault(absl::StrCat("node \"", name, "\" is below ", one.cells.size(),
-                                       " switches; the topology has ", all.levels.size(),
-                                       " levels of switches"));
+        return from.fault(one.cells.empty()
+                              ? absl::StrCat("node \"", name, "\" is in no switch of the topology")
+                              : absl::StrCat("node \"", name, "\" is below ", one.cells.size(),
+                                             one.cells.size() == 1 ? " switch" : " switches",
+                                             "; the topology has ", all.levels.size(),
+                                             " levels of switches"));
       one.name = std::move(name);
       all.nodes.push_back(one);
     }
   }
   APIARY_RETURN_IF_ERROR(all.check());
+  if (leaf_of.size() > all.nodes.size()) {
+    const std::string name = detail::undescribed_node(all.nodes, leaf_of);
+    return absl::InvalidArgumentError(absl::StrCat("topology: node \"", name, "\" of switch \"",
+                                                   leaf_of.at(name), "\" has no NodeName line"));
+  }
   return all;
 }
 

@@ -160,6 +160,9 @@ class plan_text {
   // "the gang needs 4 free nodes of 8 GPUs in one rack; rack r2 has the most: 3"
   [[nodiscard]] std::string reason_of(const infeasibility_proof& why,
                                       std::span<const blocking_resource> blocking) const {
+    const bool wants_gpus = std::any_of(r_.gang.groups.begin(), r_.gang.groups.end(),
+                                        [](const auto& group) { return group.gpus > 0; });
+    if (wants_gpus && !state_.has_gpus()) return "the cluster has no GPUs";
     const cluster_layout& layout = state_.layout();
     const auto name = [&](level_t l, std::uint32_t position) -> std::string {
       if (l > 0) return layout.cell_name(l, position);

@@ -157,7 +157,9 @@ struct slurm_switch {
       } else if (key == "switches") {
         APIARY_ASSIGN_OR_RETURN(below, from.names(value));
       } else if (key != "linkspeed") {
-        return from.fault(absl::StrCat("unknown key \"", key, "\""));
+        return from.fault(absl::StrCat(
+            "unknown key \"", key, "\"",
+            key == "nodename" ? "; the topology is the first text, the nodes are the second" : ""));
       }
     }
     if (name.empty()) return from.fault("no SwitchName");

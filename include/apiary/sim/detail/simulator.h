@@ -22,7 +22,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,51 +43,6 @@ struct simulated_calls {
       speed;
   absl::FunctionRef<void(const simulation_event&)> observe;
 };
-
-// Checks the arguments of simulate(). kInvalidArgument: as simulate().
-[[nodiscard]] inline absl::Status check_simulation(std::span<const timed_job> jobs,
-                                                   std::span<const outage> outages,
-                                                   std::span<const std::uint32_t> servers,
-                                                   std::uint32_t total_gpus) {
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const timed_job& j = jobs[i];
-    if (j.request.job.value == i && j.duration > 0 &&
-        j.arrival >= (i == 0 ? 0 : jobs[i - 1].arrival))
-      continue;
-    return absl::InvalidArgumentError(
-        "job " + std::to_string(i) + ": numbered " + std::to_string(j.request.job.value) +
-        ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
-        "; ids must follow the order of arrival, from 0, and durations be above 0");
-  }
-  std::map<node_id, time_ms> broken;  // until when each server was last broken
-  for (std::size_t i = 0; i < outages.size(); ++i) {
-    const outage& o = outages[i];
-    if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
-      return absl::InvalidArgumentError(
-          "outage " + std::to_string(i) + ": from " + std::to_string(o.from) + " until " +
-          std::to_string(o.until) + "; outages must be in order of their begin, and end later");
-    }
-    time_ms& until = broken[o.node];
-    if (o.from < until) {
-      return absl::InvalidArgumentError("outage " + std::to_string(i) + ": server " +
-                                        std::to_string(o.node.value) + " breaks at " +
-                                        std::to_string(o.from) + ", but it is broken until " +
-                                        std::to_string(until));
-    }
-    until = o.until;
-  }
-  std::uint64_t all = 0;
-  for (std::size_t i = 0; i < servers.size(); ++i) {
-    all += servers[i];
-    if (servers[i] <= placement::max_gpus) continue;
-    return absl::InvalidArgumentError("server " + std::to_string(i) + " has " +
-                                      std::to_string(servers[i]) + " GPUs; the limit is " +
-                                      std::to_string(placement::max_gpus));
-  }
-  if (servers.empty() || all == total_gpus) return absl::OkStatus();
-  return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
-                                    " GPUs; the scheduler has " + std::to_string(total_gpus));
-}
 
 // One run of simulate().
 class simulator {
@@ -147,7 +101,10 @@ class simulator {
       APIARY_RETURN_IF_ERROR(calls_.decide(now, actions_));
       ++out_.decisions;
       decided = now;
-      for (const job_action& action : actions_) carry_out(action, now);
+      for (const job_action& action : actions_) {
+        APIARY_RETURN_IF_ERROR(check(action, now));
+        carry_out(action, now);
+      }
       if (neighbours_matter_) change_speeds(now);
     }
     out_.scattered = idle_.area(out_.ended);
@@ -224,6 +181,40 @@ class simulator {
     return speed;
   }
 
+  // kInternal: an error of the scheduler.
+  [[nodiscard]] static absl::Status wrong(const std::string& what, job_id job, time_ms now,
+                                          const std::string& why) {
+    return absl::InternalError("the scheduler " + what + " job " + std::to_string(job.value) +
+                               " at " + std::to_string(now) + ", but " + why);
+  }
+  // Whether the action can be carried out.
+  [[nodiscard]] absl::Status check(const job_action& action, time_ms now) const {
+    using verb = job_action::verb;
+    static constexpr const char* names[] = {"starts",   "suspends", "packs",  "unpacks",
+                                            "migrates", "grows",    "shrinks"};
+    const auto fault = [&](const std::string& why) {
+      return wrong(names[static_cast<std::size_t>(action.what)], action.job, now, why);
+    };
+    if (action.job.value >= jobs_.size() || jobs_[action.job.value].arrival > now)
+      return fault("it has not arrived");
+    if (out_.jobs[action.job.value].ended != max_time) return fault("it has ended");
+    const bool runs = state_[action.job.value].speed > 0;
+    if (runs == (action.what == verb::start || action.what == verb::pack))
+      return fault(runs ? "it runs already" : "it does not run");
+    if (action.what == verb::suspend || action.what == verb::unpack) return absl::OkStatus();
+    if (action.where.empty()) return fault("`where` is empty");
+    for (const placement& at : action.where) {
+      const std::vector<std::uint32_t>& servers = options_.servers;
+      if (!at.node.valid() || (!servers.empty() && at.node.value >= servers.size()))
+        return fault("there is no server " + std::to_string(at.node.value));
+      const std::uint32_t gpus = servers.empty() ? placement::max_gpus : servers[at.node.value];
+      if (at.gpu_mask == 0 || std::uint64_t{at.gpu_mask} >> gpus != 0)
+        return fault("server " + std::to_string(at.node.value) + " has no GPUs " +
+                     std::to_string(at.gpu_mask) + " (as bits)");
+    }
+    return absl::OkStatus();
+  }
+  // Requires: check().
   void carry_out(const job_action& action, time_ms now) {
     using verb = job_action::verb;
     simulation_result::job_record& r = out_.jobs[action.job.value];
@@ -307,6 +298,8 @@ class simulator {
     APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> stopped, calls_.mark_bad(n, now));
     if (n.value < idle_.num_servers()) idle_.set_health(n, false, now);
     for (const job_id job : stopped) {
+      if (job.value >= jobs_.size() || state_[job.value].speed == 0)
+        return wrong("stops", job, now, "it does not run");
       progress& p = state_[job.value];
       stop(job, now, simulation_event::kind::breakdown);
       const std::int64_t step = options_.checkpoint_interval * full_speed;

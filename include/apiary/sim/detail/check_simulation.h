@@ -1,0 +1,69 @@
+// apiary/sim/detail/check_simulation.h - checks the arguments of simulate().
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/sim/simulation_result.h>
+#include <apiary/trace/job_list.h>
+
+#include <absl/status/status.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// kInvalidArgument: as simulate().
+[[nodiscard]] inline absl::Status check_simulation(std::span<const timed_job> jobs,
+                                                   std::span<const outage> outages,
+                                                   std::span<const std::uint32_t> servers,
+                                                   std::uint32_t total_gpus) {
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const timed_job& j = jobs[i];
+    if (j.request.job.value == i && j.duration > 0 &&
+        j.arrival >= (i == 0 ? 0 : jobs[i - 1].arrival))
+      continue;
+    return absl::InvalidArgumentError(
+        "job " + std::to_string(i) + ": numbered " + std::to_string(j.request.job.value) +
+        ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
+        "; ids must follow the order of arrival, from 0, and durations be above 0");
+  }
+  std::map<node_id, time_ms> broken;  // until when each server was last broken
+  for (std::size_t i = 0; i < outages.size(); ++i) {
+    const outage& o = outages[i];
+    if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
+      return absl::InvalidArgumentError(
+          "outage " + std::to_string(i) + ": from " + std::to_string(o.from) + " until " +
+          std::to_string(o.until) + "; outages must be in order of their begin, and end later");
+    }
+    time_ms& until = broken[o.node];
+    if (o.from < until) {
+      return absl::InvalidArgumentError("outage " + std::to_string(i) + ": server " +
+                                        std::to_string(o.node.value) + " breaks at " +
+                                        std::to_string(o.from) + ", but it is broken until " +
+                                        std::to_string(until));
+    }
+    until = o.until;
+  }
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    all += servers[i];
+    if (servers[i] <= placement::max_gpus) continue;
+    return absl::InvalidArgumentError("server " + std::to_string(i) + " has " +
+                                      std::to_string(servers[i]) + " GPUs; the limit is " +
+                                      std::to_string(placement::max_gpus));
+  }
+  if (servers.empty() || all == total_gpus) return absl::OkStatus();
+  return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
+                                    " GPUs; the scheduler has " + std::to_string(total_gpus));
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END
