@@ -26,7 +26,7 @@ mutant(order_of_events sim/detail/simulator.h "wrong comparison: a repair is see
   FROM [[repairs[repaired].first == now]] TO [[repairs[repaired].first < now]])
 mutant(waited_again sim/detail/simulator.h "forgotten update: only the last wait of a job counts"
   FROM [[r.waited += action.waited;]] TO [[r.waited = action.waited;]] STATEMENT)
-mutant(outage_overlap sim/detail/simulator.h "wrong comparison: a server may break at the moment of its repair"
+mutant(outage_overlap sim/detail/check_simulation.h "wrong comparison: a server may break at the moment of its repair"
   FROM [[o.from < until]] TO [[o.from <= until]])
 mutant(scattered_end sim/detail/idle_servers.h "forgotten update: the area of an earlier state is lost"
   FROM [[area_ = area(now);]] TO [[]] STATEMENT)
@@ -48,3 +48,9 @@ mutant(metrics_sizes sim/simulation_result.h "wrong comparison: jobs of the larg
   FROM [[jobs[i].request.gpus > max_gpus]] TO [[jobs[i].request.gpus >= max_gpus]])
 mutant(metrics_from_zero sim/simulation_result.h "forgotten term: the time before the first arrival counts"
   FROM [[from_zero * static_cast<double>(run.ended) / span]] TO [[from_zero]])
+mutant(ended_again sim/detail/simulator.h "dropped condition: a job that has ended starts again"
+  FROM [[out_.jobs[action.job.value].ended != max_time]] TO [[false]])
+mutant(gpu_elsewhere sim/detail/simulator.h "dropped condition: a job gets GPUs that its server does not have"
+  FROM [[std::uint64_t{at.gpu_mask} >> gpus != 0]] TO [[false]])
+mutant(stopped_twice sim/detail/simulator.h "dropped condition: a failure stops a job that does not run"
+  FROM [[job.value >= jobs_.size() || state_[job.value].speed == 0]] TO [[job.value >= jobs_.size()]])
