@@ -70,9 +70,9 @@ class slurm_reader {
       return fault(absl::StrCat("the list \"", std::string(list), "\" ", why));
     };
     while (!rest.empty()) {
-      const std::size_t open = rest.find('[');
       const std::size_t comma = rest.find(',');
-      if (comma < open || open == std::string_view::npos) {
+      const std::size_t open = rest.substr(0, comma).find('[');
+      if (open == std::string_view::npos) {
         if (comma == 0) return wrong("has an empty name");
         if (all.size() >= max_names) return wrong("has more than 1000000 names");
         all.emplace_back(rest.substr(0, comma));
