@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <support/cell_allocator_suite.h>
 #include <support/naive_allocator.h>
 
@@ -40,7 +41,7 @@ TEST_CASE("the free lists lose no leaf in ten million operations") {
   apiary_test::check_many_operations<free_list_allocator<uniform_tree>>(random);
 }
 
-TEST_CASE("the cell that became free last is allocated first") {
+TEST_CASE("while nothing is merged, the cell that became free last is allocated first") {
   const uniform_tree tree({2, 2, 2});  // cells 0-1, 2-5, 6-13
   free_list_allocator a(tree);
   CHECK(a.allocate(0) == cell_id(6));
@@ -52,6 +53,20 @@ TEST_CASE("the cell that became free last is allocated first") {
   CHECK(a.allocate(0) == cell_id(8));
   CHECK(a.allocate(0) == cell_id(6));
   CHECK(a.allocate(2) == cell_id(1));
+  CHECK_FALSE(a.allocate(0).has_value());
+}
+
+TEST_CASE(
+    "the free lists: the last cell of a list fills the gap of one that is merged or granted") {
+  const uniform_tree tree({2, 2, 2});  // cells 0-1, 2-5, 6-13
+  free_list_allocator a(tree);
+  for (std::uint32_t leaf = 6; leaf < 14; ++leaf) REQUIRE(a.allocate_at(cell_id(leaf)));
+  for (const std::uint32_t leaf : {6U, 8U, 10U, 12U}) a.release(cell_id(leaf));
+  free_list_allocator merged = a;
+  merged.release(cell_id(7));  // with 6, the first of the list; 12, the last, comes first
+  for (const std::uint32_t leaf : {10U, 8U, 12U, 6U}) CHECK(merged.allocate(0) == cell_id(leaf));
+  REQUIRE(a.allocate_at(cell_id(8)));  // the second of the list: 12 comes second
+  for (const std::uint32_t leaf : {10U, 12U, 6U}) CHECK(a.allocate(0) == cell_id(leaf));
   CHECK_FALSE(a.allocate(0).has_value());
 }
 

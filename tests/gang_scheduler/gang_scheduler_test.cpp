@@ -434,6 +434,28 @@ TEST_CASE("while a rack is not decided, the lower bound of a preemption in anoth
   CHECK(plan->lower_bound == 0);
 }
 
+TEST_CASE("of racks whose victims cost as much, the first is chosen, however many are searched") {
+  gang_cluster cluster{.levels = {"rack"}};
+  for (const char* const name : {"a", "b", "c"})
+    cluster.nodes.push_back(
+        {.name = name, .cells = {std::string("rack-") + name}, .gpus = 4, .host = {8000, 0}});
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  for (const char* const name : {"a", "b", "c"}) {
+    gang_scheduler::request low = tasks(name, 1, 1);
+    low.gang.groups[0].host.cpu_milli = 8000;
+    low.filter.nodes = std::vector<std::string>{name};
+    REQUIRE(run(s, low) == plan_result::bind);
+  }
+  s.set_victim_cost([](const gang_scheduler::running_gang&, time_ms) { return std::uint64_t{5}; });
+  // GPUs are free, so no bound is above 0, and all racks are searched: two, then the third.
+  gang_scheduler::request high = tasks("high", 1, 1, 1);
+  high.gang.groups[0].host.cpu_milli = 8000;
+  high.gang.required = rack;
+  const auto plan = s.propose(high);
+  REQUIRE(plan->result == plan_result::preempt);
+  CHECK(plan->victims == std::vector<job_key>{"a"});
+}
+
 TEST_CASE("a bad node gives back no CPU") {
   gang_cluster cluster;
   cluster.nodes = {{.name = "a", .gpus = 4, .host = {8000, 0}}};

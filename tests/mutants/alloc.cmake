@@ -85,6 +85,16 @@ mutant(free_lists_merged alloc/free_list_allocator.h "forgotten update: merged b
   FROM [[if (b != c) remove(l, b);]] TO [[]] STATEMENT)
 mutant(free_lists_buddies alloc/free_list_allocator.h "wrong comparison: only the buddies before the released cell must be free"
   FROM [[b != c && !is_free(b)]] TO [[b.value < c.value && !is_free(b)]])
+mutant(free_lists_gap alloc/free_list_allocator.h "wrong order: all cells behind a gap in a list move up"
+  FROM [=[const cell_id last = free_[l].back();
+    free_[l][position_[c.value]] = last;
+    position_[last.value] = position_[c.value];
+    free_[l].pop_back();]=]
+  TO [=[for (std::size_t i = position_[c.value] + 1; i < free_[l].size(); ++i) {
+      free_[l][i - 1] = free_[l][i];
+      position_[free_[l][i].value] = static_cast<std::uint32_t>(i - 1);
+    }
+    free_[l].pop_back();]=] STATEMENT)
 mutant(free_lists_moved alloc/free_list_allocator.h "forgotten update: the cell that fills a gap in a list keeps its old position"
   FROM [[position_[last.value] = position_[c.value];]] TO [[]] STATEMENT)
 mutant(free_lists_live_is_free alloc/free_list_allocator.h "wrong comparison: a live cell is free"

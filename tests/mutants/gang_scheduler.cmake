@@ -82,6 +82,8 @@ mutant(victims_on_bad gang_scheduler/detail/victim_planner.h "dropped condition:
   FROM [[if (full.bad) continue;]] TO [[]] STATEMENT)
 mutant(victims_lower_bound gang_scheduler/detail/victim_planner.h "dropped term: where cells were not searched the bound is the cost"
   FROM [[if (!refused) lower_bound_ = 0;]] TO [[]] STATEMENT)
+mutant(victims_tie gang_scheduler/detail/victim_planner.h "wrong tie: of cells whose victims cost as much the last is chosen"
+  FROM [[set.cost >= cost_]] TO [[set.cost > cost_]])
 mutant(lower_level_cost gang_scheduler/detail/gang_planner.h "wrong comparison: victims that cost as much do not allow a lower level"
   FROM [[victims.cost() > to.cost]] TO [[victims.cost() >= to.cost]])
 mutant(lower_level_needed gang_scheduler/detail/gang_planner.h "dropped check: a victim is not needed"

@@ -97,6 +97,10 @@ mutant(spread_highest hived/detail/constrained_search.h "wrong choice: the highe
   FROM [[s.level < lowest]] TO [[(lowest == any_level || s.level > lowest)]])
 mutant(spread_of_two hived/detail/constrained_search.h "off by one: two whole cells are in no common cell"
   FROM [[below > 1]] TO [[below > 2]])
+mutant(apart_tie hived/detail/topology_fit.h "wrong tie: of equal cells the last is bound"
+  FROM [[best.valid() && cost >= least]] TO [[best.valid() && cost > least]])
+mutant(apart_usable hived/detail/topology_fit.h "dropped condition: unusable cells are bound"
+  FROM [[!usable.healthy(p) || !chain.cells().can_allocate_at(p)]] TO [[!chain.cells().can_allocate_at(p)]])
 mutant(apart_bound hived/detail/topology_fit.h "forgotten update: whole cells are bound in one rack"
   FROM [[if (best.valid()) add(best, l, tree.leaves_per_cell(l));]] TO [[]] STATEMENT)
 mutant(capacity_of_earlier hived/detail/topology_fit.h "forgotten update: nodes keep leaves that were free in an earlier search"
@@ -116,3 +120,5 @@ mutant(as_bound_victims hived/detail/topology_fit.h "forgotten update: victims a
   FROM [[unused_[other] = true;]] TO [[]] STATEMENT)
 mutant(as_bound_number hived/detail/topology_fit.h "wrong index: nodes as bound are taken for nodes of the tenant"
   FROM [=[order_.empty() ? n : order_[n]]=] TO [[n]])
+mutant(may_fit_slices hived/detail/topology_fit.h "wrong bound: slices that bindings may satisfy refuse a gang"
+  FROM [[m.slices.clear();]] TO [[]] STATEMENT)

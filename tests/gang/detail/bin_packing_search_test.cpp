@@ -192,6 +192,14 @@ TEST_CASE("bin_packing_search: nodes that were filled to the last leaf can be fi
   CHECK(found > 0);
 }
 
+TEST_CASE("bin_packing_search: a state is not taken for one that failed and has the same hash") {
+  // 17 + 5, 17 + 6 and 7 + 7 + 4 + 4 fit. An earlier failure is remembered in the same entry as a
+  // state on the way there.
+  const searched_sizes sizes{{17, 2}, {7, 2}, {6, 1}, {5, 1}, {4, 2}};
+  bin_packing_search search;
+  check_search(search, sizes, {22, 22, 23});
+}
+
 TEST_CASE("bin_packing_search: no tasks fit anywhere, no nodes hold any") {
   bin_packing_search search;
   const bin_packing_search::histogram no_nodes{};

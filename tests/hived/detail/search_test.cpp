@@ -302,16 +302,19 @@ TEST_CASE("a lazy gang makes way for one with suggested nodes, and runs on besid
   CHECK(!h.find(job_id(2))->downgraded);
 }
 
-// Nodes of two leaves, named by their numbers; tenant "a" owns some of them.
-hived nodes_of_two(std::uint32_t nodes, std::uint32_t owned) {
+// Nodes of so many leaves, named by their numbers; tenant "a" owns some of them.
+hived equal_nodes(std::uint32_t leaves, std::uint32_t nodes, std::uint32_t owned) {
   hived_config c;
-  c.cell_types = {{"NODE", "GPU", 2, true}};
+  c.cell_types = {{"NODE", "GPU", leaves, true}};
   for (std::uint32_t n = 0; n < nodes; ++n)
     c.physical_cells.push_back({.type = "NODE", .address = std::to_string(n)});
   c.virtual_clusters = {{.name = "a", .cells = {{"NODE", owned}}}};
   auto h = hived::create(c);
   REQUIRE(h.ok());
   return *std::move(h);
+}
+hived nodes_of_two(std::uint32_t nodes, std::uint32_t owned) {
+  return equal_nodes(2, nodes, owned);
 }
 gang_request whole_nodes(std::uint32_t job, std::int32_t priority, std::uint32_t tasks = 1) {
   return {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .groups = {{tasks, 2}}};
@@ -593,6 +596,33 @@ TEST_CASE("of placements that end as many gangs the first is granted, and no laz
   const gang_plan plan = *h.propose(high);
   CHECK(plan.tasks[0].node == node_id(0));
   CHECK(plan.victims == std::vector<job_id>{job_id(1)});
+  CHECK(plan.downgraded.empty());
+}
+
+TEST_CASE("two lazy gangs do not give up their cells if two other gangs end instead of them") {
+  hived h = equal_nodes(4, 5, 2);
+  const auto start = [&](std::uint32_t job, std::int32_t priority, std::uint64_t leaves,
+                         std::vector<std::uint32_t> nodes) {
+    gang_request r{.job = job_id(job), .tenant = tenant_id(0), .priority = priority};
+    r.lazy = priority >= 0;
+    r.groups = {{static_cast<std::uint32_t>(nodes.size()),
+                 static_cast<std::uint32_t>(std::popcount(leaves))}};
+    std::vector<hived_placement> tasks;
+    for (const std::uint32_t n : nodes) tasks.push_back({.node = node_id(n), .leaves = leaves});
+    REQUIRE(h.recover(r, tasks).ok());
+  };
+  start(1, 0, 15, {0});
+  start(2, 0, 15, {1});
+  start(3, -1, 1, {2, 3});
+  start(4, -1, 2, {2, 3});
+  // Beside the cell of one lazy gang, both gangs of a third node would end: three together. Instead
+  // of both cells, the gangs of two other nodes would end: these are two, as many as the lazy ones.
+  gang_request high{.job = job_id(9), .tenant = tenant_id(0), .priority = 5, .groups = {{2, 4}}};
+  summary_bitset nodes(5, true);
+  nodes.reset(4);
+  high.suggested = &nodes;
+  const gang_plan plan = *h.propose(high);
+  CHECK(plan.victims == std::vector<job_id>{job_id(1), job_id(2)});
   CHECK(plan.downgraded.empty());
 }
 

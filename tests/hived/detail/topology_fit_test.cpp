@@ -262,6 +262,38 @@ TEST_CASE("a spread counts cells of the hardware, wherever whole cells are bound
   CHECK(plan_for(halves, constrained_gang(1, {{8, 1}}, constraints)).result == plan_result::bind);
 }
 
+TEST_CASE(
+    "of nodes that cost as much, a spread over racks binds the first healthy one of each rack") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
+  const auto nodes_bound = [&] {
+    request_constraints constraints;
+    constraints.groups = {{.spread = {{rack_of_nodes, 1}}}};
+    std::set<std::uint32_t> nodes;
+    for (const hived_placement& t : plan_for(h, constrained_gang(1, {{2, 4}}, constraints)).tasks)
+      nodes.insert(t.node.value);
+    return nodes;
+  };
+  CHECK(nodes_bound() == std::set<std::uint32_t>{0, 4});
+  REQUIRE(h.mark_bad(node_id(0), 3).ok());
+  CHECK(nodes_bound() == std::set<std::uint32_t>{1, 4});
+}
+
+TEST_CASE("slices for which whole cells would have to be bound in one rack refuse no gang") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
+  request_constraints pairs;
+  pairs.groups = {{.slices = {{rack_of_nodes, 2}}, .spread = {{rack_of_nodes, 4}}}};
+  const gang_request r = constrained_gang(9, {{4, 3}}, pairs);
+  // The search binds the nodes in four racks. It tries no other bindings.
+  CHECK(plan_for(h, r).wait.reason == wait_reason::undecided);
+  // Once a gang has bound them in one rack, each slice is in it.
+  request_constraints apart;
+  apart.groups = {{.spread = {{node_of_racks, 1}}}};
+  start_constrained(h, constrained_gang(1, {{4, 1}}, apart));
+  const gang_plan plan = plan_for(h, r);
+  CHECK(plan.result == plan_result::bind);
+  CHECK(racks_spanned(plan.tasks).size() == 1);
+}
+
 TEST_CASE("whole cells below a rack are in no common rack, wherever they are bound") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
   const gang_plan plan = plan_for(h, constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
