@@ -1,4 +1,4 @@
-// apiary/alloc/free_list_allocator.h - allocates the cell that became free last.
+// apiary/alloc/free_list_allocator.h - allocates the last cell of a list of free cells.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,11 +15,13 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Allocates aligned blocks of GPUs as buddy_allocator does, but takes the cell that became free
-// last, not the one with the lowest id. It breaks more racks (the page of alloc/ has the figures).
-// If only speed counts, lazy_buddy_allocator is faster.
+// Allocates aligned blocks of GPUs as buddy_allocator does, but takes the last cell of a list, not
+// the one with the lowest id. Each level has a list of its free cells. A cell that becomes free is
+// added at the end. If a merge or allocate_at removes a cell from the middle, the last cell of the
+// list moves there; so the last cell is not always the one that became free last. It breaks more
+// racks (the page of alloc/ has the figures). If only speed counts, lazy_buddy_allocator is faster.
 //
-// Model:    Knuth, TAOCP volume 1, section 2.5, with last-in-first-out lists. Differs: arbitrary
+// Model:    Knuth, TAOCP volume 1, section 2.5, with a list for each level. Differs: arbitrary
 //           fan-out; an index of the positions in the lists.
 // Cost:     allocate, release O(levels * fan-out); no search. Memory: 4 bytes a cell; for each level
 //           at most 8 times the most free cells that it ever had. It never shrinks.
@@ -140,7 +142,7 @@ class free_list_allocator {
     position_[c.value] = static_cast<std::uint32_t>(free_[l].size());
     free_[l].push_back(c);
   }
-  // Removes c from the list of level l; its position is not updated.
+  // Removes c from the list of level l; the last cell moves to its position, which is not updated.
   void remove(level_t l, cell_id c) noexcept {
     const cell_id last = free_[l].back();
     free_[l][position_[c.value]] = last;
