@@ -5,7 +5,6 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/plan.h>
-#include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
@@ -14,7 +13,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,110 +33,84 @@ class host {
   }
   // The gangs that ran on the node start again elsewhere.
   void failed(node_id node) {
-    bad_.insert(node);
-    report(scheduler_.mark_bad(node));
+    store(scheduler_.mark_bad(node));
     const auto there = [&](const hived_placement& task) { return task.node == node; };
-    for (const auto& [job, gang] : std::map(running_))
-      if (std::ranges::any_of(gang.tasks, there)) evict(job, "its node failed");
+    for (const auto& [job, gang] : std::map(running_)) {
+      const std::vector<hived_placement> tasks = scheduler_.tasks(*scheduler_.find(job));
+      if (std::ranges::any_of(tasks, there)) evict(job, "its node failed");
+    }
     schedule();
   }
   void repaired(node_id node) {
-    bad_.erase(node);
-    report(scheduler_.mark_healthy(node));
+    store(scheduler_.mark_healthy(node));
     schedule();
   }
-  // Continues with a new scheduler; the cluster is unchanged. A real host stores waiting_, running_
-  // and bad_. The gangs on cells of their tenant are first, so that they get the same cells again.
+  // Continues with a new scheduler of the same configuration. Its gangs and bad nodes are in the
+  // snapshot. If the snapshot is lost, a host calls recover for each running gang.
   void restart(hived scheduler) {
     scheduler_ = std::move(scheduler);
-    for (const node_id node : bad_) report(scheduler_.mark_bad(node));
-    const std::map<job_id, running_gang> stored = running_;
-    for (const auto& [job, gang] : stored)
-      if (!gang.levels.empty()) recover(gang);
-    for (const auto& [job, gang] : stored)
-      if (gang.levels.empty()) recover(gang);
-    schedule();
+    if (store(scheduler_.restore(snapshot_))) schedule();
   }
 
  private:
-  struct running_gang {
-    gang_request request;
-    std::vector<hived_placement> tasks;
-    std::vector<level_t> levels;  // of its tenant's whole cells; empty: opportunistic
-  };
-
-  // Prints an error, if there is one; a real host logs it.
-  static bool report(const absl::Status& status) {
-    if (!status.ok()) std::printf("error: %s\n", status.ToString().c_str());
-    return status.ok();
+  // Call after each change of the scheduler. Stores its state, or prints the error. A real host
+  // writes snapshot_, waiting_ and running_ to a disk.
+  bool store(const absl::Status& status) {
+    if (!status.ok()) {
+      std::printf("error: %s\n", status.ToString().c_str());
+      return false;
+    }
+    for (const job_id job : scheduler_.restored())
+      std::printf("gang %u is guaranteed again\n", job.value);
+    snapshot_ = scheduler_.snapshot();
+    return true;
   }
   // Tries each waiting gang once, in the order of arrival.
   void schedule() {
-    for (const gang_request& gang : std::exchange(waiting_, {}))
-      if (!start(gang)) waiting_.push_back(gang);
-    store();
+    for (const gang_request& gang : std::vector(waiting_)) start(gang);
   }
-  // Reads the levels of all running gangs again. A gang can lose the cells of its tenant and keep
-  // running (gang_plan::downgraded), and get them back later (hived::restored).
-  void store() {
-    for (auto& [job, gang] : running_) {
-      const gang_record& record = *scheduler_.find(job);
-      std::vector<level_t> levels = hived_queries::whole_cell_levels(scheduler_, record);
-      if (levels.empty() != gang.levels.empty())
-        std::printf("gang %u is now %s\n", job.value,
-                    levels.empty() ? "opportunistic" : "guaranteed");
-      gang.levels = std::move(levels);
-    }
-  }
-  // If the gang cannot be recovered, a host must end its tasks; it then waits again. A gang that is
-  // recovered without its cells is opportunistic from now on, which store() prints.
-  void recover(const running_gang& gang) {
-    if (report(scheduler_.recover(gang.request, gang.tasks, gang.levels).status())) return;
-    running_.erase(gang.request.job);
-    waiting_.push_back(gang.request);
-  }
-  bool start(const gang_request& gang) {
+  void start(const gang_request& gang) {
     const absl::StatusOr<gang_plan> plan = scheduler_.propose(gang);
     if (!plan.ok()) {  // the request is wrong: report that, and drop it
       std::printf("gang %u: %s\n", gang.job.value, plan.status().ToString().c_str());
-      return true;
+      return stop_waiting(gang.job);
     }
-    switch (plan->result) {
-      case plan_result::wait:
-        return false;
-      case plan_result::preempt:  // commit reserves the GPUs; end the victims, then propose again
-        if (!report(scheduler_.commit(*plan))) return false;
-        for (const job_id victim : plan->victims) evict(victim, "preempted");
-        return start(gang);
-      case plan_result::bind:
-        break;
-    }
+    if (plan->result == plan_result::wait) return;
     // Gangs in plan->cancelled need no call here: they are in waiting_ and propose again.
-    if (!report(scheduler_.commit(*plan))) return false;
+    const absl::Status committed = scheduler_.commit(*plan);
+    if (committed.ok() && plan->result == plan_result::bind) {
+      stop_waiting(gang.job);
+      running_[gang.job] = gang;
+    }
+    if (!store(committed)) return;
+    for (const job_id job : plan->downgraded)
+      std::printf("gang %u runs on without the cells of its tenant\n", job.value);
+    if (plan->result == plan_result::preempt) {  // end the victims, then propose again
+      for (const job_id victim : plan->victims) evict(victim, "preempted");
+      return start(gang);
+    }
     std::printf("gang %u starts on", gang.job.value);
     for (const hived_placement& task : plan->tasks)
       std::printf(" %s", scheduler_.layout().node_name(task.node).c_str());
     std::printf("\n");
-    const gang_record& record = *scheduler_.find(gang.job);
-    running_[gang.job] = {.request = gang,
-                          .tasks = plan->tasks,
-                          .levels = hived_queries::whole_cell_levels(scheduler_, record)};
-    return true;
   }
   void evict(job_id job, const char* why) {
     std::printf("gang %u stops: %s\n", job.value, why);
-    waiting_.push_back(running_.at(job).request);
+    waiting_.push_back(running_.at(job));
     stop(job);
   }
   void stop(job_id job) {
     running_.erase(job);
-    report(scheduler_.finish(job));
+    store(scheduler_.finish(job));
+  }
+  void stop_waiting(job_id job) {
+    std::erase_if(waiting_, [&](const gang_request& gang) { return gang.job == job; });
   }
 
   hived scheduler_;
+  std::string snapshot_;
   std::vector<gang_request> waiting_;
-  std::map<job_id, running_gang> running_;
-  std::set<node_id> bad_;
+  std::map<job_id, gang_request> running_;
 };
 
 hived two_nodes() {

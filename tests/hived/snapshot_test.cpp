@@ -8,7 +8,9 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/snapshot_reader.h>
 #include <apiary/hived/detail/snapshot_writer.h>
+#include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
@@ -140,12 +142,12 @@ TEST_CASE("a restored scheduler decides as the one before for a thousand events"
   CHECK(seen.plans >= runs * 1000);
 }
 
-// Three nodes of four GPUs. The gang with id 3 preempts gang 2, which is opportunistic.
-struct snapshot_scene {
-  hived_config config{};
-  hived scheduler;
+// Three nodes of four GPUs: two are a's, one is b's.
+struct three_nodes {
+  hived_config config = of(0);
+  hived scheduler = *hived::create(config);
 
-  static hived_config three_nodes(std::uint32_t first_node) {
+  static hived_config of(std::uint32_t first_node) {
     hived_config config;
     config.cell_types = {{"NODE", "GPU", 4, true}};
     for (std::uint32_t n = 0; n < 3; ++n)
@@ -153,12 +155,6 @@ struct snapshot_scene {
     config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 2}}},
                                {.name = "b", .cells = {{"NODE", 1}}}};
     return config;
-  }
-  snapshot_scene() : config(three_nodes(0)), scheduler(*hived::create(config)) {
-    ask(1, 0, 0, {{1, 4}});
-    ask(2, 1, -1, {{2, 4}});
-    ask(3, 0, 5, {{1, 4}});
-    REQUIRE(scheduler.mark_bad(node_id(0), 2).ok());
   }
   void ask(std::uint32_t job, std::uint32_t tenant, std::int32_t priority,
            std::vector<task_group> groups) {
@@ -168,6 +164,16 @@ struct snapshot_scene {
                                          .groups = std::move(groups)});
     REQUIRE(plan.ok());
     REQUIRE(scheduler.commit(*plan).ok());
+  }
+};
+
+// The gang with id 3 preempts gang 2, which is opportunistic.
+struct snapshot_scene : three_nodes {
+  snapshot_scene() {
+    ask(1, 0, 0, {{1, 4}});
+    ask(2, 1, -1, {{2, 4}});
+    ask(3, 0, 5, {{1, 4}});
+    REQUIRE(scheduler.mark_bad(node_id(0), 2).ok());
   }
 };
 
@@ -231,10 +237,12 @@ TEST_CASE("a foreign or newer snapshot is refused") {
   const snapshot_scene scene;
   const std::string text = scene.scheduler.snapshot();
   REQUIRE(try_restore(scene.config, text).ok());
-  const hived_config other = snapshot_scene::three_nodes(1);
+  const hived_config other = three_nodes::of(1);
   const absl::Status foreign = try_restore(other, text);
   CHECK(foreign.code() == StatusCode::kFailedPrecondition);
   CHECK(std::string(foreign.message()).starts_with("the snapshot is of another configuration: "));
+  CHECK(std::string(foreign.message())
+            .ends_with("; restore with the configuration of the snapshot, then call reconfigure"));
   CHECK(try_restore(scene.config, "").code() == StatusCode::kInvalidArgument);
   CHECK(try_restore(scene.config, "apiVersion: v1").message() ==
         "this is no snapshot of a HiveD scheduler: it starts with \"apiVersion: v1\"");
@@ -256,51 +264,184 @@ TEST_CASE("a damaged snapshot is refused, whichever byte is wrong or missing") {
   CHECK(try_restore(scene.config, text + " ").code() == absl::StatusCode::kDataLoss);
 }
 
-// A text with the checksum that belongs to it.
-std::string sign(const std::string& text) {
-  const std::size_t line = text.find('\n');
-  const std::string body = text.substr(line + 1);
-  std::vector<std::uint64_t> head;
-  for (std::size_t i = text.find(' '); i < line; i = text.find_first_of(" \n", i + 1))
-    head.push_back(std::stoull(text.substr(i + 1)));
-  const std::uint64_t sum = detail::hived_snapshot::checksum(head[1], head[2], body);
-  return "hived-snapshot 1 " + std::to_string(head[1]) + ' ' + std::to_string(head[2]) + ' ' +
-         std::to_string(sum) + ' ' + std::to_string(body.size()) + '\n' + body;
+// The body of a snapshot, with the first line that belongs to it: both hashes and the checksum are
+// right, whatever the body says.
+std::string with_first_line(const hived& of, const std::string& body) {
+  detail::hived_state state(of.layout());
+  const std::uint64_t layout = of.layout().hash();
+  const auto text = [&](std::uint64_t hash) {
+    return "hived-snapshot 1 " + std::to_string(layout) + ' ' + std::to_string(hash) + ' ' +
+           std::to_string(detail::hived_snapshot::checksum(layout, hash, body)) + ' ' +
+           std::to_string(body.size()) + '\n' + body;
+  };
+  // The reader compares the hash after it has read everything.
+  REQUIRE(!detail::hived_snapshot_reader::read(text(0), of.catalog(), state).ok());
+  return text(state.hash());
 }
 
-TEST_CASE(
-    "a snapshot with wrong numbers and a right checksum is an error or a state without faults") {
+std::string body_of(const std::string& text) { return text.substr(text.find('\n') + 1); }
+
+// Ends all gangs and repairs all nodes. Then nothing of the snapshot is left.
+void end_all(hived& h) {
+  std::vector<job_id> jobs;
+  for (const gang_slot s : h.gangs().by_job()) jobs.push_back(h.gangs()[s].request.job);
+  for (const job_id job : jobs) {
+    if (job.value % 2 == 1) static_cast<void>(h.finish_task(job, 0));
+    REQUIRE(apiary_test::faults_of(h) == "");
+    if (h.find(job) != nullptr) REQUIRE(h.finish(job).ok());
+    REQUIRE(apiary_test::faults_of(h) == "");
+  }
+  for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n)
+    REQUIRE(h.mark_healthy(node_id(n)).ok());
+}
+
+TEST_CASE("a snapshot with wrong numbers and right hashes is an error or a state without faults") {
   rng random(5);
   std::uint64_t refused = 0;
+  std::uint64_t changed = 0;
   const auto runs = apiary_test::scaled(std::uint64_t{200});
   for (std::uint64_t run = 0; run < runs; ++run) {
     hived_play host(apiary_test::random_cluster(random), random(), moving_habits);
     for (std::uint32_t i = random.uniform(100); i > 0; --i) host.step();
+    const hived empty = *hived::create(host.config());
     const std::string text = host.scheduler.snapshot();
-    REQUIRE(sign(text) == text);
+    const std::string body = body_of(text);
+    REQUIRE(with_first_line(empty, body) == text);
     for (std::uint32_t k = 0; k < 50; ++k) {
-      std::string wrong = text;
-      const auto body = static_cast<std::uint32_t>(text.find('\n') + 1);
+      std::string wrong = body;
       for (std::uint32_t n = 0; n <= k % 3; ++n) {
-        const std::size_t at =
-            body + random.uniform(static_cast<std::uint32_t>(wrong.size()) - body);
+        const std::size_t at = random.uniform(static_cast<std::uint32_t>(wrong.size()));
         constexpr char signs[] = "0123456789 99";
         if (random.uniform(4) == 0) {
           wrong.erase(at, 1 + random.uniform(3));
         } else {
           wrong[at] = signs[random.uniform(sizeof(signs) - 1)];
         }
-        if (wrong.size() <= body) wrong = text;
+        if (wrong.empty()) wrong = body;
       }
-      hived h = *hived::create(host.config());
-      const absl::Status status = h.restore(sign(wrong));
-      refused += status.ok() ? 0U : 1U;
-      if (status.ok()) REQUIRE(h.hash() == host.scheduler.hash());
-      if (!status.ok()) REQUIRE(h.hash() == hived::create(host.config())->hash());
-      if (!status.ok()) REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+      CAPTURE(wrong);
+      hived h = empty;
+      const absl::Status status = h.restore(with_first_line(empty, wrong));
+      if (!status.ok()) {
+        ++refused;
+        REQUIRE(h.hash() == empty.hash());
+        REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+        continue;
+      }
+      changed += wrong != body ? 1U : 0U;
+      REQUIRE(apiary_test::faults_of(h) == "");
+      end_all(h);
+      REQUIRE(h.hash() == empty.hash());
     }
   }
+  MESSAGE(refused << " refused, " << changed << " accepted with another state");
   CHECK(refused > 30 * runs);
+  CHECK(changed * 4 > runs);
+}
+
+// Gang 1 of a uses half of its first node; gang 3 of a preempts gang 2, which is opportunistic.
+struct half_node_scene : three_nodes {
+  half_node_scene() {
+    ask(1, 0, 0, {{1, 2}});
+    ask(2, 1, -1, {{2, 4}});
+    ask(3, 0, 5, {{1, 4}});
+  }
+  std::vector<std::string> lines{
+      "0",                                          // bad leaves
+      "1 0 0 1 1 1 2 2 3 4 6 7 0",                  // bound cells of a: virtual, physical
+      "0",                                          // of b
+      "3 0",                                        // slots, vacant slots
+      "2 1 1 0 32 0 1 1 1 2 2 0 4 0 0 0 0",         // gang 1
+      "3 2 0 0 32 0 0 1 2 4 4 0 12 4 0 8 0 0 0 0",  // gang 2
+      "4 1 6 0 34 0 1 1 1 4 4 0 8 0 0 0 0",         // gang 3
+  };
+  [[nodiscard]] std::string body() const {
+    std::string all;
+    for (const std::string& line : lines) all += line + '\n';
+    return all;
+  }
+};
+
+TEST_CASE("the text of version 1 stays readable") {
+  const half_node_scene scene;
+  CHECK(body_of(scene.scheduler.snapshot()) == scene.body());
+  CHECK(try_restore(scene.config, with_first_line(scene.scheduler, scene.body())).ok());
+}
+
+TEST_CASE("a snapshot with right hashes that violates an invariant is refused") {
+  struct wrong_line {
+    std::size_t line;
+    std::string text;
+    std::string fault;
+  };
+  const wrong_line all[] = {
+      {0, "1 99 0 0", "a bad leaf cell does not exist"},
+      {0, "1 13 0 1 13 0 0", "its bad leaf cells do not ascend"},
+      {0, "1 5 0 0", "hidden: NODE cell 5 is unhealthy and not bound, the cell above is"},
+      {1, "1 0 0 1 0 0 1 1 1 2 2 3 4 6 7 0", "its bound cells do not ascend"},
+      {1, "1 0 0 1 1 1 2 2 3 4 6 70 0", "a bound cell does not exist"},
+      {1, "1 0 5 0", "cells of different levels are bound"},
+      {1, "1 0 0 1 1 1 1 2 3 1 3 3 4 6 7 0", "a cell is bound twice"},
+      {1, "1 0 0 1 1 1 2 2 7 0", "a cell is bound outside its tenant's cells"},
+      {2, "1 0 2 0", "needless: b (cluster 1) cell 0 of level 1, bound to NODE cell 2"},
+      {3, "5 2 1 1", "a slot is vacant twice"},
+      {4, "2 1 1 0 32 0 1 0 0 0 0 0", "gang 1: no tasks"},
+      {4, "0 1 1 0 32 0 1 1 1 2 2 0 4 0 0 0 0", "a gang without id: a gang needs a job id"},
+      {4, "2 1 1 0 32 0 9 1 1 2 2 0 4 0 0 0 0", "gang 1: its virtual cluster does not exist"},
+      {4, "2 1 1 0 32 0 1 1 1 2 2 0 99 0 0 0 0", "gang 1: a leaf cell does not exist"},
+      {4, "2 1 1 0 32 0 1 1 1 2 2 0 6 0 0 0 0",
+       "gang 1: a leaf cell is not bound to its tenant's cells"},
+      {4, "2 1 1 0 32 0 1 1 1 2 3 0 4 0 0 0 0", "gang 1: more leaf cells than its tasks have"},
+      {4, "2 1 1 0 32 0 1 1 1 2 1 0 4 0 0 0 0",
+       "gang 1: fewer leaf cells or levels than its tasks have"},
+      {4, "2 1 1 0 32 0 1 1 1000000 64 64000000 0 0 0 0 0 0",
+       "gang 1: it has 64000000 leaf cells, ended tasks included; all gangs together may have "
+       "4194304"},
+      {4, "2 2 1 0 32 0 1 1 1 2 2 0 4 0 0 0 0",
+       "own cells: gang 1 of tenant 1 has cells of cluster 0"},
+      {4, "2 1 1 0 32 0 1 1 1 2 1 0 4 1 0 0 0 0 1 1 1 1 0 0",
+       "missing: gang 1: missing leaf 1 is device 1 of node 0"},
+      {4, "2 1 1 0 32 0 1 1 1 2 1 0 4 1 0 0 0 0 2 1 1 1 9 1 1 1 9 0",
+       "missing: gang 1: missing leaf 1 is device 1 of node 9"},
+      {5, "3 2 0 0 32 0 0 1 2 4 4 0 12 4 0 12 0 0 0 0",
+       "once: leaf 0 of node 2: gang 2 and gang 2"},
+      {5, "2 2 0 0 32 0 0 1 2 4 4 0 12 4 0 8 0 0 0 0", "gang 1: it occurs twice"},
+      {5, "3 2 0 0 32 1 0 1 2 4 4 0 12 4 0 8 0 0 0 0", "ending: gang 2 must end for gang 1"},
+      {5, "3 2 0 0 32 0 0 1 2 4 4 0 12 4 0 8 0 8 1 0 0 0 0",
+       "levels: gang 2 has 8 lost levels and 8 leaves"},
+      {5, "3 2 0 0 36 0 0 1 2 4 4 0 12 4 0 8 0 0 0 0",
+       "class: gang 2 of priority -1, downgraded, has no cluster"},
+      {6, "4 1 6 0 34 0 0 1 1 4 4 0 8 0 0 0 0",
+       "gang 3: it is preempting without cells of its tenant"},
+      {6, "4 1 6 0 34 0 1 1 1 4 4 0 8 0 0 0 2 9 8",
+       "preempting: gang 3: its downgraded victims do not ascend"},
+      {6, "4 1 6 0 34 0 1 1 1 4 4 0 8 0 0 0 0\n0", "text after the last gang"},
+  };
+  const hived empty = *hived::create(half_node_scene().config);
+  for (const wrong_line& wrong : all) {
+    CAPTURE(wrong.text);
+    half_node_scene scene;
+    scene.lines[wrong.line] = wrong.text;
+    const absl::Status status = try_restore(scene.config, with_first_line(empty, scene.body()));
+    CHECK(status.code() == absl::StatusCode::kDataLoss);
+    CHECK(status.message() == "the snapshot is damaged: " + wrong.fault);
+  }
+}
+
+TEST_CASE("a gang that has grown beyond the limit of a recovered gang is restored") {
+  const hived_config config = three_nodes::of(0);
+  hived h = *hived::create(config);
+  for (std::uint32_t job = 1; job <= 2; ++job) {
+    std::vector<hived_placement> tasks(16'000);  // all but one have ended
+    tasks[job] = {node_id(0), std::uint64_t{1} << job};
+    REQUIRE(h.recover({.job = job_id(job), .tenant = tenant_id(0), .groups = {{16'000, 4}}}, tasks)
+                .ok());
+  }
+  REQUIRE(h.grow(job_id(1), job_id(2)).ok());
+  CHECK(h.find(job_id(1))->leaves.size() > h.catalog().max_leaves());
+  hived fresh = *hived::create(config);
+  REQUIRE(fresh.restore(h.snapshot()).ok());
+  CHECK(whole_state(fresh) == whole_state(h));
 }
 
 }  // namespace

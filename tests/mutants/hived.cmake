@@ -89,6 +89,30 @@ mutant(root_unbound hived/detail/bindings.h "forgotten update: a whole cell that
   FROM [[cluster.set_root_bound(v, false);]] TO [[]] STATEMENT)
 mutant(snapshot_bad hived/detail/snapshot_reader.h "dropped step: bad leaves of a snapshot are healthy"
   FROM [[if (good_) bindings_.mark(l.chain, l.leaf, false);]] TO [[]] STATEMENT)
+mutant(snapshot_bad_again hived/detail/snapshot_reader.h "dropped condition: a bad leaf may occur again and again"
+  FROM [[!bad_.empty() && l <= bad_.back()]] TO [[false]])
+mutant(snapshot_bound_again hived/detail/snapshot_reader.h "dropped condition: a bound cell may occur again and again"
+  FROM [[v < next]] TO [[false]])
+mutant(snapshot_leaves hived/detail/snapshot_reader.h "forgotten limit: a gang of a snapshot may have any number of leaves"
+  FROM [[size > max_leaves_ - leaves_]] TO [[false]])
+mutant(snapshot_leaves_of_one hived/detail/snapshot_reader.h "wrong limit: a gang that has grown is too large"
+  FROM [[64 * catalog.max_leaves()]] TO [[catalog.max_leaves()]])
+mutant(snapshot_inside hived/detail/snapshot_reader.h "dropped condition: a cell of a tenant is bound outside its whole cell"
+  FROM [[if (!fits) return fail("a cell is bound outside its tenant's cells");]] TO [[]] STATEMENT)
+mutant(snapshot_own_leaf hived/detail/snapshot_reader.h "dropped condition: a guaranteed gang has leaves of no tenant"
+  FROM [[gang.guaranteed() && owner != gang.cluster]] TO [[false]])
+mutant(snapshot_claims hived/detail/snapshot_reader.h "dropped condition: an opportunistic gang preempts"
+  FROM [[gang.state == gang_state::preempting && !gang.guaranteed()]] TO [[false]])
+mutant(snapshot_audit hived/detail/snapshot_reader.h "dropped step: the audit of a snapshot is not looked at"
+  FROM [[!found.empty()]] TO [[false]])
+mutant(snapshot_audit_bindings hived/detail/audit_snapshot.h "dropped step: the bindings of a snapshot are not audited"
+  FROM [[audit_images(notes, c, count_active(cells, c));]] TO [[]] STATEMENT)
+mutant(snapshot_audit_owners hived/detail/audit_snapshot.h "dropped step: bad hardware of a snapshot is not audited"
+  FROM [[audit_owners(notes, c, count_leaves(cells.chain(c)));]] TO [[]] STATEMENT)
+mutant(audit_victims hived/detail/audit_gangs.h "off by one: a downgraded victim may occur twice"
+  FROM [[a >= b]] TO [[a > b]])
+mutant(audit_levels hived/detail/audit_gangs.h "dropped condition: a gang that is not downgraded has lost levels"
+  FROM [[g.downgraded && levels == asked]] TO [[levels == asked]])
 mutant(snapshot_run hived/detail/snapshot_writer.h "dropped condition: a leaf that is there continues a run of missing ones"
   FROM [[        (b == 0) == (first_b_ == 0)]] TO [[        true]])
 mutant(spread_own_level hived/detail/constrained_search.h "off by one: a spread over a level counts as one above it"

@@ -145,14 +145,15 @@ class hived {
 
   // The state as text, for a host that stores it and restarts: gangs (preempting ones, too), their
   // cells, bad hardware. The configuration and the victim cost are not in it.
-  // Cost: O(cells of the tenants + leaves of all gangs); about 70 bytes for a gang on one node.
+  // Cost: O(cells of the tenants + leaves of all gangs), and for each bad leaf O(levels * fan-out);
+  // about 70 bytes for a gang on one node.
   [[nodiscard]] std::string snapshot() const;
   // Replaces gangs and health by those of a snapshot. hash() is then the same as when it was taken,
   // and so are all later decisions. Plans that were proposed before are stale. A program without
   // apiary::compiled that proposes a preempting gang again sets its topology constraints again.
   // kInvalidArgument: not a snapshot. kUnimplemented: a newer version. kDataLoss: a damaged
   // snapshot. kFailedPrecondition: a snapshot of another configuration. Nothing changes then.
-  // Cost: O(cells of the cluster + leaves of all gangs * levels).
+  // Cost: O(cells of the cluster + leaves of all gangs * levels), and a sort of the gangs.
   absl::Status restore(std::string_view snapshot);
 
   // The cells of the cluster and of the tenants, with their names.

@@ -31,7 +31,7 @@ enum class wait_reason : std::uint8_t {
     case wait_reason::never:
       return "it would not fit even if all that it may use were idle and healthy";
     case wait_reason::busy:
-      return "running work uses what it needs";
+      return "other gangs or tasks use what it needs";
     case wait_reason::unhealthy:
       return "it would fit if all nodes and GPUs were healthy";
     case wait_reason::not_suggested:

@@ -19,8 +19,8 @@ void audit_gangs_alone(apiary::detail::audit_notes& notes) { apiary::detail::aud
 TEST_CASE("the audit finds damage to every invariant of gangs") {
   apiary_test::check_damages(
       audit_gangs_alone,
-      {"claims", "class", "ending", "holders", "missing", "once", "own cells", "preempting",
-       "table", "tasks", "type"},
+      {"claims", "class", "ending", "holders", "levels", "missing", "once", "own cells",
+       "preempting", "table", "tasks", "type"},
       {
           {"table", "is not found by its job",
            [](audit_scene& s) { s.record(4).request.job = job_id(99); }},
@@ -97,6 +97,18 @@ TEST_CASE("the audit finds damage to every invariant of gangs") {
            [](audit_scene& s) { s.gangs.move(s.slot(4), vc_chain_id()); }},
           {"class", "gang 6 of priority -1 has cluster",
            [](audit_scene& s) { s.gangs.move(s.slot(6), s.record(4).cluster); }},
+          {"class", "gang 6 of priority -1, downgraded, has no cluster",
+           [](audit_scene& s) { s.record(6).downgraded = true; }},
+          {"levels", "gang 4 has 2 lost levels and 2 leaves",
+           [](audit_scene& s) {
+             s.record(4).lost_levels = {0, 0};
+           }},
+          {"levels", "gang 4, downgraded, has 1 lost levels and 2 leaves",
+           [](audit_scene& s) {
+             s.gangs.move(s.slot(4), vc_chain_id());
+             s.record(4).downgraded = true;
+             s.record(4).lost_levels = {0};
+           }},
           {"own cells", "gang 4 of tenant 1",
            [](audit_scene& s) { s.record(4).request.tenant.value = 1; }},
           {"own cells", "gang 5 of tenant 0",
@@ -109,6 +121,10 @@ TEST_CASE("the audit finds damage to every invariant of gangs") {
            [](audit_scene& s) { s.chain().set_owner(s.leaf(4), virtual_cell()); }},
           {"preempting", "gang 1",
            [](audit_scene& s) { s.record(1).downgraded_victims.push_back(job_id(2)); }},
+          {"preempting", "gang 3: its downgraded victims do not ascend",
+           [](audit_scene& s) {
+             s.record(3).downgraded_victims = {job_id(9), job_id(9)};
+           }},
           {"preempting", "gang 3", [](audit_scene& s) { s.gangs.move(s.slot(3), vc_chain_id()); }},
           {"ending", "gang 1 must end for gang 3",
            [](audit_scene& s) { s.record(1).ends_for = s.slot(3); }},

@@ -172,8 +172,11 @@ inline void audit_type(audit_notes& notes, gang_slot s) {
 // Checks one gang, with all checks above that concern one gang.
 // tasks       a gang has a leaf. All leaves of a task are on one node. A task has all its leaves,
 //             missing ones included, or none if it has ended; in a recovered gang it may have fewer
-// class       a gang has no virtual cluster if and only if it is opportunistic or downgraded
-// preempting  a preempting gang is guaranteed; only a preempting gang has downgraded victims
+// class       a gang has no virtual cluster if and only if it is opportunistic or downgraded. No
+//             gang is both
+// levels      only a downgraded gang has lost levels: one for each leaf, or none
+// preempting  a preempting gang is guaranteed; only a preempting gang has downgraded victims, by
+//             ascending job
 // ending      is_listed_by_preemptor holds for each gang that must end for another gang
 inline void audit_gang(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
@@ -213,13 +216,24 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
   notes.expect(any, "tasks", [&] { return notes.gang(s) + " has no leaf"; });
   audit_missing(notes, s);
   audit_type(notes, s);
-  notes.expect(g.guaranteed() == (g.request.priority >= 0 && !g.downgraded), "class", [&] {
-    return notes.gang(s) + " of priority " + std::to_string(g.request.priority) +
-           (g.downgraded ? ", downgraded, " : " ") + (g.guaranteed() ? "has" : "has no") +
-           " cluster";
-  });
+  const bool opportunistic = g.request.priority < 0;
+  notes.expect(g.guaranteed() ? !opportunistic && !g.downgraded : opportunistic != g.downgraded,
+               "class", [&] {
+                 return notes.gang(s) + " of priority " + std::to_string(g.request.priority) +
+                        (g.downgraded ? ", downgraded, " : " ") +
+                        (g.guaranteed() ? "has" : "has no") + " cluster";
+               });
   notes.expect(g.state == gang_state::allocated ? g.downgraded_victims.empty() : g.guaranteed(),
                "preempting", [&] { return notes.gang(s); });
+  const std::vector<job_id>& jobs = g.downgraded_victims;
+  const auto falling = [](job_id a, job_id b) { return a >= b; };
+  notes.expect(std::adjacent_find(jobs.begin(), jobs.end(), falling) == jobs.end(), "preempting",
+               [&] { return notes.gang(s) + ": its downgraded victims do not ascend"; });
+  const std::size_t levels = g.lost_levels.size();
+  notes.expect(levels == 0 || (g.downgraded && levels == asked), "levels", [&] {
+    return notes.gang(s) + (g.downgraded ? ", downgraded, has " : " has ") + audit_text(levels) +
+           " lost levels and " + audit_text(asked) + " leaves";
+  });
   notes.expect(!g.ends_for.valid() || is_listed_by_preemptor(notes, g), "ending",
                [&] { return notes.gang(s) + " must end for " + notes.gang(g.ends_for); });
   if (g.guaranteed()) audit_own_cells(notes, s);

@@ -50,6 +50,12 @@ class hived_catalog {
   }
 
   [[nodiscard]] const hived_layout& layout() const noexcept { return layout_; }
+  // The most leaves of a recovered gang: max_recovered, or those of the cluster if these are more.
+  [[nodiscard]] std::uint64_t max_leaves() const noexcept {
+    std::uint64_t leaves = 0;
+    for (const chain_layout& chain : layout_.chains) leaves += chain.tree.num_leaves();
+    return (std::max)(leaves, max_recovered);
+  }
   // The name of a gang in error messages.
   [[nodiscard]] static std::string name(job_id job) { return name_of(job, "gang"); }
   [[nodiscard]] const std::string& name(leaf_type_id type) const noexcept {
@@ -197,8 +203,7 @@ class hived_catalog {
   // Converts the tasks of a gang, as a host reports them, to leaves: one entry per leaf of the
   // request, not valid if the task does not have this leaf. Requires: check() accepts the request.
   // kInvalidArgument: the number of tasks differs; a task has more leaves than requested; the node
-  // has no such leaf; two tasks have the same leaf; the gang has more leaves than max_recovered and
-  // than the cluster.
+  // has no such leaf; two tasks have the same leaf; the gang has more leaves than max_leaves().
   // kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
       const gang_request& r, std::span<const hived_placement> tasks) const {
@@ -214,12 +219,10 @@ class hived_catalog {
                                         " tasks; there are placements for " +
                                         std::to_string(tasks.size()));
     }
-    std::uint64_t most = 0;
-    for (const chain_layout& chain : layout_.chains) most += chain.tree.num_leaves();
-    most = (std::max)(most, max_recovered);
-    if (size > most) {
+    if (size > max_leaves()) {
       return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(size) +
-                                        " leaf cells; the limit is " + std::to_string(most));
+                                        " leaf cells; the limit is " +
+                                        std::to_string(max_leaves()));
     }
     t = 0;
     for (const task_group& m : r.groups) {

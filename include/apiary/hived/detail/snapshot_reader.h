@@ -3,9 +3,10 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
+#include <apiary/hived/detail/audit_snapshot.h>
 #include <apiary/hived/detail/bindings.h>
 #include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/guarantees.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/snapshot_writer.h>
@@ -14,6 +15,7 @@
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/ids.h>
 #include <apiary/hived/request.h>
+#include <apiary/hived/violation.h>
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>
@@ -30,8 +32,12 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Reads a snapshot into the state of a scheduler without gangs. A text that violates an invariant
-// is an error, whatever its checksum: nothing here aborts.
-// Cost: O(levels) for each bound cell and each leaf of a gang.
+// is an error, even if its checksum and its hashes are right. While it reads, it checks what
+// changes of the state require, so that nothing aborts; at the end it audits gangs and bindings.
+// All gangs together may have 64 times as many leaves as one recovered gang. One gang may have more
+// than a recovered one: it has grown, or was moved from a larger cluster.
+// Cost:   O(cells + leaves of all gangs * levels), and a sort of the gangs.
+// Memory: O(bytes of the text + cells), and 12 bytes for each leaf of a gang, ended tasks included.
 class hived_snapshot_reader {
  public:
   // Requires: the state of a new scheduler with this catalog. After an error it is useless.
@@ -45,7 +51,11 @@ class hived_snapshot_reader {
 
   hived_snapshot_reader(std::string_view text, const hived_catalog& catalog,
                         hived_guarantees& state)
-      : rest_(text), catalog_(catalog), state_(state), bindings_(state.cells_) {}
+      : rest_(text),
+        catalog_(catalog),
+        state_(state),
+        bindings_(state.cells_),
+        max_leaves_(64 * catalog.max_leaves()) {}
 
   [[nodiscard]] static absl::Status damaged(const std::string& what) {
     return absl::DataLossError("the snapshot is damaged: " + what);
@@ -77,7 +87,8 @@ class hived_snapshot_reader {
       return absl::FailedPreconditionError(
           "the snapshot is of another configuration: its layout has hash " +
           std::to_string(layout) + ", that of the scheduler " +
-          std::to_string(catalog_.layout().hash()));
+          std::to_string(catalog_.layout().hash()) +
+          "; restore with the configuration of the snapshot, then call reconfigure");
     }
     read_bad();
     read_bindings();
@@ -85,7 +96,15 @@ class hived_snapshot_reader {
       if (good_) bindings_.mark(l.chain, l.leaf, false);
     read_gangs();
     if (good_ && !rest_.empty()) fail("text after the last gang");
-    if (good_ && state_.hash() != hash) fail("it does not have the state that it announces");
+    if (good_ && state_.hash() != hash) {
+      fail("its state has hash " + std::to_string(state_.hash()) + "; the first line announces " +
+           std::to_string(hash));
+    }
+    if (good_) {
+      const std::vector<violation> found =
+          audit_snapshot(catalog_.layout(), state_.cells_, state_.gangs_);
+      if (!found.empty()) fail(found[0].invariant + ": " + found[0].witness);
+    }
     return good_ ? absl::OkStatus() : damaged(what_);
   }
 
@@ -134,14 +153,19 @@ class hived_snapshot_reader {
       const id_range<cell_id> leaves = bindings_.chain(c).tree().cells(0);
       read_runs(1, [&](std::uint32_t leaf, std::uint32_t, std::uint32_t) {
         if (!leaves.contains(cell_id(leaf))) return fail("a bad leaf cell does not exist");
-        bad_.push_back({c, cell_id(leaf)});
+        const chain_leaf l{c, cell_id(leaf)};
+        if (!bad_.empty() && l <= bad_.back()) return fail("its bad leaf cells do not ascend");
+        bad_.push_back(l);
         return true;
       });
     }
   }
   void read_bindings() {
     for (std::uint32_t c = 0; good_ && c < bindings_.num_clusters(); ++c) {
+      std::uint32_t next = 0;
       read_runs(1, [&](std::uint32_t v, std::uint32_t p, std::uint32_t i) {
+        if (v < next) return fail("its bound cells do not ascend");
+        next = v + 1;
         return bind(vc_chain_id(c), cell_id(v), cell_id(p + i));
       });
     }
@@ -153,10 +177,10 @@ class hived_snapshot_reader {
       return fail("a bound cell does not exist");
     const level_t l = cluster.tree().level(v);
     if (l != chain.tree().level(p)) return fail("cells of different levels are bound");
-    if (cluster.image(v) == p) return true;  // a pinned cell
+    const cell_id above = cluster.tree().parent(v, l);
+    if (bindings_.is_pinned(c) && !above.valid() && cluster.image(v) == p) return true;
     if (cluster.image(v).valid() || chain.owner(p).cell.valid())
       return fail("a cell is bound twice");
-    const cell_id above = cluster.tree().parent(v, l);
     const bool fits = above.valid() ? cluster.image(above).valid() &&
                                           cluster.image(above) == chain.tree().parent(p, l)
                                     : chain.cells().can_allocate_at(p);
@@ -185,16 +209,11 @@ class hived_snapshot_reader {
       gang_record gang;
       gang.request.job = job_id(number_of_id());
       if (!read_gang(gang) || !is_possible(gang)) {
-        what_ = hived_catalog::name(gang.request.job) + ": " + what_;
+        const std::string name = hived_catalog::name(gang.request.job) + ": ";
+        if (!what_.starts_with(name)) what_ = name + what_;
         return;
       }
       add(std::move(gang));
-    }
-    for (std::uint32_t s = 0; good_ && s < slots; ++s) {
-      const gang_slot by = state_.gangs_[gang_slot(s)].ends_for;
-      if (by.valid() && (by.value >= slots || !used[by.value] ||
-                         state_.gangs_[by].state != gang_state::preempting))
-        fail("a gang ends for a gang that is not preempting");
     }
   }
   bool read_gang(gang_record& gang) {
@@ -224,6 +243,12 @@ class hived_snapshot_reader {
       return fail(std::string(status.message()));
     std::uint64_t size = 0;
     for (const task_group& m : r.groups) size += std::uint64_t{m.tasks} * m.gpus;
+    if (size > max_leaves_ - leaves_) {
+      return fail("it has " + std::to_string(size) +
+                  " leaf cells, ended tasks included; all gangs together may have " +
+                  std::to_string(max_leaves_));
+    }
+    leaves_ += size;
     read_runs(0, [&](std::uint32_t c, std::uint32_t leaf, std::uint32_t i) {
       if (gang.leaves.size() == size) return fail("more leaf cells than its tasks have");
       gang.leaves.push_back({c, cell_id(leaf == 0 ? max32 : leaf - 1 + i)});
@@ -245,8 +270,6 @@ class hived_snapshot_reader {
       if (!good_ || name >= rest_.size()) return fail("a name is cut off");
       m.node = rest_.substr(0, static_cast<std::size_t>(name));
       rest_.remove_prefix(m.node.size() + 1);
-      if (m.index >= size || gang.leaves[m.index].leaf.valid())
-        return fail("a leaf cell is missing and present");
     }
     gang.downgraded_victims.resize(length());
     for (job_id& job : gang.downgraded_victims) job = job_id(number_of_id());
@@ -274,25 +297,16 @@ class hived_snapshot_reader {
   }
   // Whether the leaves of a gang can be held as the gang says. Sets the fault if not.
   bool is_possible(const gang_record& gang) {
-    const bool claims = gang.state == gang_state::preempting;
-    if (state_.gangs_.find(gang.request.job)) return fail("occurs twice");
+    if (state_.gangs_.find(gang.request.job)) return fail("it occurs twice");
     if (gang.cluster.valid() && gang.cluster.value >= bindings_.num_clusters())
       return fail("its virtual cluster does not exist");
-    if (gang.guaranteed() != (gang.request.priority >= 0 && !gang.downgraded) ||
-        (claims && !gang.guaranteed()))
-      return fail("it has cells of a tenant without a guarantee, or a guarantee without cells");
-    std::vector<chain_leaf> leaves = gang.leaves;
-    merge_sort(leaves);
-    for (std::size_t i = 0; i < leaves.size(); ++i) {
-      const chain_leaf l = leaves[i];
+    if (gang.state == gang_state::preempting && !gang.guaranteed())
+      return fail("it is preempting without cells of its tenant");
+    for (const chain_leaf& l : gang.leaves) {
       if (!l.leaf.valid()) continue;
       if (l.chain >= bindings_.num_chains() ||
           !bindings_.chain(l.chain).tree().cells(0).contains(l.leaf))
         return fail("a leaf cell does not exist");
-      if (i > 0 && leaves[i - 1] == l) return fail("it has a leaf cell twice");
-      const leaf_holders held = bindings_.chain(l.chain).holders(l.leaf);
-      if (claims ? held.claimer.valid() : held.user.valid())
-        return fail("a leaf cell is in use or claimed by another gang");
       const vc_chain_id owner = bindings_.chain(l.chain).owner(l.leaf).cluster;
       if (gang.guaranteed() && owner != gang.cluster)
         return fail("a leaf cell is not bound to its tenant's cells");
@@ -321,6 +335,8 @@ class hived_snapshot_reader {
   const hived_catalog& catalog_;
   hived_guarantees& state_;
   hived_bindings& bindings_;
+  std::uint64_t max_leaves_;  // of all gangs
+  std::uint64_t leaves_ = 0;  // of the gangs read so far
   bool good_ = true;
   std::string what_{};  // the first fault
   std::vector<chain_leaf> bad_{};

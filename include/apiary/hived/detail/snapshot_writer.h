@@ -51,7 +51,9 @@ struct hived_snapshot {
   }
 };
 
-// Writes a snapshot. Cost: O(cells of the tenants + leaves of all gangs + slots).
+// Writes a snapshot.
+// Cost: O(cells of the tenants + leaves of all gangs + slots), and in a chain with bad leaves
+//       O(cells of its top level + bad leaves * levels * fan-out).
 class hived_snapshot_writer {
  public:
   [[nodiscard]] static std::string write(const hived_cells& cells, const gang_table& gangs,
@@ -106,8 +108,9 @@ class hived_snapshot_writer {
   }
   void put_bad(const physical_chain& chain) {
     if (chain.any_bad()) {
-      for (const cell_id leaf : chain.tree().cells(0))
-        if (!chain.healthy().healthy(leaf)) add_to_run(leaf.value, 0, 1, 0);
+      const auto add = [&](cell_id leaf) { add_to_run(leaf.value, 0, 1, 0); };
+      for (const cell_id top : chain.tree().cells(chain.tree().num_levels() - 1))
+        chain.healthy().for_each_bad_leaf(top, add);
     }
     end_runs();
     end_line();
