@@ -54,7 +54,7 @@ class slurm_scheduler {
   // The most explanations of a round; they cost more than decisions.
   static constexpr int max_explanations = 2;
 
-  // The steps of a search in a decision, about 0.05 ms; a gang that needs more waits, `undecided`.
+  // The steps of a search in a decision; a gang that needs more waits, `undecided`.
   static constexpr std::uint64_t decision_steps = 500;
   // The steps of a search in an explanation.
   static constexpr std::uint64_t explanation_steps = 20'000;
