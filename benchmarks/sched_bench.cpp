@@ -3,11 +3,14 @@
 // SPDX-License-Identifier: MIT
 #include "benchmarks/openb_experiment.h"
 #include "tests/support/naive_sharing.h"
+#include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/price_score.h>
 #include <apiary/fgd/published_fragmentation_gradient.h>
 #include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/workload.h>
 
@@ -155,6 +158,52 @@ BENCHMARK(fgd_by_gpus)
     ->Arg(100000)
     ->Arg(100 * trace_gpus)
     ->Arg(1000000);
+
+// The same if nearly all arrivals differ in memory.
+void fgd_by_gpus_memory_differs(benchmark::State& state) {
+  experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));
+  rng random(1);
+  std::vector<named_task> tasks;
+  for (std::uint32_t& arrival : e.work.arrivals) {
+    tasks.push_back(e.work.tasks[arrival]);
+    std::uint32_t& memory = tasks.back().request.memory_mib;
+    memory = memory / 2 + random.uniform(memory / 2 + 1);
+    arrival = static_cast<std::uint32_t>(tasks.size() - 1);
+  }
+  e.work.tasks = std::move(tasks);
+  run(state, e, fragmentation_gradient(fragmentation(e.mix)));
+}
+BENCHMARK(fgd_by_gpus_memory_differs)
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(trace_gpus)
+    ->Arg(100 * trace_gpus);
+
+price_score prices_for(const benchmark::State& state, const experiment& e) {
+  const task_mix all = task_mix::from_history(workload::kinds(e.work.tasks), 100);
+  const auto samples = static_cast<std::uint32_t>(state.range(0));
+  return price_score::create(e.machines.nodes, all, {.samples = samples}).value();
+}
+// The same by prices from samples of the load, which are not counted either.
+void prices_by_samples_and_gpus(benchmark::State& state) {
+  const experiment e = scaled(static_cast<std::uint64_t>(state.range(1)));
+  run(state, e, prices_for(state, e));
+}
+BENCHMARK(prices_by_samples_and_gpus)
+    ->Unit(benchmark::kMillisecond)
+    ->Args({1, trace_gpus})
+    ->Args({6, trace_gpus})
+    ->Args({1, 100 * trace_gpus})
+    ->Args({6, 100 * trace_gpus});
+// The prices alone.
+void create_prices_by_samples_and_gpus(benchmark::State& state) {
+  const experiment e = scaled(static_cast<std::uint64_t>(state.range(1)));
+  for (auto _ : state) benchmark::DoNotOptimize(prices_for(state, e));
+}
+BENCHMARK(create_prices_by_samples_and_gpus)
+    ->Unit(benchmark::kMillisecond)
+    ->Args({1, trace_gpus})
+    ->Args({6, trace_gpus})
+    ->Args({6, 100 * trace_gpus});
 
 template <class Score>
 void policy(benchmark::State& state, const Score& score) {

@@ -140,6 +140,44 @@ TEST_CASE("a gang is placed at least cost by prices") {
   CHECK(plan->placements.size() == 3);
 }
 
+TEST_CASE("extreme mixes and clusters get prices") {
+  constexpr std::uint32_t cpus[] = {0, 1, 1000, 96'000, 10'000'000, UINT32_MAX};
+  constexpr std::uint32_t gpus[] = {0, 1, 1, 2, 8, 16, 17, 4'000'000'000};
+  constexpr std::uint32_t weights[] = {1, 1, 100, 100'000'000};
+  const std::uint32_t mixes = apiary_test::scaled(60U);
+  for (std::uint32_t seed = 0; seed < mixes; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    node_table nodes;
+    for (std::uint32_t n = 0; n < 1 + seed % 20; ++n)
+      nodes.add({{cpus[random.uniform(6)], 0},
+                 1 + random.uniform(16),
+                 static_cast<gpu_model>(random.uniform(3))});
+    std::vector<std::pair<task_kind, std::uint32_t>> kinds = {
+        {{.cpu_milli = 1000, .gpus = 1, .gpu_milli = 300}, 1}};
+    for (std::uint32_t m = 0; m < seed % 30; ++m) {
+      task_kind kind{.cpu_milli = cpus[random.uniform(6)], .gpus = gpus[random.uniform(8)]};
+      kind.gpu_milli = static_cast<milli_gpu>(kind.gpus == 1 ? 1 + random.uniform(1000) : 1000);
+      if (random.uniform(3) == 0) kind.models = 1U << random.uniform(4);
+      kinds.push_back({kind, weights[random.uniform(4)]});
+    }
+    const std::uint32_t load = 1 + random.uniform(10'000);
+    const auto score =
+        price_score::create(nodes, task_mix(kinds),
+                            {.samples = 1, .least_load_percent = load, .most_load_percent = load});
+    REQUIRE_MESSAGE(score.ok(), std::string(score.status().message()));
+    for (const node_id n : nodes.ids()) {
+      node_state full = nodes[n];
+      full.left = {};
+      full.gpu_left = {};
+      // At most 0.05 GPUs for each of 10,000 cores, and the GPUs.
+      const std::int64_t cost = score->cost(nodes[n], full);
+      REQUIRE(cost > -17'000'000);
+      REQUIRE(cost < 600'000'000);
+    }
+  }
+}
+
 TEST_CASE("wrong arguments of prices are errors") {
   const synthetic_trace trace = small_trace(1);
   const node_table& nodes = trace.nodes.nodes;

@@ -51,6 +51,14 @@ mutant(published_seen fgd/published_fragmentation_gradient.h "wrong tie: of equa
 mutant(published_q2 fgd/published_fragmentation.h "forgotten term: GPUs that are too small are usable"
   FROM [[f.q3 += t.probability * (left - small);
         f.q2 += t.probability * small;]] TO [[f.q3 += t.probability * left;]] STATEMENT)
+mutant(program_count fgd/detail/load_program.h "forgotten count: a column has one task of each kind"
+  FROM [=[++tasks[steps];]=] TO [=[tasks[steps] = 1;]=] STATEMENT)
+mutant(program_agrees fgd/detail/load_program.h "dropped condition: an infinite answer is optimal"
+  FROM [[solve(most_steps) && agrees()]] TO [[solve(most_steps)]])
+mutant(prices_optimal fgd/detail/load_prices.h "dropped condition: a program that is not solved gives prices"
+  FROM [[!solved.optimal()]] TO [[false]])
+mutant(prices_cores fgd/detail/load_prices.h "dropped limit: what a task with many cores is worth overflows"
+  FROM [[(std::min)(t.kind.cpu_milli, price_tables::max_cpu_milli)]] TO [[t.kind.cpu_milli]])
 mutant(price_free fgd/detail/price_tables.h "forgotten row: a GPU of which a task takes a fraction stays free"
   FROM [[value(of_free(free_), of_free(free_ - 1), after)]]
   TO [[value(of_free(free_), of_free(free_), after)]])

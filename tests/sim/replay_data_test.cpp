@@ -5,11 +5,17 @@
 #undef main
 #include "support/data.h"
 #include "support/work_folder.h"
+#include <apiary/fgd/detail/load_prices.h>
+#include <apiary/fgd/detail/load_program.h>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -21,6 +27,53 @@ std::string rest_of_line(const std::string& text, const std::string& begin) {
   REQUIRE_MESSAGE(at != std::string::npos, begin);
   const std::size_t from = at + begin.size();
   return text.substr(from, text.find_first_of("\r\n", from) - from);
+}
+
+// The GPUs that replay allocates while the load that has arrived rounds to 100 %, in %.
+double allocated(const std::string& trace, const std::string& seed, const std::string& policy) {
+  const std::string arrivals = openb + "arrivals/" + trace + "_" + seed;
+  const apiary_test::work_folder here(replay_main);
+  const apiary_test::ended end =
+      here.run({"--nodes", openb + "openb_node_list_gpu_node.csv", "--pods",
+                openb + "openb_pod_list_" + trace + ".csv", "--node-order", arrivals + "_nodes.txt",
+                "--arrivals", arrivals + "_pods.txt", "--policy", policy, "--curves", "curves"});
+  REQUIRE_MESSAGE(end.status == 0, end.err);
+  std::string values = rest_of_line(here.get("curves"), policy + ",allocation,");
+  for (int load = 0; load < 100; ++load) values.erase(0, values.find(',') + 1);
+  return std::stod(values);
+}
+
+// What no scheduler can exceed then: the linear program with all tasks that have arrived.
+double bound(const std::string& trace, const std::string& seed) {
+  gpu_model_names models;
+  const auto lines = [](const std::string& name) {
+    return line_reader::open(openb + name).value();
+  };
+  const trace_cluster cluster = read_nodes(lines("openb_node_list_gpu_node.csv"), models).value();
+  const std::vector<named_task> tasks =
+      read_tasks(lines("openb_pod_list_" + trace + ".csv"), models).value();
+  const std::vector<std::uint32_t> arrivals =
+      read_arrivals(lines("arrivals/" + trace + "_" + seed + "_pods.txt"), tasks).value();
+  const std::uint64_t gpus = cluster.nodes.total_gpus();
+  std::vector<named_task> arrived;
+  std::uint64_t requested = 0;  // thousandths of a GPU
+  for (const std::uint32_t t : arrivals) {
+    requested += tasks[t].request.total_gpu_milli();
+    if (requested > 1005 * gpus) break;  // 100.5 %
+    arrived.push_back(tasks[t]);
+  }
+  const task_mix mix = task_mix::from_history(workload::kinds(arrived), 100);
+  std::vector<apiary::detail::load_kind> kinds;
+  for (const task_mix::weighted_kind& t : mix.tasks()) {
+    if (t.kind.gpus == 0) continue;
+    REQUIRE(t.kind.gpu_milli % 10 == 0);  // the program rounds other fractions up
+    kinds.push_back({t.kind.cpu_milli, t.kind.gpus, t.kind.gpu_milli, t.kind.models,
+                     static_cast<double>(t.weight), t.kind.gpus * t.kind.gpu_milli / 1000.0});
+  }
+  const apiary::detail::load_program program(
+      apiary::detail::expected_load(cluster.nodes, mix).classes(), kinds);
+  REQUIRE(program.optimal());
+  return 100.0 * program.objective() / static_cast<double>(gpus);
 }
 
 }  // namespace
@@ -51,24 +104,35 @@ TEST_CASE("replay --rounding published writes the published decisions and curves
 TEST_CASE("prices allocate more than FGD when the load that has arrived is 100 %") {
   struct expectation {
     const char* trace;
-    const char* seed;
-    double least;  // % of the GPUs
+    int orders;    // of arrival
+    double least;  // mean of the orders, % of the GPUs
   };
-  // FGD: 95.35, 86.44, 87.89 and 97.07.
-  for (const expectation& e : {expectation{"default", "46", 96.0},
-                               {"gpushare100", "43", 88.0},
-                               {"gpuspec33", "43", 95.0},
-                               {"multigpu50", "43", 97.5}}) {
-    CAPTURE(e.trace);
-    const std::string arrivals = openb + "arrivals/" + e.trace + "_" + e.seed;
-    const apiary_test::work_folder here(replay_main);
-    const apiary_test::ended end = here.run(
-        {"--nodes", openb + "openb_node_list_gpu_node.csv", "--pods",
-         openb + "openb_pod_list_" + e.trace + ".csv", "--node-order", arrivals + "_nodes.txt",
-         "--arrivals", arrivals + "_pods.txt", "--policy", "prices", "--curves", "curves"});
-    REQUIRE_MESSAGE(end.status == 0, end.err);
-    std::string values = rest_of_line(here.get("curves"), "prices,allocation,");
-    for (int load = 0; load < 100; ++load) values.erase(0, values.find(',') + 1);
-    CHECK(std::stod(values) >= e.least);
+  for (const expectation& e : {expectation{"default", 5, 95.99},
+                               {"gpushare100", 2, 88.0},
+                               {"gpuspec33", 2, 95.0},
+                               {"multigpu50", 2, 97.5}}) {
+    const std::string trace = e.trace;
+    CAPTURE(trace);
+    double fgd_sum = 0.0;
+    double prices_sum = 0.0;
+    double bound_sum = 0.0;
+    for (int order = 42; order < 42 + e.orders; ++order) {
+      const std::string seed = std::to_string(order);
+      CAPTURE(seed);
+      const double by_fgd = allocated(trace, seed, "fgd");
+      const double by_prices = allocated(trace, seed, "prices");
+      const double most = bound(trace, seed);
+      CHECK(by_prices > by_fgd);
+      CHECK(by_prices <= most);
+      fgd_sum += by_fgd;
+      prices_sum += by_prices;
+      bound_sum += most;
+    }
+    char means[100];
+    std::snprintf(means, sizeof means, "%s, %d orders: fgd %.2f %%, prices %.2f %%, bound %.2f %%",
+                  e.trace, e.orders, fgd_sum / e.orders, prices_sum / e.orders,
+                  bound_sum / e.orders);
+    MESSAGE(std::string(means));
+    CHECK(prices_sum / e.orders >= e.least);
   }
 }

@@ -54,7 +54,7 @@ struct price_options {
 //
 // Model:    Lagrangian bid prices, as in network revenue management; not in the FGD paper. The page
 //           of fgd/ has the formulas and the results.
-// Requires: nodes have at most 10,000 cores; more are not counted.
+// Requires: nodes and tasks have at most 10,000 cores; more are not counted.
 // Cost:     create: see the page; score, update: O(20 * samples * GPUs in use on the node). Memory:
 //           16 bytes for each node, and the tables: about 0.5 MB for each group of alike models.
 // Example:  examples/replay.cpp
@@ -66,13 +66,23 @@ class price_score {
   // Computes prices for this cluster and mix. The mix should cover all tasks of a history, also
   // those without GPU: task_mix::from_history(history, 100).
   // kInvalidArgument: no kind requests a GPU, no node has one, or an option is out of range.
+  // kResourceExhausted: a linear program is not solved in 64,000 steps, or not exactly enough.
   [[nodiscard]] static absl::StatusOr<price_score> create(const node_table& nodes,
                                                           const task_mix& mix,
                                                           const price_options& options = {}) {
     const detail::expected_load load(nodes, mix);
     APIARY_RETURN_IF_ERROR(load.check());
     APIARY_RETURN_IF_ERROR(check(options));
-    return price_score(load, mix, options);
+    rng random(options.seed);
+    std::vector<detail::load_prices> samples;
+    for (std::uint32_t s = 0; s < options.samples; ++s) {
+      const double spread = options.most_load_percent - options.least_load_percent;
+      const double at = options.samples == 1 ? 0.5 : static_cast<double>(s) / (options.samples - 1);
+      APIARY_ASSIGN_OR_RETURN(detail::load_prices prices,
+                              load.sample(options.least_load_percent + spread * at, random));
+      samples.push_back(std::move(prices));
+    }
+    return price_score(load, samples, mix, options);
   }
 
   // What is computed once for each kind of request.
@@ -157,22 +167,16 @@ class price_score {
     return absl::OkStatus();
   }
 
-  price_score(const detail::expected_load& load, const task_mix& mix, const price_options& o)
-      : metric_(mix),
+  price_score(const detail::expected_load& load, const std::vector<detail::load_prices>& samples,
+              const task_mix& mix, const price_options& o)
+      : tables_(load.kinds(), samples),
+        metric_(mix),
         samples_(o.samples),
         fragmentation_cost_(std::int64_t{o.fragmentation_weight} * samples_),
         idle_cost_(std::int64_t{o.idle_weight} * samples_),
         order_cost_(std::int64_t{o.order_weight} * 1000 * samples_),
         pressure_cost_(load.pressure()) {
     for (std::int64_t& cost : pressure_cost_) cost = cost * o.pressure_weight * samples_ / 1000;
-    rng random(o.seed);
-    std::vector<detail::load_prices> prices;
-    for (std::uint32_t s = 0; s < o.samples; ++s) {
-      const double spread = o.most_load_percent - o.least_load_percent;
-      const double at = o.samples == 1 ? 0.5 : static_cast<double>(s) / (o.samples - 1);
-      prices.push_back(load.sample(o.least_load_percent + spread * at, random));
-    }
-    tables_ = detail::price_tables(load.kinds(), prices);
     for (const detail::node_class& c : load.classes()) {
       node_state idle;
       idle.left.cpu_milli = c.cpu_milli;
@@ -241,7 +245,7 @@ class price_score {
                                       (half + (std::max)(lost, std::int64_t{0})));
   }
 
-  detail::price_tables tables_{};
+  detail::price_tables tables_;
   fragmentation metric_;
   std::int64_t samples_;
   // Costs in millionths of a GPU, times samples_.

@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/detail/load_prices.h>
 #include <apiary/fgd/detail/load_program.h>
-#include <apiary/metric/task_mix.h>
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace {
@@ -49,6 +48,44 @@ double best_pattern(const load_program& program, const node_class& c, std::size_
   return best;
 }
 
+// That the answer is feasible, and that its dual values prove that none is better.
+void check_optimal(const load_program& program, const std::vector<node_class>& classes,
+                   const std::vector<load_kind>& kinds) {
+  REQUIRE(program.optimal());
+  // The columns of the basis fill the limits exactly; each has a row once.
+  std::vector<double> used(program.limits().size());
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    REQUIRE(program.amounts()[i] > -1e-6);
+    std::vector<bool> seen(used.size());
+    for (const auto& [row, amount] : program.basis()[i].rows) {
+      REQUIRE(!seen[row]);
+      seen[row] = true;
+      used[row] += amount * program.amounts()[i];
+    }
+  }
+  double priced = 0.0;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    REQUIRE(std::abs(used[i] - program.limits()[i]) < 1e-6);
+    REQUIRE(program.duals()[i] > -1e-6);
+    priced += program.duals()[i] * program.limits()[i];
+  }
+  REQUIRE(std::abs(priced - program.objective()) < 1e-6);
+  // No more than all tasks; the limits are larger by millionths.
+  double all = 0.0;
+  for (const load_kind& kind : kinds) all += kind.demand * kind.reward;
+  REQUIRE(program.objective() < all + 1e-4);
+  // No column has a reduced reward.
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    if (classes[c].gpus > 0)
+      REQUIRE(best_pattern(program, classes[c], c, kinds, 0, 1000) < program.gpu_price(c) + 1e-6);
+    for (std::size_t m = 0; m < kinds.size(); ++m) {
+      if (!classes[c].serves(kinds[m])) continue;
+      REQUIRE(kinds[m].reward < program.task_price(m) + kinds[m].gpus * program.gpu_price(c) +
+                                    program.core_price(c) * kinds[m].cpu_milli / 1000.0 + 1e-6);
+    }
+  }
+}
+
 TEST_CASE("the program's answer is feasible, and its dual values prove that none is better") {
   const std::uint32_t programs = apiary_test::scaled(300U);
   for (std::uint32_t seed = 0; seed < programs; ++seed) {
@@ -59,33 +96,61 @@ TEST_CASE("the program's answer is feasible, and its dual values prove that none
     for (std::uint32_t c = 0; c < 1 + seed % 3; ++c)
       classes.push_back({1000 * random.uniform(40), random.uniform(5),
                          static_cast<gpu_model>(random.uniform(2)), 1.0 + random.uniform(20)});
-    const load_program program(classes, kinds);
-    REQUIRE(program.optimal());
-    // The columns of the basis fill the limits exactly.
-    std::vector<double> used(program.limits().size());
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      REQUIRE(program.amounts()[i] > -1e-6);
-      for (const auto& [row, amount] : program.basis()[i].rows)
-        used[row] += amount * program.amounts()[i];
-    }
-    double priced = 0.0;
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      REQUIRE(std::abs(used[i] - program.limits()[i]) < 1e-6);
-      REQUIRE(program.duals()[i] > -1e-6);
-      priced += program.duals()[i] * program.limits()[i];
-    }
-    REQUIRE(std::abs(priced - program.objective()) < 1e-6);
-    // No column has a reduced reward.
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      if (classes[c].gpus > 0)
-        REQUIRE(best_pattern(program, classes[c], c, kinds, 0, 1000) < program.gpu_price(c) + 1e-6);
-      for (std::size_t m = 0; m < kinds.size(); ++m) {
-        if (!classes[c].serves(kinds[m])) continue;
-        REQUIRE(kinds[m].reward < program.task_price(m) + kinds[m].gpus * program.gpu_price(c) +
-                                      program.core_price(c) * kinds[m].cpu_milli / 1000.0 + 1e-6);
-      }
-    }
+    check_optimal(load_program(classes, kinds), classes, kinds);
   }
+}
+
+TEST_CASE("the same with fractions that fill a GPU in many ways") {
+  const std::uint32_t programs = apiary_test::scaled(600U);
+  for (std::uint32_t seed = 0; seed < programs; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::vector<milli_gpu> fractions = {50,  80,  100, 150, 200, 250, 300,
+                                        350, 400, 500, 600, 750, 1000};
+    random.shuffle(fractions);
+    std::vector<load_kind> kinds(3 + random.uniform(4));
+    for (std::size_t m = 0; m < kinds.size(); ++m)
+      kinds[m] = {.cpu_milli = 500 * (1 + random.uniform(16)),
+                  .gpus = 1,
+                  .gpu_milli = fractions[m],
+                  .demand = 5.0 + random.uniform(56),
+                  .reward = fractions[m] / 1000.0};
+    std::vector<node_class> classes;
+    for (std::uint32_t c = 0; c < 1 + seed % 2; ++c)
+      classes.push_back(
+          {1000 * (8 + random.uniform(57)), 2U << random.uniform(3), 0, 2.0 + random.uniform(11)});
+    check_optimal(load_program(classes, kinds), classes, kinds);
+  }
+}
+
+TEST_CASE("a cluster with enough GPUs and cores earns all rewards") {
+  for (const milli_gpu small : {milli_gpu{100}, milli_gpu{50}}) {
+    const load_kind small_kind{
+        .cpu_milli = 1000, .gpus = 1, .gpu_milli = small, .demand = 5.0, .reward = small / 1000.0};
+    const load_kind large_kind{
+        .cpu_milli = 1000, .gpus = 1, .gpu_milli = 200, .demand = 5.0, .reward = 0.2};
+    const load_program program({{64'000, 8, 0, 2.0}}, {small_kind, large_kind});
+    CHECK(program.optimal());
+    CHECK(std::abs(program.objective() - 5.0 * (small / 1000.0 + 0.2)) < 1e-4);
+  }
+}
+
+TEST_CASE("a program that is not solved is not optimal") {
+  const std::vector<node_class> classes = {{10'000, 2, 0, 1.0}};
+  const load_kind kind{
+      .cpu_milli = 8000, .gpus = 1, .gpu_milli = 500, .demand = 5.0, .reward = 0.5};
+  CHECK(load_program(classes, {kind}).optimal());
+  const load_program stopped(classes, {kind}, 0);
+  CHECK(!stopped.optimal());
+  CHECK(stopped.steps() == 0);
+  const double infinite = std::numeric_limits<double>::infinity();
+  load_kind other = kind;
+  other.reward = infinite;
+  CHECK(!load_program(classes, {other}).optimal());
+  other = kind;
+  other.demand = infinite;
+  CHECK(!load_program(classes, {other, kind}).optimal());
+  CHECK(!load_program({{10'000, 2, 0, infinite}}, {kind}).optimal());
 }
 
 TEST_CASE("a program of known answer") {
@@ -100,19 +165,6 @@ TEST_CASE("a program of known answer") {
   CHECK(std::abs(program.core_price(0) - 0.125) < 1e-6);
   CHECK(std::abs(program.gpu_price(0)) < 1e-6);
   CHECK(std::abs(program.task_price(0) - (0.33 - 0.25)) < 1e-6);
-}
-
-TEST_CASE("equal nodes are one class, and many shapes are joined by their CPU") {
-  node_table nodes;
-  for (std::uint32_t i = 0; i < 100; ++i) nodes.add({{1000 * (i % 4), 0}, 2, 0});
-  const task_mix mix({{{.cpu_milli = 500, .gpus = 1, .gpu_milli = 1000}, 3}});
-  CHECK(detail::expected_load(nodes, mix).classes().size() == 4);
-  for (std::uint32_t i = 0; i < 1000; ++i) nodes.add({{4000 + i, 0}, 2, 0});
-  const detail::expected_load load(nodes, mix);
-  CHECK(load.classes().size() <= detail::expected_load::max_classes);
-  double total = 0.0;
-  for (const node_class& c : load.classes()) total += c.nodes;
-  CHECK(total == 1100.0);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
@@ -40,10 +41,10 @@ class expected_load {
     merge_sort(most, [](const auto& a, const auto& b) { return a.weight > b.weight; });
     if (most.size() > max_kinds) most.resize(max_kinds);
     for (const task_mix::weighted_kind& t : most) {
+      const std::uint32_t cpu = (std::min)(t.kind.cpu_milli, price_tables::max_cpu_milli);
       const double gpus = t.kind.gpus * (t.kind.gpu_milli / 1000.0);
-      const double reward = t.kind.gpus > 0 ? gpus : reward_of_core * t.kind.cpu_milli / 1000.0;
-      kinds_.push_back(
-          {t.kind.cpu_milli, t.kind.gpus, t.kind.gpu_milli, t.kind.models, 0.0, reward});
+      const double reward = t.kind.gpus > 0 ? gpus : reward_of_core * cpu / 1000.0;
+      kinds_.push_back({cpu, t.kind.gpus, t.kind.gpu_milli, t.kind.models, 0.0, reward});
       if (t.kind.gpus > 0) requested_ += t.weight * gpus;
       weights_.push_back(t.weight);
       total_weight_ += t.weight;
@@ -63,22 +64,40 @@ class expected_load {
   // The classes of nodes.
   [[nodiscard]] const std::vector<node_class>& classes() const noexcept { return classes_; }
 
-  // The prices if random tasks of the mix request `load_percent` of the cluster's GPUs. Requires:
-  // check().ok().
-  [[nodiscard]] load_prices sample(double load_percent, rng& random) const {
-    return prices(program(load_percent, random));
+  // The prices if random tasks of the mix request `load_percent` of the cluster's GPUs.
+  // kResourceExhausted: the linear program is not solved. Requires: check().ok().
+  [[nodiscard]] absl::StatusOr<load_prices> sample(double load_percent, rng& random) const {
+    return prices(program(load_percent, random), load_percent);
   }
   // The program of such a load.
   [[nodiscard]] load_program program(double load_percent, rng& random) const {
+    std::vector<node_class> classes = classes_;
+    for (node_class& c : classes)
+      c.cpu_milli = (std::min)(c.cpu_milli, price_tables::max_cpu_milli);
     std::vector<load_kind> kinds = kinds_;
-    const double tasks = (std::max)(1.0, expected_tasks(load_percent));
+    const double tasks = (std::clamp)(expected_tasks(load_percent), 1.0, max_tasks);
     const auto draws = static_cast<std::uint32_t>((std::min)(tasks, 1'000'000.0));
     for (std::uint32_t i = 0; i < draws; ++i) {
       const std::uint32_t at = random.uniform(total_weight_);
       const auto kind = std::upper_bound(last_.begin(), last_.end(), at) - last_.begin();
       kinds[static_cast<std::size_t>(kind)].demand += tasks / draws;
     }
-    return load_program(classes_, std::move(kinds));
+    return load_program(std::move(classes), std::move(kinds));
+  }
+  // The prices that the duals of a program of such a load give; errors as sample().
+  [[nodiscard]] absl::StatusOr<load_prices> prices(const load_program& solved,
+                                                   double load_percent) const {
+    if (!solved.optimal()) return unsolved(solved, load_percent);
+    load_prices result;
+    double core = 0.0;
+    for (std::size_t m = 0; m < kinds_.size(); ++m) {
+      const double net = (std::clamp)(kinds_[m].reward - solved.task_price(m), 0.0, max_worth);
+      result.net_worth.push_back(static_cast<std::int32_t>(std::llround(net * 1e6)));
+      if (kinds_[m].gpus == 0 && kinds_[m].cpu_milli > 0)
+        core = (std::max)(core, net * 1000.0 / kinds_[m].cpu_milli);
+    }
+    result.least_core_price = static_cast<std::int32_t>(std::llround(core * 1e6));
+    return result;
   }
 
   // By model: the expected tasks request so many GPUs more for each GPU of this model than of the
@@ -111,6 +130,10 @@ class expected_load {
  private:
   // What a task without GPU earns for each core, in GPUs.
   static constexpr double reward_of_core = 0.05;
+  // A load has at most so many tasks, more than any cluster runs.
+  static constexpr double max_tasks = 1e9;
+  // In GPUs. A task that fits on a node earns less: 16 GPUs, or 0.05 for each of 10,000 cores.
+  static constexpr double max_worth = 999.0;
 
   void find_classes(const node_table& nodes) {
     std::vector<node_shape> shapes;
@@ -140,17 +163,11 @@ class expected_load {
   [[nodiscard]] double expected_tasks(double load_percent) const noexcept {
     return load_percent / 100.0 * static_cast<double>(gpus_) / requested_ * total_weight_;
   }
-  [[nodiscard]] load_prices prices(const load_program& solved) const {
-    load_prices result;
-    double core = 0.0;
-    for (std::size_t m = 0; m < kinds_.size(); ++m) {
-      const double net = (std::max)(0.0, kinds_[m].reward - solved.task_price(m));
-      result.net_worth.push_back(static_cast<std::int32_t>(std::llround(net * 1e6)));
-      if (kinds_[m].gpus == 0 && kinds_[m].cpu_milli > 0)
-        core = (std::max)(core, net * 1000.0 / kinds_[m].cpu_milli);
-    }
-    result.least_core_price = static_cast<std::int32_t>(std::llround(core * 1e6));
-    return result;
+  [[nodiscard]] absl::Status unsolved(const load_program& given_up, double load_percent) const {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "prices for a load of ", load_percent, " %: the linear program is not solved after ",
+        given_up.steps(), " steps; the limit is ", load_program::max_steps,
+        " (classes of nodes: ", classes_.size(), ", kinds of tasks: ", kinds_.size(), ")"));
   }
 
   std::uint64_t gpus_;

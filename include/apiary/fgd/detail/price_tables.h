@@ -47,7 +47,7 @@ class price_tables {
   static constexpr std::size_t num_core_prices = 20;
   // The most samples.
   static constexpr std::size_t max_samples = 16;
-  // Cores of a node beyond this are not counted, in thousandths.
+  // Cores of a node or a task beyond this are not counted, in thousandths.
   static constexpr std::uint32_t max_cpu_milli = 10'000'000;
   // An amount in one lane, in millionths of a GPU.
   using amount = std::int32_t;
