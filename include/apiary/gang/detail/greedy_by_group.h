@@ -69,7 +69,9 @@ struct node_capacity_left {
     memory_mib -= n * (*groups)[u].memory_mib;
     in_use = true;
   }
-  [[nodiscard]] std::uint64_t free() const noexcept { return in_use || gpus == 0 ? gpus : gpus + 65; }
+  [[nodiscard]] std::uint64_t free() const noexcept {
+    return in_use || gpus == 0 ? gpus : gpus + 65;
+  }
 };
 
 // Places a gang in one cell, one co-located group after another, each exactly within its
