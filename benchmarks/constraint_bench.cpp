@@ -70,7 +70,7 @@ std::vector<resources> busy_hosts(const capacity_index<uniform_tree>& capacities
   return hosts;
 }
 
-// Racks one after the other; in a rack the largest task first, each to the first node with room:
+// Racks one after the other; in a rack the largest task first, each to the first node where it fits:
 // what greedy schedulers do. Says no too often.
 class rack_by_rack {
  public:
@@ -120,7 +120,7 @@ topology_constraints mixed_yes() {
   return plain({{1, 8}, {2, 7}, {2, 6}, {3, 5}, {2, 4}, {2, 3}, {2, 2}, {2, 1}});
 }
 topology_constraints mixed_no() { return plain({{1, 8}, {3, 7}, {2, 5}, {4, 3}, {6, 1}}); }
-// Enough room for the tasks of each size and larger: only how they go together says no.
+// Enough GPUs for the tasks of each size and larger: only their combinations do not fit.
 topology_constraints packed_no() { return plain({{1, 8}, {1, 7}, {2, 5}, {5, 3}, {7, 1}}); }
 topology_constraints rack_yes() { return plain({{2, 4}, {3, 2}, {2, 1}}, rack); }
 topology_constraints rack_no() { return plain({{15, 4}, {4, 2}}, rack); }
@@ -340,7 +340,7 @@ BENCHMARK(rack_victims<false>)->Name("constraints/victims_in_a_rack")->Arg(middl
 BENCHMARK(rack_victims<true>)->Name("constraints/victims_spread")->Arg(middle)->Arg(380'000);
 
 // The open-source HiveD: tasks in ascending order of size, nodes in descending order of GPUs in use;
-// when a node has no room for the next task, it is left for good.
+// when the next task does not fit on a node, the node is not tried again.
 bool fits_by_walking(std::vector<std::uint32_t> free, std::vector<std::uint32_t> tasks) {
   std::stable_sort(free.begin(), free.end());
   std::sort(tasks.begin(), tasks.end());
@@ -351,7 +351,7 @@ bool fits_by_walking(std::vector<std::uint32_t> free, std::vector<std::uint32_t>
   }
   return false;
 }
-// Tasks in descending order of size, each to the fullest node with room.
+// Tasks in descending order of size, each to the fullest node where it fits.
 bool fits_by_best_fit(std::vector<std::uint32_t> free, std::vector<std::uint32_t> tasks) {
   std::sort(tasks.begin(), tasks.end(), std::greater<>());
   for (const std::uint32_t t : tasks) {

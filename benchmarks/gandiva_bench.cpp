@@ -28,7 +28,7 @@ const experiment& openb() {
   return e;
 }
 
-// The arrivals of the trace, 130 % of its cluster; whoever finds no room waits for it. A tick every
+// The arrivals of the trace, 130 % of its cluster; a job that fits nowhere waits. A tick every
 // ten arrivals moves so many tasks at most, each for so much less fragmentation a GPU. Counters: at
 // the end, and of the tasks placed.
 void at_load(benchmark::State& state) {

@@ -28,7 +28,7 @@ std::vector<gang_fit::node_class> busy_nodes(std::uint32_t most) {
   return classes;
 }
 
-// Sorts the nodes and takes, for each task, the largest first, the first node with room: what the
+// Sorts the nodes and takes, for each task, the largest first, the first node where it fits: what the
 // open-source HiveD does, for every gang anew.
 class node_by_node {
  public:
@@ -268,7 +268,7 @@ struct full_cluster {
   }
 
  private:
-  // A node with room, of the last few; a new one if none has.
+  // A node where it fits, of the last few; a new one if none has.
   std::uint32_t take(std::uint32_t leaves, rng& random) {
     const auto n = static_cast<std::uint32_t>(free.size());
     for (std::uint32_t i = n; i-- > 0 && n - i < 16;) {

@@ -60,7 +60,7 @@ struct full_cluster {
   std::vector<topology_constraints> gangs;
 };
 
-// Every task proposed and committed by itself, all of them ended when one finds no room.
+// Every task proposed and committed by itself, all of them ended when one fits nowhere.
 bool one_by_one(gang_fgd& scheduler, const topology_constraints& gang) {
   constexpr std::uint32_t first_job = 1U << 20;
   std::uint32_t job = first_job;

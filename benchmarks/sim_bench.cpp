@@ -426,10 +426,10 @@ BENCHMARK(hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 void walked_hived_day(benchmark::State& state) { run_day(state, walk_hived); }
 BENCHMARK(walked_hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 
-void gandiva_turns(benchmark::State& state) {
+void gandiva_slices(benchmark::State& state) {
   run(state, [](const server_spec& spec) { return gandiva::create({.servers = spec}).value(); });
 }
-BENCHMARK(gandiva_turns)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
+BENCHMARK(gandiva_slices)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
 
 // One job ends and one of as many GPUs comes, again and again: where does it go? Servers of eight
 // GPUs, jobs of 1, 2 and 4, so many per cent of the GPUs asked for.

@@ -8,15 +8,15 @@
 #
 # The quick run is to end within five minutes on two cores, and within one when nothing has changed. It
 # compiles many files as one, with -Og: without optimisation the tests run five times as long, with -O1
-# they take half as long again to compile. It parses the headers of others once, and compiles HiveD once
-# for all but its own tests. Random tests run at 5 % of their length. It leaves out the benchmarks, the
-# tests that read public traces, the compilation of each header alone, and the few examples and tests
-# that take longest to compile or run; --all does these, too, at full length.
+# they take half as long again to compile. It parses the headers of others once, and compiles HiveD
+# once. Random tests run at 5 % of their length. It leaves out the benchmarks, the tests that read
+# public traces, the compilation of each header alone, and the few examples and tests that take longest
+# to compile or run; --all does these, too, at full length.
 #
 # Ends with the line "N passed, N failed", before it "N skipped" if any were, and with 0 when none
 # failed. The build is kept in build/tests, or where the environment variable APIARY_BUILD_DIR says: the
 # checkout itself may be read-only then. --all compiles only what a quick run in the same directory has
-# not.
+# not, and HiveD again, optimised.
 set -eu
 unset CDPATH  # with it, cd may go elsewhere
 cd "$(dirname "$0")/.."

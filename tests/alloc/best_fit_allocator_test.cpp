@@ -83,18 +83,5 @@ TEST_CASE("best fit leaves a rack alone that is almost free") {
 }
 
 TEST_CASE("best fit: a live cell equals neither a free one nor its live children") {
-  const uniform_tree tree({2, 2});  // cells 0-1, 2-5
-  const best_fit_allocator empty(tree);
-  best_fit_allocator whole(tree);
-  REQUIRE(whole.allocate_at(cell_id(0)));
-  best_fit_allocator children(tree);
-  REQUIRE(children.allocate_at(cell_id(2)));
-  REQUIRE(children.allocate_at(cell_id(3)));
-  best_fit_allocator other(tree);
-  REQUIRE(other.allocate_at(cell_id(1)));
-  CHECK_FALSE(whole == empty);
-  CHECK_FALSE(whole == children);
-  CHECK_FALSE(whole == other);
-  whole.release(cell_id(0));
-  CHECK(whole == empty);
+  apiary_test::check_equality<best_fit_allocator<uniform_tree>>();
 }

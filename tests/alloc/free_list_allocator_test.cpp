@@ -71,18 +71,5 @@ TEST_CASE(
 }
 
 TEST_CASE("the free lists: a live cell equals neither a free one nor its live children") {
-  const uniform_tree tree({2, 2});  // cells 0-1, 2-5
-  const free_list_allocator empty(tree);
-  free_list_allocator whole(tree);
-  REQUIRE(whole.allocate_at(cell_id(0)));
-  free_list_allocator children(tree);
-  REQUIRE(children.allocate_at(cell_id(2)));
-  REQUIRE(children.allocate_at(cell_id(3)));
-  free_list_allocator other(tree);
-  REQUIRE(other.allocate_at(cell_id(1)));
-  CHECK_FALSE(whole == empty);
-  CHECK_FALSE(whole == children);
-  CHECK_FALSE(whole == other);
-  whole.release(cell_id(0));
-  CHECK(whole == empty);
+  apiary_test::check_equality<free_list_allocator<uniform_tree>>();
 }

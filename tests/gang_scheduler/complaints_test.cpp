@@ -1,4 +1,4 @@
-// apiary/tests/gang_scheduler/complaints_test.cpp - questions that users of other schedulers asked, as a host asks them.
+// apiary/tests/gang_scheduler/complaints_test.cpp - what users of other schedulers asked, as a host asks it.
 // SPDX-License-Identifier: MIT
 //
 // Each case is a question from the issue tracker or the documentation of another scheduler, on a

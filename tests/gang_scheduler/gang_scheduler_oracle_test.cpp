@@ -1,4 +1,4 @@
-// apiary/tests/gang_scheduler/gang_scheduler_oracle_test.cpp - random and all short histories, against recomputing everything.
+// apiary/tests/gang_scheduler/gang_scheduler_oracle_test.cpp - random and all short histories, recomputed.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>

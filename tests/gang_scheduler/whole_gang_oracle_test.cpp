@@ -1,4 +1,4 @@
-// apiary/tests/gang_scheduler/whole_gang_oracle_test.cpp - short slices, replicas and replaced nodes against trying every node.
+// apiary/tests/gang_scheduler/whole_gang_oracle_test.cpp - short slices, replicas, replaced nodes: every node tried.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>

@@ -7,6 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/merge_checks.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 

@@ -9,6 +9,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>

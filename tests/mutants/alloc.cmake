@@ -101,10 +101,8 @@ mutant(free_lists_live_is_free alloc/free_list_allocator.h "wrong comparison: a 
   FROM [[position_[c.value] < live]] TO [[position_[c.value] <= live]])
 mutant(free_lists_equal alloc/free_list_allocator.h "dropped term: a live cell equals a free one"
   FROM [[position < live ? 0 : position]] TO [[position <= live ? 0 : position]])
-mutant(free_lists_level alloc/free_list_allocator.h "off by one: a free cell of the top level counts as one of the level below"
-  IN [[      ++l;
-    }
-    return l;]] FROM [[return l;]] TO [[return l == top() && l > 0 ? l - 1 : l;]] STATEMENT)
+mutant(enclosing_level alloc/detail/enclosing_free_level.h "off by one: a free cell of the top level counts as one of the level below"
+  FROM [[return l;]] TO [[return l + 1 == tree.num_levels() && l > 0 ? l - 1 : l;]] STATEMENT)
 mutant(best_fit_exact alloc/best_fit_allocator.h "wrong comparison: a free cell of just the size is passed over"
   FROM [[size >= whole(level)]] TO [[size > whole(level)]])
 mutant(best_fit_worst alloc/best_fit_allocator.h "wrong choice: the cell with the largest free cell is taken"

@@ -98,6 +98,26 @@ void check_cell_allocator(const Allocator& empty, const Tree& tree, apiary::rng&
   REQUIRE(allocator == empty);
 }
 
+// A live cell equals neither a free one, nor its live children, nor another live cell.
+template <class Allocator>
+void check_equality() {
+  using apiary::cell_id;
+  const apiary::uniform_tree tree({2, 2});  // cells 0-1, 2-5
+  const Allocator empty(tree);
+  Allocator whole(tree);
+  REQUIRE(whole.allocate_at(cell_id(0)));
+  Allocator children(tree);
+  REQUIRE(children.allocate_at(cell_id(2)));
+  REQUIRE(children.allocate_at(cell_id(3)));
+  Allocator other(tree);
+  REQUIRE(other.allocate_at(cell_id(1)));
+  CHECK_FALSE(whole == empty);
+  CHECK_FALSE(whole == children);
+  CHECK_FALSE(whole == other);
+  whole.release(cell_id(0));
+  CHECK(whole == empty);
+}
+
 // check_cell_allocator on a uniform tree and on random ragged ones. make(tree) returns an allocator
 // without live cells.
 template <class Make>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/detail/enclosing_free_level.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>
@@ -98,13 +99,8 @@ class buddy_allocator {
   }
   // The level of the free cell that is c or contains c; nullopt if a leaf of c is in a live cell.
   [[nodiscard]] std::optional<level_t> enclosing_free_level(cell_id c) const noexcept {
-    level_t l = tree_.level(c);
-    while (!free_.test(c.value)) {
-      c = tree_.parent(c, l);
-      if (!c.valid()) return std::nullopt;
-      ++l;
-    }
-    return l;
+    return detail::enclosing_free_level(tree_, c,
+                                        [this](cell_id above) { return free_.test(above.value); });
   }
   // Whether c itself was allocated and not released.
   [[nodiscard]] bool is_live(cell_id c) const noexcept {

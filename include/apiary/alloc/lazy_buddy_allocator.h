@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/detail/enclosing_free_level.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>
 
@@ -83,13 +84,7 @@ class lazy_buddy_allocator {
   }
   // The level of the free cell that is c or contains c; nullopt if there is none.
   [[nodiscard]] std::optional<level_t> enclosing_free_level(cell_id c) const noexcept {
-    level_t l = tree_.level(c);
-    while (!is_free(c)) {
-      c = tree_.parent(c, l);
-      if (!c.valid()) return std::nullopt;
-      ++l;
-    }
-    return l;
+    return detail::enclosing_free_level(tree_, c, [this](cell_id above) { return is_free(above); });
   }
   // Whether c itself was allocated and not released.
   [[nodiscard]] bool is_live(cell_id c) const noexcept { return states_[c.value] == state::live; }

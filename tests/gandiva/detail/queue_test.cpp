@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/detail/queue_test.cpp - jobs that wait for a server are tried by arrival, and know why they wait.
+// apiary/tests/gandiva/detail/queue_test.cpp - jobs that wait for a server are tried by arrival, and know why.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/ids.h>

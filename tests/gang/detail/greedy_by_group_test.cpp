@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/greedy_by_group_test.cpp - groups placed one after another: a placement that is found is valid.
+// apiary/tests/gang/detail/greedy_by_group_test.cpp - groups placed one after another: what is found is valid.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
