@@ -1,9 +1,11 @@
 // apiary/benchmarks/sim_bench.cpp - whole job lists through schedulers over time, beside queues and
 // servers that are scanned.
 // SPDX-License-Identifier: MIT
+#include "tests/support/naive_conservative_queue.h"
 #include "tests/support/naive_hived_queue.h"
 #include "tests/support/naive_philly.h"
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
@@ -356,6 +358,73 @@ BENCHMARK_TEMPLATE(batch, batch_options::rules::easy)
     ->Arg(728)
     ->Arg(364)
     ->Unit(benchmark::kMillisecond);
+
+const auto make_conservative = [](const server_spec& spec, std::uint32_t = 0) {
+  return conservative_queue(server_placer::create(spec).value());
+};
+const auto try_conservative = [](const server_spec& spec, std::uint32_t = 0) {
+  return apiary_test::naive_conservative_queue(server_placer::create(spec).value());
+};
+void conservative(benchmark::State& state) { run(state, make_conservative); }
+BENCHMARK(conservative)->Arg(2490)->Arg(728)->Arg(364)->Unit(benchmark::kMillisecond);
+void conservative_day(benchmark::State& state) {
+  run_day(state, make_conservative, ends_of_day(try_conservative));
+}
+BENCHMARK(conservative_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
+void tried_conservative_day(benchmark::State& state) { run_day(state, try_conservative); }
+BENCHMARK(tried_conservative_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
+
+// 100,000 jobs that ask for so many per cent of the GPUs. Estimates are up to three times too long if
+// `loose`, so that nearly every end is early.
+std::vector<timed_job> jobs_for(std::int64_t gpus, std::int64_t percent, bool loose) {
+  constexpr double window = 1e9;
+  job_list list = generate_jobs({.jobs = 100'000,
+                                 .tenants = 4,
+                                 .window = static_cast<time_ms>(window),
+                                 .shortest = 60'000,
+                                 .longest = 7'200'000,
+                                 .per_gpu = true,
+                                 .sizes = {{1, 60}, {2, 15}, {4, 10}, {8, 10}, {16, 4}, {32, 1}}})
+                      .value();
+  double work = 0;
+  for (const timed_job& j : list.jobs) work += static_cast<double>(j.duration) * j.request.gpus;
+  const double stretch = work / static_cast<double>(gpus * percent) * 100 / window;
+  rng random(5);
+  for (timed_job& j : list.jobs) {
+    j.arrival = static_cast<time_ms>(static_cast<double>(j.arrival) * stretch);
+    if (loose) j.request.estimate += j.duration * random.uniform(2001) / 1000;
+  }
+  return list.jobs;
+}
+// Arguments: GPUs, per cent of them that the jobs ask for, whether estimates are too long.
+template <class Make>
+void grow(benchmark::State& state, const Make& make) {
+  const std::vector<timed_job> list = jobs_for(state.range(0), state.range(1), state.range(2) != 0);
+  std::uint64_t events = 0;
+  for (auto _ : state) {
+    const absl::StatusOr<std::uint64_t> ends =
+        ends_under(make(cluster_of(state.range(0))), list, events);
+    if (!ends.ok()) return state.SkipWithError(ends.status().ToString().c_str());
+    std::uint64_t sum = *ends;
+    benchmark::DoNotOptimize(sum);
+  }
+  count_events(state, events);
+}
+void conservative_growth(benchmark::State& state) { grow(state, make_conservative); }
+BENCHMARK(conservative_growth)
+    ->ArgsProduct({{2'000, 20'000, 100'000}, {80, 100}, {0, 1}})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
+// With migrations, and as many jobs at once as have GPUs.
+void gandiva_growth(benchmark::State& state) {
+  grow(state, [](const server_spec& spec) {
+    return gandiva::create({.servers = spec, .migrates = true}).value();
+  });
+}
+BENCHMARK(gandiva_growth)
+    ->ArgsProduct({{2'000, 20'000, 100'000}, {80}, {0}})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
 
 // A tick of 20 minutes; the estimates are exact.
 template <preemptive_options::rules Rule>

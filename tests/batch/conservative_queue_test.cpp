@@ -1,14 +1,20 @@
 // apiary/tests/batch/conservative_queue_test.cpp - reservations: made, kept, moved up, and lost.
 // SPDX-License-Identifier: MIT
+#include "support/naive_conservative_queue.h"
+#include "support/scale.h"
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/model/job.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -164,6 +170,100 @@ TEST_CASE("conservative_queue: what is wrong is refused with a reason") {
   CHECK(line.queue.mark_healthy(node_id(4), 0).code() == StatusCode::kNotFound);
   CHECK(line.queue.num_waiting() == 1);
   CHECK(line.queue.total_gpus() == 4);
+}
+
+// A queue and the naive one, with the same jobs and the same host.
+struct two_queues {
+  conservative_queue<server_placer> fast;
+  apiary_test::naive_conservative_queue naive;
+  bool exact;                                    // jobs run to their estimates
+  std::map<std::uint32_t, time_ms> ends{};       // when each job ends; max_time: it waits
+  std::map<std::uint32_t, time_ms> estimates{};  // of all jobs so far
+
+  two_queues(const server_placer& placer, bool to_estimates)
+      : fast(placer), naive(placer), exact(to_estimates) {}
+  // The next time when a queue asks for a call or a job ends.
+  [[nodiscard]] time_ms next() const {
+    time_ms at = fast.wake();
+    for (const auto& [job, end] : ends) at = std::min(at, end);
+    return at;
+  }
+  // Returns how many jobs wait.
+  std::size_t decide(time_ms now, rng& random) {
+    std::vector<job_action> a;
+    std::vector<job_action> b;
+    REQUIRE(fast.decide(now, a).ok());
+    REQUIRE(naive.decide(now, b).ok());
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      REQUIRE(a[i].job == b[i].job);
+      REQUIRE(a[i].where == b[i].where);
+      const time_ms estimate = estimates.at(a[i].job.value);
+      ends[a[i].job.value] =
+          now + (exact && estimate != max_time ? estimate : 1 + random.uniform(40));
+    }
+    for (const auto& [job, end] : ends)
+      REQUIRE(fast.reserved(job_id(job)) == naive.reserved(job_id(job)));
+    REQUIRE(fast.wake() == naive.wake());
+    return fast.num_waiting();
+  }
+  void finish(std::uint32_t job, time_ms now) {
+    REQUIRE(fast.finish(job_id(job), now).ok());
+    REQUIRE(naive.finish(job_id(job), now).ok());
+    ends.erase(job);
+  }
+};
+
+// Servers on which jobs that are counted to fit may not fit, estimates that are too long, too short or
+// missing, withdrawals, broken servers, and a host that is late at times.
+TEST_CASE("conservative_queue: every start and reservation is that of the naive queue") {
+  std::size_t waited = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(600U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::vector<std::uint32_t> servers(1 + random.uniform(5));
+    for (std::uint32_t& gpus : servers) gpus = 1 + random.uniform(4);
+    const server_placer placer =
+        server_placer::create({.gpus = servers, .anywhere = random.uniform(3) == 0}).value();
+    two_queues both(placer, random.uniform(3) == 0);
+    const std::uint32_t longest = 1 + random.uniform(60);
+    const bool late = random.uniform(4) == 0;
+    time_ms now = 0;
+    std::uint32_t fresh = 0;
+    for (int step = 0; step < 150; ++step) {
+      CAPTURE(step);
+      const time_ms due = both.next();
+      now = late || due > now + 9 ? now + random.uniform(10) : std::max(now, due);
+      for (const auto& [job, end] : std::map(both.ends)) {
+        if (end <= now) both.finish(job, now);
+      }
+      const std::uint32_t event = random.uniform(20);
+      for (std::uint32_t i = random.uniform(4); i > 0 && event < 16 && both.ends.size() < 40; --i) {
+        const time_ms estimate = random.uniform(30) == 0 ? max_time : 1 + random.uniform(longest);
+        const job_request r{.job = job_id(fresh++ ^ 1U),  // not in order
+                            .gpus = 1 + random.uniform(placer.total_gpus()),
+                            .estimate = estimate};
+        REQUIRE(both.fast.submit(r, now).ok());
+        REQUIRE(both.naive.submit(r, now).ok());
+        both.ends[r.job.value] = max_time;
+        both.estimates[r.job.value] = estimate;
+      }
+      if (event == 16 && !both.ends.empty()) both.finish(both.ends.begin()->first, now);
+      if (event > 17) {
+        const node_id n(random.uniform(static_cast<std::uint32_t>(servers.size())));
+        if (event == 18) {
+          const auto stopped = both.fast.mark_bad(n, now);
+          REQUIRE(stopped.value() == both.naive.mark_bad(n, now).value());
+          for (const job_id job : *stopped) both.ends[job.value] = max_time;
+        } else {
+          REQUIRE(both.fast.mark_healthy(n, now).ok());
+          REQUIRE(both.naive.mark_healthy(n, now).ok());
+        }
+      }
+      waited += both.decide(now, random);
+    }
+  }
+  CHECK(waited > 0);
 }
 
 }  // namespace

@@ -2,28 +2,36 @@
 # SPDX-License-Identifier: MIT
 
 mutant(withdrawal_moves batch/conservative_queue.h "forgotten update: a withdrawal does not let later jobs move up"
-  IN [[cancel_reservation(*r);
-      moved_ = true;]] FROM [[moved_ = true;]] TO [[]] STATEMENT)
+  IN [[reservations_.cancel(reserved_as(*r));
+      move_up_ = true;]] FROM [[move_up_ = true;]] TO [[]] STATEMENT)
 mutant(early_end_moves batch/conservative_queue.h "forgotten update: a job that ends early does not let later ones move up"
-  FROM [[moved_ = moved_ || now < r->ends;]] TO [[]] STATEMENT)
-mutant(move_up_once batch/conservative_queue.h "forgotten step: jobs move up once, not until none moves"
-  FROM [[while (moved_) moved_ = move_up(now);]]
-  TO [[if (moved_) move_up(now); moved_ = false;]] STATEMENT)
+  FROM [[move_up_ = move_up_ || now < r->ends;]] TO [[]] STATEMENT)
+mutant(move_up_once batch/detail/reservations.h "forgotten step: jobs move up once, not until none moves"
+  IN [[    } while (!freed_.empty());]] FROM [[!freed_.empty()]] TO [[false]])
+mutant(moved_frees batch/detail/reservations.h "forgotten update: what a job frees when it moves up is not offered"
+  FROM [[offer_all(freed, r);]] TO [[]] STATEMENT)
+mutant(gap_reaches batch/detail/reservations.h "dropped condition: a job does not move up by less than its length"
+  FROM [[first <= gap.until || shortest <= gap.until - gap.from]] TO [[shortest <= gap.until - gap.from]])
+mutant(gap_offered_on batch/detail/reservations.h "forgotten step: the rest of a gap is offered to no other job"
+  FROM [[offer_gaps(o.to.gpus, jobs_.at(o.to.gpus), o.when, o.to);]] TO [[]] STATEMENT)
+mutant(offers_in_order batch/detail/reservations.h "wrong order: the first gap comes first, not the first job"
+  FROM [[if (reserved_job::before(a.to, b.to)) return false;]] TO [[]] STATEMENT)
 mutant(late_job_rebuilds batch/conservative_queue.h "forgotten update: a job that runs longer than its estimate frees its GPUs"
   IN [[ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;]] FROM [[rebuild_ = true;]] TO [[]] STATEMENT)
 mutant(late_job_doubles batch/conservative_queue.h "wrong time: a late job is expected to end at once"
   FROM [[(std::max<time_ms>)(1, now - r.started)]] TO [[1]])
-mutant(reserve_new_only batch/conservative_queue.h "wrong time: a reservation begins after now"
-  FROM [[profile_.earliest(from, r.request.estimate, r.request.gpus)]]
-  TO [[profile_.earliest(from + 1, r.request.estimate, r.request.gpus)]])
-mutant(profile_earliest batch/detail/reservation_profile.h "wrong comparison: a job may overlap the step after its end"
-  FROM [[step->first >= add_time(at, length)]] TO [[step->first > add_time(at, length)]])
-mutant(profile_join batch/detail/reservation_profile.h "forgotten step: equal steps are not joined"
-  IN [[    join(last);
-    join(first);]] FROM [[join(last);]] TO [[]] STATEMENT)
-mutant(profile_forget batch/detail/reservation_profile.h "wrong index: the time now has the GPUs of the first step"
-  IN [[free = free_at(now);]] FROM [[free_at(now)]] TO [[steps_.begin()->second]])
+mutant(reserve_new_only batch/detail/reservations.h "wrong time: a reservation begins after now"
+  FROM [[profile_.earliest(from, r.length, r.gpus)]] TO [[profile_.earliest(from + 1, r.length, r.gpus)]])
+mutant(profile_earliest batch/detail/reservation_profile.h "wrong comparison: a job needs its GPUs beyond its end"
+  FROM [[end >= (std::min)(add_time(at, length), latest)]]
+  TO [[end > (std::min)(add_time(at, length), latest)]])
+mutant(profile_zero batch/detail/reservation_profile.h "forgotten step: a change of 0 stays"
+  IN [[} else if (gone) {]] FROM [[gone]] TO [[false]])
+mutant(profile_forget batch/detail/reservation_profile.h "wrong value: the time now has the GPUs of the old start"
+  IN [[free = free_at(now);]] FROM [[free_at(now)]] TO [[free_]])
+mutant(profile_gap_begin batch/detail/reservation_profile.h "wrong time: a gap begins at the last change before"
+  IN [[if (below != max_time) return next_change(below);]] FROM [[next_change(below)]] TO [[t]])
 mutant(easy_extra batch/batch_queue.h "wrong comparison: a job of exactly the extra GPUs delays the first"
   FROM [[gpus <= reserved_->extra_gpus]] TO [[gpus < reserved_->extra_gpus]])
 mutant(easy_until batch/batch_queue.h "off by one: a backfilled job may end after the reservation"
@@ -49,9 +57,8 @@ mutant(preempt_had batch/preemptive_queue.h "forgotten update: a stopped job has
   FROM [[r.had += now - r.started;]] TO [[]] STATEMENT)
 mutant(preempt_quantum batch/preemptive_queue.h "off by one: the next choice is one quantum late"
   FROM [[now / options_.quantum * options_.quantum]] TO [[(now / options_.quantum + 1) * options_.quantum]])
-mutant(placer_max_servers batch/server_placer.h "off by one: a job may span one server more"
-  FROM [[static_cast<std::uint32_t>(enough - largest_.begin()) + 1]]
-  TO [[static_cast<std::uint32_t>(enough - largest_.begin()) + 2]])
+mutant(placer_max_servers batch/server_placer.h "dropped condition: every job may span all servers"
+  FROM [[anywhere_ ? pool_.num_servers() : pool_.fewest_servers(gpus)]] TO [[pool_.num_servers()]])
 mutant(placer_jobs_on batch/server_placer.h "forgotten step: a job on two GPUs of a server is there twice"
   FROM [[detail::sort_unique(jobs);]] TO [[detail::merge_sort(jobs);]] STATEMENT)
 mutant(sharing_idle batch/gpu_sharing_placer.h "dropped condition: GPUs of a bad server become idle"

@@ -26,7 +26,7 @@ APIARY_NAMESPACE_BEGIN
 //
 // Cost: fit O(servers of the placement + GPUs of a server) steps of O(log64 servers); take and give
 //       O(log64 servers + GPUs) for each server. Memory: 2 bits for each server and number of GPUs,
-//       4 bytes for each GPU slot.
+//       4 bytes for each GPU slot, 4 bytes for each server.
 class server_pool {
  public:
   // gpus: of each server. Requires: each at most max_gpus_per_node; servers_per_rack > 0.
@@ -45,6 +45,9 @@ class server_pool {
       racks_[rack_of(node_id(i))].gpus += gpus[i];
       count(node_id(i), true);
     }
+    largest_.assign(gpus.begin(), gpus.end());
+    std::sort(largest_.rbegin(), largest_.rend());
+    for (std::size_t i = 1; i < largest_.size(); ++i) largest_[i] += largest_[i - 1];
   }
 
   // The number of servers.
@@ -83,6 +86,12 @@ class server_pool {
   }
   // GPUs of a server, idle or not.
   [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return at(n).gpus; }
+  // The fewest servers that could hold so many GPUs if all were idle and healthy. O(log servers).
+  // Requires: gpus <= total().
+  [[nodiscard]] std::uint32_t fewest_servers(std::uint32_t gpus) const noexcept {
+    const auto enough = std::lower_bound(largest_.begin(), largest_.end(), gpus);
+    return static_cast<std::uint32_t>(enough - largest_.begin()) + 1;
+  }
   // Whether a server is healthy.
   [[nodiscard]] bool healthy(node_id n) const noexcept { return at(n).healthy; }
 
@@ -230,6 +239,7 @@ class server_pool {
   std::uint32_t per_rack_;
   std::vector<server> servers_;
   std::vector<rack> racks_;
+  std::vector<std::uint32_t> largest_;  // GPUs of the 1, 2, ... largest servers
   std::array<summary_bitset, max_gpus_per_node + 1> by_idle_;  // healthy servers
   std::uint32_t total_ = 0;
   std::uint32_t usable_ = 0;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/batch/detail/job_records.h>
-#include <apiary/batch/detail/reservation_profile.h>
+#include <apiary/batch/detail/reservations.h>
 #include <apiary/batch/detail/wait_queues.h>
 #include <apiary/batch/job_placer.h>
 #include <apiary/batch/server_placer.h>
@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -38,15 +37,18 @@ APIARY_NAMESPACE_BEGIN
 //           late start, because decide() came after wake(), all reservations are made again.
 // Requires: times >= 0 that never decrease; decide() at wake() and after each time at which a job
 //           was submitted or ended, or a server broke or was repaired.
-// Cost:     submit, a start, and an end on time: O(jobs). An early end, an overrun, a late start or
-//           a server event: that times the waiting jobs, for each round that moves a reservation.
+// Cost:     submit, a start, and an end on time: O(log jobs), and for each gap between reservations
+//           that is too short for the new job. An early end, a withdrawal or a job that does not fit
+//           at its time: for each GPU count and each gap at the times that became free, and for each
+//           job that moves; the module's page says how much. An overrun, a late start or a server
+//           event: as a submit of every waiting job.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
  public:
   // A queue over a placer on which no job runs.
   explicit conservative_queue(Placer placer)
-      : jobs_(std::move(placer)), profile_(this->placer().idle_gpus()) {}
+      : jobs_(std::move(placer)), reservations_(this->placer().idle_gpus()) {}
 
   // A job arrives. kInvalidArgument: no job id, an estimate that is not above 0, or the job would
   // not fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
@@ -61,13 +63,13 @@ class conservative_queue {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
     if (r->running) {
       APIARY_RETURN_IF_ERROR(stop(*r));
-      profile_.give(now, r->ends, r->request.gpus);
-      moved_ = moved_ || now < r->ends;
+      reservations_.give(now, r->ends, r->request.gpus);
+      move_up_ = move_up_ || now < r->ends;
     } else {
       jobs_.leave(*r, now);
       order_.erase(r->key, job.value);
-      cancel_reservation(*r);
-      moved_ = true;
+      if (reservations_.find(reserved_as(*r))) reservations_.cancel(reserved_as(*r));
+      move_up_ = true;
     }
     jobs_.forget(job);
     return absl::OkStatus();
@@ -94,7 +96,6 @@ class conservative_queue {
   // Starts every job whose reserved time has come. Appends the starts to `actions`; the queue has
   // applied them already, and the host carries them out. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    profile_.forget_before(now);
     while (const auto late = ends_.first()) {
       if (late->key > now) break;
       record& r = jobs_[job_id(late->id)];
@@ -103,16 +104,17 @@ class conservative_queue {
       ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;
     }
-    if (const auto late = starts_.first()) rebuild_ = rebuild_ || late->key < now;
-    if (rebuild_) start_over(now);
-    for (const job_id job : new_) {
-      if (!moved_ && jobs_.look_up(job) != nullptr) reserve(jobs_[job], now);
+    if (const auto late = reservations_.first()) rebuild_ = rebuild_ || late->key < now;
+    if (rebuild_) {
+      start_over(now);
+    } else {
+      reservations_.forget_before(now);
+      reserve_new(now);
     }
-    while (moved_) moved_ = move_up(now);
     new_.clear();
-    rebuild_ = false;
+    move_up_ = rebuild_ = false;
     jobs_.queues().begin_round();
-    while (const auto next = starts_.first()) {
+    while (const auto next = reservations_.first()) {
       if (next->key > now) break;
       APIARY_RETURN_IF_ERROR(start(jobs_[job_id(next->id)], now, actions));
     }
@@ -122,7 +124,7 @@ class conservative_queue {
   // When decide() must be called: at the next reservation, or when a running job should have ended.
   [[nodiscard]] time_ms wake() const noexcept {
     if (order_.empty()) return max_time;
-    const auto start = starts_.first();
+    const auto start = reservations_.first();
     const auto end = ends_.first();
     return (std::min)(start ? start->key : max_time, end ? end->key : max_time);
   }
@@ -131,7 +133,7 @@ class conservative_queue {
   [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
     const record* const found = jobs_.look_up(job);
     if (found == nullptr || found->running) return std::nullopt;
-    return found->reserved;
+    return reservations_.find(reserved_as(*found)).value_or(max_time);
   }
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
@@ -144,14 +146,15 @@ class conservative_queue {
 
  private:
   struct record : detail::booked_job {
-    time_ms reserved = max_time;  // max_time: no reservation; else it is in profile_ and starts_
     time_ms started = 0;
     time_ms ends = 0;  // by the estimate
   };
 
+  [[nodiscard]] static detail::reserved_job reserved_as(const record& r) {
+    return {r.key, r.request.job, r.request.gpus, r.request.estimate};
+  }
   void wait(record& r, time_ms now) {
     jobs_.wait(r, now);
-    r.reserved = max_time;
     order_.insert({r.key, r.request.job.value, 0});
     new_.push_back(r.request.job);
   }
@@ -160,55 +163,43 @@ class conservative_queue {
     ends_.erase(r.ends, r.request.job.value);
     return absl::OkStatus();
   }
-  void cancel_reservation(record& r) {
-    if (r.reserved == max_time) return;
-    starts_.erase(r.reserved, r.request.job.value);
-    profile_.give(r.reserved, add_time(r.reserved, r.request.estimate), r.request.gpus);
-    r.reserved = max_time;
-  }
-  void reserve(record& r, time_ms from) {
-    r.reserved = profile_.earliest(from, r.request.estimate, r.request.gpus);
-    if (r.reserved == max_time) return;
-    starts_.insert({r.reserved, r.request.job.value, 0});
-    profile_.take(r.reserved, add_time(r.reserved, r.request.estimate), r.request.gpus);
-  }
-  // Calls visit(record) for each job that waits, in order.
-  template <class Visit>
-  void for_each_waiting(Visit&& visit) {
-    std::optional<weighted_tree::item> at = order_.first();
-    for (; at; at = order_.next(at->key, at->id)) visit(jobs_[job_id(at->id)]);
-  }
-  // Tries each reservation again; true if one has moved.
-  bool move_up(time_ms now) {
-    bool moved = false;
-    for_each_waiting([&](record& r) {
-      const time_ms before = r.reserved;
-      cancel_reservation(r);
-      reserve(r, now);
-      moved = moved || r.reserved != before;
-    });
-    return moved;
-  }
-  // Makes the profile from the running jobs, and drops all reservations.
-  void start_over(time_ms now) {
-    for_each_waiting([&](record& r) { cancel_reservation(r); });
-    profile_ = detail::reservation_profile(placer().idle_gpus(), now);
-    for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
-      if (at->key != max_time) profile_.give(at->key, max_time, at->weight);
+  // Makes the reservations of new jobs; moves the others up if GPUs have become free.
+  void reserve_new(time_ms now) {
+    std::vector<detail::reserved_job> added;
+    for (const job_id job : new_) {
+      const record* const r = jobs_.look_up(job);
+      if (r != nullptr) added.push_back(reserved_as(*r));
     }
-    moved_ = true;
+    if (!move_up_) {
+      for (const detail::reserved_job& r : added) reservations_.add(r, now);
+      return;
+    }
+    // A job that was withdrawn and submitted again is there twice.
+    std::sort(added.begin(), added.end(), detail::reserved_job::before);
+    const auto same = [](const auto& a, const auto& b) { return a.job == b.job; };
+    added.erase(std::unique(added.begin(), added.end(), same), added.end());
+    reservations_.move_up(added);
+  }
+  // Makes all reservations again, in order, around the running jobs.
+  void start_over(time_ms now) {
+    reservations_ = detail::reservations(placer().idle_gpus(), now);
+    for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
+      reservations_.give(at->key, max_time, static_cast<std::uint32_t>(at->weight));
+    }
+    for (auto at = order_.first(); at; at = order_.next(at->key, at->id)) {
+      reservations_.add(reserved_as(jobs_[job_id(at->id)]), now);
+    }
+    reservations_.forget_freed();
   }
 
   [[nodiscard]] absl::Status start(record& r, time_ms now, std::vector<job_action>& actions) {
     APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
     if (!started) {
-      cancel_reservation(r);
-      const time_ms change = profile_.next_change(now);
-      if (change != max_time) reserve(r, change);
-      moved_ = true;  // the next decide() tries again
+      reservations_.postpone(reserved_as(r), now);
+      move_up_ = true;  // the next decide() tries again
       return absl::OkStatus();
     }
-    starts_.erase(r.reserved, r.request.job.value);
+    reservations_.start(reserved_as(r));
     order_.erase(r.key, r.request.job.value);
     r.started = now;
     r.ends = add_time(now, r.request.estimate);
@@ -217,13 +208,12 @@ class conservative_queue {
   }
 
   detail::job_records<Placer, record> jobs_;
-  detail::reservation_profile profile_;  // without running jobs and reservations
-  weighted_tree order_;                  // waiting jobs, by arrival
-  weighted_tree starts_;                 // reserved times
-  weighted_tree ends_;                   // ends of running jobs, with their GPUs as weights
-  std::vector<job_id> new_;              // wait without a reservation
-  bool moved_ = false;                   // reservations may move earlier
-  bool rebuild_ = false;                 // the profile must be made again
+  detail::reservations reservations_;  // of waiting jobs
+  weighted_tree order_;                // waiting jobs, by arrival
+  weighted_tree ends_;                 // ends of running jobs, with their GPUs as weights
+  std::vector<job_id> new_;            // wait without a reservation
+  bool move_up_ = false;               // reservations may move earlier
+  bool rebuild_ = false;               // all reservations must be made again
 };
 
 static_assert(JobScheduler<conservative_queue<server_placer>>);

@@ -15,10 +15,8 @@
 #include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -122,18 +120,10 @@ class server_placer {
 
  private:
   explicit server_placer(const server_spec& spec)
-      : pool_(spec.gpus, spec.servers_per_rack), anywhere_(spec.anywhere) {
-    std::vector<std::uint32_t> sizes = spec.gpus;
-    std::sort(sizes.begin(), sizes.end(), std::greater<>());
-    for (const std::uint32_t size : sizes) {
-      largest_.push_back(size + (largest_.empty() ? 0 : largest_.back()));
-    }
-  }
+      : pool_(spec.gpus, spec.servers_per_rack), anywhere_(spec.anywhere) {}
   // How many servers a job of so many GPUs may span.
   [[nodiscard]] std::uint32_t max_servers(std::uint32_t gpus) const noexcept {
-    if (anywhere_) return pool_.num_servers();
-    const auto enough = std::lower_bound(largest_.begin(), largest_.end(), gpus);
-    return static_cast<std::uint32_t>(enough - largest_.begin()) + 1;
+    return anywhere_ ? pool_.num_servers() : pool_.fewest_servers(gpus);
   }
   [[nodiscard]] absl::Status set_health(node_id n, bool healthy) {
     if (n.value >= pool_.num_servers()) {
@@ -145,7 +135,6 @@ class server_placer {
 
   server_pool pool_;
   bool anywhere_;
-  std::vector<std::uint32_t> largest_;  // GPUs of the 1, 2, ... largest servers
   std::unordered_map<std::uint32_t, job_placement> running_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,13 +26,24 @@ TEST_CASE("free_profile: a job goes into the first gap that is long enough") {
   CHECK(profile.earliest(0, max_time, 2) == 10);
   CHECK(profile.earliest(0, 1, 5) == max_time);
   CHECK(profile.next_change(10) == 15);
+  CHECK(profile.earliest(0, 5, 3, 15) == 10);
+  CHECK(profile.earliest(0, 6, 3, 15) == 10);  // until 15
+  CHECK(profile.earliest(0, 5, 4, 9) == 9);
+  CHECK(profile.first_below(0, 3) == 0);
+  CHECK(profile.first_below(10, 3) == 15);
+  CHECK(profile.first_at_least(16, 4) == 20);
+  CHECK(profile.gap_begin(16, 2) == 10);
+  CHECK(profile.gap_begin(16, 1) == 0);
   profile.give(0, 10, 3);
+  CHECK(profile.next_change(0) == 15);
   profile.give(15, 20, 2);
-  CHECK(profile == reservation_profile(4));
+  CHECK(profile.free_at(0) == 4);
+  CHECK(profile.next_change(0) == max_time);
   profile.take(3, max_time, 1);
   profile.forget_before(7);
   CHECK(profile.start() == 7);
-  CHECK(profile == reservation_profile(3, 7));
+  CHECK(profile.free_at(7) == 3);
+  CHECK(profile.next_change(7) == max_time);
 }
 
 TEST_CASE("free_profile: random takes and gives as in an array") {
@@ -55,6 +67,19 @@ TEST_CASE("free_profile: random takes and gives as in an array") {
         REQUIRE(profile.free_at(t) == ticks[static_cast<std::size_t>(t)]);
       const time_ms length = 1 + random.uniform(12);
       const std::int64_t wanted = random.uniform(9);
+      // Within the array; profiles go on behind it.
+      const auto first = [&](time_ms t, bool enough) {
+        while (t < last && (ticks[static_cast<std::size_t>(t)] >= wanted) != enough) ++t;
+        return t;
+      };
+      const time_ms any = now + random.uniform(static_cast<std::uint32_t>(last - now));
+      REQUIRE(std::min(profile.first_below(any, wanted), last) == first(any, false));
+      REQUIRE(std::min(profile.first_at_least(any, wanted), last) == first(any, true));
+      if (first(any, true) == any) {
+        time_ms begin = any;
+        while (begin > now && ticks[static_cast<std::size_t>(begin - 1)] >= wanted) --begin;
+        REQUIRE(profile.gap_begin(any, wanted) == begin);
+      }
       time_ms at = now;  // in the array, where it ends
       for (time_ms t = at; t < last && t < at + length; ++t) {
         if (ticks[static_cast<std::size_t>(t)] < wanted) at = t + 1;

@@ -155,12 +155,12 @@ TEST_CASE("gandiva_jobs: a job migrates, to one server or over several") {
   CHECK(s.owned_by(1) == 3);
   s.decide(2, [&] { s.jobs.migrate(s.at(1), {{first_server, 1}, {second_server, 2}}); });
   CHECK(!s.at(1).home.valid());
-  CHECK(s.jobs.multi_server() == std::vector<job_id>{job_id(1)});
+  CHECK(s.jobs.dispersed() == std::vector<job_id>{job_id(1)});
   CHECK(s.jobs.servers().pinned(first_server) == 1);
   CHECK(s.jobs.servers().pinned(second_server) == 2);
   s.jobs.leave(s.at(1), 3);
   CHECK(s.at(1).phase == gandiva_phase::queued);
-  CHECK(s.jobs.multi_server().empty());
+  CHECK(s.jobs.dispersed().empty());
   CHECK(s.jobs.servers().pinned(second_server) == 0);
   CHECK(s.owned_by(1) == 0);
 }
@@ -174,6 +174,10 @@ TEST_CASE("gandiva_jobs: a job starts over several servers that have so many idl
   CHECK(s.owned_by(1) == 6);
   CHECK(s.at(1).num_gpus() == 6);
   CHECK(s.jobs.servers().load(second_server) == 2);
+  CHECK(s.jobs.dispersed().empty());  // no single server could hold it: it has nowhere to migrate
+  s.jobs.leave(s.at(1), 1);
+  CHECK(s.owned_by(1) == 0);
+  CHECK(s.jobs.servers().pinned(first_server) == 0);
 }
 
 }  // namespace

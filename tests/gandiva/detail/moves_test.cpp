@@ -50,7 +50,7 @@ TEST_CASE("gandiva_migration: what others have is not gathered on") {
   s.decide(0, [&] { s.jobs.start_multi_server(s.at(2), {{one, 2}, {two, 2}}); });
   s.decide(5, [&] { moves.consolidate(s.jobs, 5); });
   CHECK(s.actions.empty());
-  CHECK(s.jobs.multi_server() == std::vector<job_id>{job_id(2)});
+  CHECK(s.jobs.dispersed() == std::vector<job_id>{job_id(2)});
 }
 
 TEST_CASE(

@@ -2,80 +2,185 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/batch/detail/summed_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/model/job.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <map>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The number of free GPUs, which may be negative, as a step function of time from start() on.
-// Cost: take, give, earliest O(log steps + steps between the arguments); at most two steps for each
-//       take() that was not given back.
+// Cost: a call O(log steps); earliest() that for each gap that is too short. At most two steps for
+//       each take() that was not given back.
 class reservation_profile {
  public:
-  explicit reservation_profile(std::int64_t free, time_ms start = 0) : steps_{{start, free}} {}
+  explicit reservation_profile(std::int64_t free, time_ms start = 0) : start_(start), free_(free) {}
   // Subtracts (adds) `gpus` in [from, until). Times before the start are ignored.
   void take(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, -gpus); }
   void give(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, gpus); }
+  [[nodiscard]] time_ms start() const noexcept { return start_; }
+  // Here and below: t >= start().
   [[nodiscard]] std::int64_t free_at(time_ms t) const noexcept {
-    APIARY_ASSERT(t >= start());
-    return std::prev(steps_.upper_bound(t))->second;
-  }
-  // The first time, from `from` >= start() on, when `gpus` are free for `length`; or max_time.
-  [[nodiscard]] time_ms earliest(time_ms from, time_ms length, std::int64_t gpus) const noexcept {
-    APIARY_ASSERT(from >= start());
-    time_ms at = from;
-    for (auto step = std::prev(steps_.upper_bound(from)); step != steps_.end(); ++step) {
-      if (step->first >= add_time(at, length) && step->first > at) return at;
-      if (step->second < gpus)
-        at = std::next(step) == steps_.end() ? max_time : std::next(step)->first;
+    APIARY_ASSERT(t >= start_);
+    std::int64_t free = free_;
+    for (std::uint32_t n = steps_.root(); n != tree::none;) {
+      const tree::node& here = steps_[n];
+      const bool passed = here.at.at <= t;
+      if (passed) free += change_before(here) + here.at.change;
+      n = passed ? here.right : here.left;
     }
-    return at;
+    return free;
+  }
+  // The first time from t on when fewer than `gpus` are free, or at least so many; or max_time.
+  [[nodiscard]] time_ms first_below(time_ms t, std::int64_t gpus) const noexcept {
+    const auto below = [gpus](std::int64_t free) { return free < gpus; };
+    if (below(free_at(t))) return t;
+    return next_in(
+        steps_.root(), free_, t,
+        [&](const totals& all, std::int64_t free) { return below(free + all.least); }, below);
+  }
+  [[nodiscard]] time_ms first_at_least(time_ms t, std::int64_t gpus) const noexcept {
+    const auto enough = [gpus](std::int64_t free) { return free >= gpus; };
+    if (enough(free_at(t))) return t;
+    return next_in(
+        steps_.root(), free_, t,
+        [&](const totals& all, std::int64_t free) { return enough(free + all.most); }, enough);
+  }
+  // Since when at least `gpus` have been free without a break. Requires: so many are free at t.
+  [[nodiscard]] time_ms gap_begin(time_ms t, std::int64_t gpus) const noexcept {
+    const time_ms below = last_below(steps_.root(), free_, t, gpus);
+    if (below != max_time) return next_change(below);
+    return free_ < gpus ? next_change(start_) : start_;
+  }
+  // The first time from t on, but before `latest`, when `gpus` are free for `length` or until
+  // `latest`; or `latest`.
+  [[nodiscard]] time_ms earliest(time_ms t, time_ms length, std::int64_t gpus,
+                                 time_ms latest = max_time) const noexcept {
+    time_ms at = first_at_least(t, gpus);
+    while (at < latest) {
+      const time_ms end = first_below(at, gpus);
+      if (end >= (std::min)(add_time(at, length), latest)) return at;
+      at = first_at_least(end, gpus);
+    }
+    return latest;
   }
   // The first change after t; max_time if there is none.
   [[nodiscard]] time_ms next_change(time_ms t) const noexcept {
-    const auto step = steps_.upper_bound(t);
-    return step == steps_.end() ? max_time : step->first;
+    time_ms next = max_time;
+    for (std::uint32_t n = steps_.root(); n != tree::none;) {
+      const tree::node& here = steps_[n];
+      const bool later = here.at.at > t;
+      if (later) next = here.at.at;
+      n = later ? here.left : here.right;
+    }
+    return next;
   }
-  [[nodiscard]] time_ms start() const noexcept { return steps_.begin()->first; }
   // Drops everything before `now`. Requires: now >= start().
   void forget_before(time_ms now) {
     const std::int64_t free = free_at(now);
-    steps_.erase(steps_.begin(), steps_.upper_bound(now));
-    steps_.emplace(now, free);
+    for (time_ms t = next_change(start_); t <= now && t != max_time; t = next_change(start_)) {
+      steps_.erase({t, 0});
+    }
+    start_ = now;
+    free_ = free;
   }
-  friend bool operator==(const reservation_profile&, const reservation_profile&) = default;
 
  private:
-  using steps = std::map<time_ms, std::int64_t>;
-  // The step that begins at t, made if there is none.
-  steps::iterator split(time_ms t) {
-    const auto behind = steps_.upper_bound(t);
-    const auto at = std::prev(behind);
-    return at->first == t ? at : steps_.emplace_hint(behind, t, at->second);
+  struct step {
+    time_ms at = 0;
+    std::int64_t change = 0;  // of the free GPUs, not 0
+  };
+  // Of the changes of a subtree, in order.
+  struct totals {
+    std::int64_t sum = 0;
+    std::int64_t least = 0;  // the least sum of its first changes, of one or more
+    std::int64_t most = 0;   // the largest
+  };
+  struct by_time {
+    using item = step;
+    using summary = totals;
+    [[nodiscard]] static bool before(const step& a, const step& b) noexcept { return a.at < b.at; }
+    [[nodiscard]] static std::uint64_t number(const step& s) noexcept {
+      return static_cast<std::uint64_t>(s.at);
+    }
+    [[nodiscard]] static totals sum(const totals* left, const step& s,
+                                    const totals* right) noexcept {
+      const std::int64_t here = (left == nullptr ? 0 : left->sum) + s.change;
+      totals all{here, here, here};
+      if (left != nullptr) {
+        all.least = (std::min)(all.least, left->least);
+        all.most = (std::max)(all.most, left->most);
+      }
+      if (right != nullptr) {
+        all.sum += right->sum;
+        all.least = (std::min)(all.least, here + right->least);
+        all.most = (std::max)(all.most, here + right->most);
+      }
+      return all;
+    }
+  };
+  using tree = summed_tree<by_time>;
+
+  // The sum of all changes of the left child.
+  [[nodiscard]] std::int64_t change_before(const tree::node& here) const noexcept {
+    return here.left == tree::none ? 0 : steps_[here.left].all.sum;
+  }
+  // The first change after t for which is(free GPUs from then on); any(totals, free) is false if
+  // there is none in a subtree. free: the GPUs before the subtree n.
+  template <class Any, class Is>
+  [[nodiscard]] time_ms next_in(std::uint32_t n, std::int64_t free, time_ms t, const Any& any,
+                                const Is& is) const noexcept {
+    if (n == tree::none || !any(steps_[n].all, free)) return max_time;
+    const tree::node& here = steps_[n];
+    const std::int64_t then = free + change_before(here) + here.at.change;
+    if (here.at.at > t) {
+      const time_ms found = next_in(here.left, free, t, any, is);
+      if (found != max_time) return found;
+      if (is(then)) return here.at.at;
+    }
+    return next_in(here.right, then, t, any, is);
+  }
+  // The last change up to t that leaves fewer than `gpus` free; max_time if there is none.
+  [[nodiscard]] time_ms last_below(std::uint32_t n, std::int64_t free, time_ms t,
+                                   std::int64_t gpus) const noexcept {
+    if (n == tree::none || free + steps_[n].all.least >= gpus) return max_time;
+    const tree::node& here = steps_[n];
+    const std::int64_t then = free + change_before(here) + here.at.change;
+    if (here.at.at <= t) {
+      const time_ms found = last_below(here.right, then, t, gpus);
+      if (found != max_time) return found;
+      if (then < gpus) return here.at.at;
+    }
+    return last_below(here.left, free, t, gpus);
   }
   void add(time_ms from, time_ms until, std::int64_t gpus) {
-    from = (std::max)(from, start());
+    from = (std::max)(from, start_);
     if (from >= until) return;
-    const auto first = split(from);
-    const auto last = until == max_time ? steps_.end() : split(until);
-    for (auto step = first; step != last; ++step) step->second += gpus;
-    join(last);
-    join(first);
+    if (from == start_) {
+      free_ += gpus;
+    } else {
+      add_step(from, gpus);
+    }
+    if (until != max_time) add_step(until, -gpus);
   }
-  // Drops the step if the value does not change there.
-  void join(steps::iterator step) {
-    if (step == steps_.end() || step == steps_.begin()) return;
-    if (std::prev(step)->second == step->second) steps_.erase(step);
+  // Requires: t > start().
+  void add_step(time_ms t, std::int64_t change) {
+    if (change == 0) return;
+    bool gone = false;
+    const auto more = [&](step& s) { gone = (s.change += change) == 0; };
+    if (!steps_.edit({t, 0}, more)) {
+      steps_.insert({t, change});
+    } else if (gone) {
+      steps_.erase({t, 0});
+    }
   }
 
-  steps steps_;  // from each time on, the number of free GPUs
+  time_ms start_;
+  std::int64_t free_;  // at the start
+  tree steps_;         // later changes
 };
 
 }  // namespace detail

@@ -80,9 +80,9 @@ class gandiva_jobs {
   // Requires: there is such a job. The reference is valid while the job exists.
   [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
-  // The followers, and the jobs on several servers. Both in ascending order.
+  // The followers, and the jobs on more servers than they need. Both in ascending order.
   [[nodiscard]] const std::vector<job_id>& followers() const noexcept { return followers_; }
-  [[nodiscard]] const std::vector<job_id>& multi_server() const noexcept { return multi_server_; }
+  [[nodiscard]] const std::vector<job_id>& dispersed() const noexcept { return dispersed_; }
   // Requires: there is no job of this id.
   gandiva_job& add(const job_request& r, time_ms now) {
     gandiva_job& job = jobs_[r.job.value];
@@ -136,8 +136,7 @@ class gandiva_jobs {
   // Starts the job on unsubscribed GPUs of several servers. Requires: it is on none.
   void start_multi_server(gandiva_job& r, const gpus_by_server& on) {
     job_placement where = pick(on);
-    for (const placement& p : where) pin(r, p, true);
-    insert_sorted(multi_server_, r.request.job);
+    pin_all(r, where);
     start(r, std::move(where));
   }
   // Suspends the job, and its follower if it has one. Requires: it runs and has a home.
@@ -160,9 +159,7 @@ class gandiva_jobs {
     } else if (r.runs()) {
       servers_.pool().give(r.where);
     }
-    if (erase_sorted(multi_server_, r.request.job)) {
-      for (const placement& p : r.where) pin(r, p, false);
-    }
+    unpin_all(r);
     edit(r, [&] {
       if (r.runs()) {
         r.pass += slice_pass(now - r.since, r.request.weight);
@@ -218,17 +215,12 @@ class gandiva_jobs {
     } else {
       servers_.pool().give(r.where);
     }
-    if (erase_sorted(multi_server_, r.request.job)) {
-      for (const placement& p : r.where) pin(r, p, false);
-    }
+    unpin_all(r);
     job_placement where = pick(to);
     servers_.pool().take(r.request.job, where);
     const bool alone = where.size() == 1;
     edit(r, [&] { r.home = alone ? where[0].node : node_id(); });
-    if (!alone) {
-      for (const placement& p : where) pin(r, p, true);
-      insert_sorted(multi_server_, r.request.job);
-    }
+    if (!alone) pin_all(r, where);
     r.where = where;
     r.moved = now_;
     touched_.push_back(where[0].node);
@@ -303,6 +295,18 @@ class gandiva_jobs {
                     comes ? on_server : gandiva_claim{});
     touched_.push_back(p.node);
   }
+  // The job gets these GPUs of several servers.
+  void pin_all(const gandiva_job& r, const job_placement& where) {
+    for (const placement& p : where) pin(r, p, true);
+    if (where.size() > pool().fewest_servers(r.request.gpus))
+      insert_sorted(dispersed_, r.request.job);
+  }
+  // The job releases its GPUs if they are on several servers.
+  void unpin_all(const gandiva_job& r) {
+    if (r.where.size() < 2) return;
+    for (const placement& p : r.where) pin(r, p, false);
+    erase_sorted(dispersed_, r.request.job);
+  }
   void run(gandiva_job& r, job_action::verb what, job_placement where) {
     delays waited = std::exchange(r.waited, {});
     waited[delay_cause::order] += now_ - r.since;
@@ -334,8 +338,8 @@ class gandiva_jobs {
 
   gandiva_servers servers_;
   std::unordered_map<std::uint32_t, gandiva_job> jobs_;
-  std::vector<job_id> followers_;     // ascending
-  std::vector<job_id> multi_server_;  // ascending
+  std::vector<job_id> followers_;  // ascending
+  std::vector<job_id> dispersed_;  // ascending
   std::vector<node_id> touched_;
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
   std::uint64_t decision_ = 0;

@@ -211,15 +211,16 @@ class migration_gains {
 // Migrates running jobs: consolidate() migrates jobs on several servers to fewer servers,
 // defragment() empties servers. A job that started or migrated less than `min_run_time` ago does not
 // migrate, because it would lose too much of its time.
-// Cost: consolidate O(16 s log s) for each job on s servers; defragment O(servers in use with
-//       unsubscribed GPUs + jobs of those to be emptied), or nothing if there is none to empty.
+// Cost: consolidate O(16 s log s) for each job on s servers that could run on fewer if they were
+//       idle; defragment O(servers in use with unsubscribed GPUs + jobs of those to be emptied), or
+//       nothing if there is none to empty.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const migration_gains& gains)
       : threshold_(threshold), min_run_time_(min_run_time), gains_(gains) {}
 
   void consolidate(gandiva_jobs& jobs, time_ms now) const {
-    for (const job_id job : std::vector<job_id>(jobs.multi_server())) {
+    for (const job_id job : std::vector<job_id>(jobs.dispersed())) {
       gandiva_job& r = jobs.at(job);
       if (!may_move(jobs, r, now)) continue;
       std::vector<node_id> some;

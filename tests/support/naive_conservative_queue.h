@@ -1,0 +1,186 @@
+// apiary/tests/support/naive_conservative_queue.h - conservative backfilling that tries every job again.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/batch/server_placer.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/job.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace apiary_test {
+
+// The rules of batch/conservative_queue.h: whenever reservations may move, every waiting job in order
+// gives up its reservation and takes the earliest, until none has moved. The free GPUs are counted anew
+// from all jobs each time. It reports no delays. Requires: calls that conservative_queue takes.
+class naive_conservative_queue {
+ public:
+  using time_ms = apiary::time_ms;
+  using job_id = apiary::job_id;
+
+  explicit naive_conservative_queue(apiary::server_placer placer) : placer_(std::move(placer)) {}
+
+  absl::Status submit(const apiary::job_request& r, time_ms now) {
+    jobs_[r.job.value] = {r, now};
+    new_.push_back(r.job);
+    return absl::OkStatus();
+  }
+  absl::Status finish(job_id job, time_ms now) {
+    const record& r = jobs_.at(job.value);
+    moved_ = moved_ || !r.running || now < r.ends;
+    if (r.running) APIARY_RETURN_IF_ERROR(placer_.finish(job));
+    jobs_.erase(job.value);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<job_id>> mark_bad(apiary::node_id n, time_ms /*now*/) {
+    APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
+    const std::vector<job_id> stopped = placer_.jobs_on(n);
+    for (const job_id job : stopped) {
+      APIARY_RETURN_IF_ERROR(placer_.finish(job));
+      jobs_.at(job.value).running = false;
+      jobs_.at(job.value).reserved = apiary::max_time;
+    }
+    rebuild_ = true;
+    return stopped;
+  }
+  absl::Status mark_healthy(apiary::node_id n, time_ms /*now*/) {
+    rebuild_ = true;
+    return placer_.mark_healthy(n);
+  }
+  absl::Status decide(time_ms now, std::vector<apiary::job_action>& actions) {
+    for (auto& [id, r] : jobs_) {
+      const bool late = r.running ? r.ends <= now : r.reserved < now;
+      if (late && r.running) r.ends = apiary::add_time(now, std::max<time_ms>(1, now - r.started));
+      rebuild_ = rebuild_ || late;
+    }
+    const std::vector<record*> order = in_order();
+    if (rebuild_) {
+      for (record* const r : order) r->reserved = apiary::max_time;
+      moved_ = true;
+    }
+    for (const job_id job : new_) {
+      if (!moved_) reserve(jobs_.at(job.value), now);
+    }
+    while (std::exchange(moved_, false)) {
+      for (record* const r : order) {
+        const time_ms before = std::exchange(r->reserved, apiary::max_time);
+        reserve(*r, now);
+        moved_ = moved_ || r->reserved != before;
+      }
+    }
+    new_.clear();
+    rebuild_ = false;
+    while (record* const next = first_reserved(now)) {
+      APIARY_ASSIGN_OR_RETURN(const auto where, placer_.propose(next->request));
+      if (!where) {
+        next->reserved = apiary::max_time;
+        const time_ms change = next_change(now);
+        if (change != apiary::max_time) reserve(*next, change);
+        moved_ = true;
+        continue;
+      }
+      APIARY_RETURN_IF_ERROR(placer_.commit(next->request, *where));
+      next->running = true;
+      next->started = now;
+      next->ends = apiary::add_time(now, length(*next));
+      actions.push_back({apiary::job_action::verb::start, next->request.job, *where, {}});
+    }
+    return absl::OkStatus();
+  }
+  [[nodiscard]] time_ms wake() const {
+    time_ms next = apiary::max_time;
+    bool waits = false;
+    for (const auto& [id, r] : jobs_) {
+      waits = waits || !r.running;
+      next = std::min(next, r.running ? r.ends : r.reserved);
+    }
+    return waits ? next : apiary::max_time;
+  }
+  [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
+    const auto found = jobs_.find(job.value);
+    if (found == jobs_.end() || found->second.running) return std::nullopt;
+    return found->second.reserved;
+  }
+  [[nodiscard]] std::uint32_t total_gpus() const { return placer_.total_gpus(); }
+
+ private:
+  struct record {
+    apiary::job_request request{};
+    time_ms key = 0;
+    time_ms reserved = apiary::max_time;
+    bool running = false;
+    time_ms started = 0;
+    time_ms ends = 0;  // by the estimate
+  };
+  [[nodiscard]] static time_ms length(const record& r) { return r.request.estimate; }
+  // The jobs that wait.
+  [[nodiscard]] std::vector<record*> in_order() {
+    std::vector<record*> order;
+    for (auto& [id, r] : jobs_) {
+      if (!r.running) order.push_back(&r);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const record* a, const record* b) { return a->key < b->key; });
+    return order;
+  }
+  [[nodiscard]] record* first_reserved(time_ms now) {
+    record* first = nullptr;
+    for (auto& [id, r] : jobs_) {
+      if (r.running || r.reserved > now) continue;
+      if (first == nullptr || r.reserved < first->reserved) first = &r;
+    }
+    return first;
+  }
+  // By how much the number of free GPUs changes when.
+  [[nodiscard]] std::map<time_ms, std::int64_t> changes() const {
+    std::map<time_ms, std::int64_t> at;
+    for (const auto& [id, r] : jobs_) {
+      const std::int64_t gpus = r.request.gpus;
+      if (r.running) {
+        at[r.ends] += gpus;
+      } else if (r.reserved != apiary::max_time) {
+        at[r.reserved] -= gpus;
+        at[apiary::add_time(r.reserved, length(r))] += gpus;
+      }
+    }
+    std::erase_if(at, [](const auto& c) { return c.second == 0 || c.first == apiary::max_time; });
+    return at;
+  }
+  [[nodiscard]] time_ms next_change(time_ms now) const {
+    const std::map<time_ms, std::int64_t> at = changes();
+    const auto next = at.upper_bound(now);
+    return next == at.end() ? apiary::max_time : next->first;
+  }
+  // The earliest time from `from` on when enough GPUs are free for long enough.
+  void reserve(record& r, time_ms from) const {
+    const std::map<time_ms, std::int64_t> at = changes();
+    std::int64_t free = placer_.idle_gpus();
+    auto next = at.begin();
+    for (; next != at.end() && next->first <= from; ++next) free += next->second;
+    time_ms start = free >= r.request.gpus ? from : apiary::max_time;
+    for (; next != at.end(); ++next) {
+      if (start != apiary::max_time && next->first >= apiary::add_time(start, length(r))) break;
+      free += next->second;
+      if (free < r.request.gpus) start = apiary::max_time;
+      if (free >= r.request.gpus && start == apiary::max_time) start = next->first;
+    }
+    r.reserved = start;
+  }
+
+  apiary::server_placer placer_;
+  std::map<std::uint32_t, record> jobs_;
+  std::vector<job_id> new_;
+  bool moved_ = false;
+  bool rebuild_ = false;
+};
+
+}  // namespace apiary_test
