@@ -25,6 +25,8 @@ mutant(victims_given_back philly/detail/victims.h "dropped step: a job that need
 mutant(victims_taken philly/detail/victims.h "dropped restore: victims' GPUs stay idle"
   FROM [[for (const std::size_t i : victims) search.take(candidates[i].job, candidates[i].where);]]
   TO [[]] STATEMENT)
+mutant(cause_quota philly/philly.h "wrong comparison: a quota that is just used up is not exhausted"
+  FROM [[owner.running_gpus() >= owner.quota]] TO [[owner.running_gpus() > owner.quota]])
 mutant(quota_claimed philly/detail/jobs.h "dropped term: GPUs that a collector wants are granted twice"
   FROM [[owner.wanted == gpus ? 0 : owner.wanted]] TO [[0]])
 mutant(relaxed_again philly/detail/jobs.h "missing reset: tries at the last locality count at the next"

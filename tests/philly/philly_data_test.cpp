@@ -4,6 +4,7 @@
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
+#include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace apiary;
@@ -42,9 +44,11 @@ TEST_CASE("philly: the public list is read whole") {
   CHECK(list.jobs.back().arrival == time_ms{9'408'690} * 1000);
 }
 
-// The quotas of the cluster are not public: each tenant gets its part of all GPU-time.
-TEST_CASE("philly: large jobs wait less the sooner their locality relaxes") {
-  const job_list list = public_list();
+namespace {
+
+// 91 servers of 8 GPUs. The quotas of the cluster are not public: each tenant gets its part of all
+// GPU-time.
+philly_options proportional(const job_list& list) {
   constexpr std::uint32_t gpus = 91 * 8;
   std::vector<time_ms> part(list.tenants.size(), 0);
   time_ms all = 0;
@@ -57,6 +61,45 @@ TEST_CASE("philly: large jobs wait less the sooner their locality relaxes") {
       .servers = {.gpus = std::vector<std::uint32_t>(91, 8), .servers_per_rack = 24}};
   for (const time_ms time : part)
     options.quotas.push_back(static_cast<std::uint32_t>(time * gpus / all));
+  return options;
+}
+
+}  // namespace
+
+// The table of the module's page.
+TEST_CASE("philly: the larger a job, the more of its delay is the cluster's, not its quota's") {
+  const job_list list = public_list();
+  philly scheduler = philly::create(proportional(list)).value();
+  const absl::StatusOr<simulation_result> run = simulate(scheduler, list.jobs);
+  REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+  std::string rows;
+  std::vector<double> by_cluster;
+  const std::vector<std::pair<std::uint32_t, std::uint32_t>> sizes{
+      {1, 1}, {2, 4}, {5, 8}, {9, 999}};
+  for (const auto& [least, most] : sizes) {
+    const job_metrics m = metrics_of(*run, list.jobs, least, most);
+    const auto all = static_cast<double>(m.by_cause.total());
+    const auto percent = [&](delay_cause c) {
+      return 100 * static_cast<double>(m.by_cause[c]) / all;
+    };
+    const double capacity = percent(delay_cause::capacity);
+    const double fragmentation = percent(delay_cause::fragmentation);
+    rows += fixed_text(percent(delay_cause::quota), 1) + " | " + fixed_text(capacity, 1) + " | " +
+            fixed_text(fragmentation, 1) + " | " + fixed_text(capacity + fragmentation, 1) + "\n";
+    by_cluster.push_back(capacity + fragmentation);
+  }
+  CHECK(rows ==
+        "100.0 | 0.0 | 0.0 | 0.0\n"
+        "95.6 | 4.1 | 0.3 | 4.4\n"
+        "73.0 | 25.4 | 1.6 | 27.0\n"
+        "30.2 | 68.7 | 1.1 | 69.8\n");
+  CHECK(by_cluster[1] < by_cluster[2]);
+  CHECK(by_cluster[2] < by_cluster[3]);
+}
+
+TEST_CASE("philly: large jobs wait less the sooner their locality relaxes") {
+  const job_list list = public_list();
+  const philly_options options = proportional(list);
   std::vector<double> minutes;
   for (int variant = 0; variant < 3; ++variant) {
     CAPTURE(variant);

@@ -103,9 +103,10 @@ class naive_philly_over {
     for (auto& [id, r] : jobs_) {
       if (r.at == phase::run) continue;
       const std::uint32_t idle = places_.pool().idle() + collected(r.request.tenant.value);
-      r.clock.set(!within_quota(r.request) ? apiary::delay_cause::quota
-                  : r.request.gpus > idle  ? apiary::delay_cause::capacity
-                                           : apiary::delay_cause::fragmentation,
+      const std::uint32_t t = r.request.tenant.value;
+      r.clock.set(running(t) >= options_.quotas[t] ? apiary::delay_cause::quota
+                  : r.request.gpus > idle          ? apiary::delay_cause::capacity
+                                                   : apiary::delay_cause::fragmentation,
                   now);
     }
     return absl::OkStatus();

@@ -168,8 +168,9 @@ class philly_scheduler {
     for (std::uint32_t t = 0; t < jobs_.tenants().size(); ++t) choose_collector(tenant_id(t), now);
     jobs_.queues().set_causes(
         [&](tenant_id t, std::uint32_t gpus) {
-          if (!jobs_.within_quota(t, gpus)) return delay_cause::quota;
-          const std::uint32_t idle = pool().idle() + jobs_.tenants()[t.value].collected;
+          const detail::philly_tenant& owner = jobs_.tenants()[t.value];
+          if (owner.running_gpus() >= owner.quota) return delay_cause::quota;
+          const std::uint32_t idle = pool().idle() + owner.collected;
           return gpus > idle ? delay_cause::capacity : delay_cause::fragmentation;
         },
         now);
