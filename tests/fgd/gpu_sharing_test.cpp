@@ -4,7 +4,11 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/price_score.h>
+#include <apiary/fgd/published_fragmentation_gradient.h>
 
 #include <doctest/doctest.h>
 
@@ -177,6 +181,40 @@ TEST_CASE("nodes that hold more than their shape, or nonsense, are refused") {
   CHECK(refused([](node_state& s) { s.gpu_left[3] = 1001; }));
   CHECK(refused([](node_state& s) { s.gpu_left[4] = 1; }));
   CHECK_FALSE(refused([](node_state& s) { s.gpu_left[3] = 10; }));  // in use already
+}
+
+TEST_CASE("an inventory with impossible nodes is an error of create") {
+  const auto refused = [](const node_shape& shape, const std::string& why) {
+    node_table nodes;
+    nodes.add({{8000, 8000}, 2, 0});
+    const node_id n = nodes.add(shape);
+    CHECK_FALSE(nodes.can_place({}, {n, 0}));
+    CHECK(nodes.total_gpus() == 2);
+    const absl::Status error = absl::InvalidArgumentError("node 1 has " + why);
+    CHECK(gpu_sharing_scheduler<best_fit>::create(nodes, best_fit{}).status() == error);
+    CHECK(gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).status() == error);
+    CHECK(fgd::create(nodes, fragmentation_gradient(fragmentation(task_mix()))).status() == error);
+    const task_mix mix({{{.gpus = 1, .gpu_milli = 500}, 1}});
+    CHECK(price_score::create(nodes, mix).status() == error);
+  };
+  refused({{8000, 8000}, 17, 0}, "17 GPUs; a node can have at most 16");
+  refused({{8000, 8000}, 256, 0}, "256 GPUs; a node can have at most 16");
+  refused({{8000, 8000}, 4, 64}, "GPUs of model 64; a model is a number below 64");
+  refused({{8000, 8000}, 0, 255}, "GPUs of model 255; a model is a number below 64");
+  CHECK(node_shape{{8000, 8000}, 16, 63}.valid());
+}
+
+TEST_CASE("a score without typical tasks is an error of create") {
+  const absl::Status error =
+      absl::InvalidArgumentError("the task mix is empty; a score needs typical tasks");
+  node_table nodes;
+  nodes.add({{8000, 8000}, 2, 0});
+  const fragmentation_gradient gradient{fragmentation(task_mix())};
+  CHECK(fgd::create(nodes, gradient).status() == error);
+  CHECK(gang_sharing_scheduler<fragmentation_gradient>::create(nodes, gradient).status() == error);
+  using published = published_fragmentation_gradient;
+  CHECK(gpu_sharing_scheduler<published>::create(nodes, published(task_mix())).status() == error);
+  CHECK(gpu_sharing_scheduler<published>::create(nodes, published(task_mix({{{}, 1}}))).ok());
 }
 
 TEST_CASE("a proposal that went stale is refused, never double-booked") {

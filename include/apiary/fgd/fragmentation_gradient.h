@@ -4,10 +4,13 @@
 
 #include <apiary/container/dense_map.h>
 #include <apiary/core/ids.h>
+#include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
+
+#include <absl/status/status.h>
 
 #include <algorithm>
 #include <array>
@@ -41,6 +44,8 @@ class fragmentation_gradient {
     }
   }
 
+  // kInvalidArgument: the mix of the metric is empty.
+  [[nodiscard]] absl::Status check() const { return detail::check_mix(metric_.total_weight()); }
   // Computes the fragmentation of node n again, after a change of the node.
   void update(const node_table& nodes, node_id n) {
     if (!usable_.contains(n)) usable_.resize(n.value + 1);

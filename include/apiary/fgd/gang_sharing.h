@@ -82,6 +82,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   [[nodiscard]] static absl::StatusOr<gang_sharing_scheduler> create(node_table nodes,
                                                                      Score score) {
     APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
+    APIARY_RETURN_IF_ERROR(detail::check_score(score));
     return gang_sharing_scheduler(std::move(nodes), std::move(score));
   }
 

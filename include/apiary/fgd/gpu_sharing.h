@@ -46,9 +46,11 @@ class gpu_sharing_scheduler {
   static constexpr std::uint32_t max_kinds = 1024;
 
   // A scheduler for these nodes. What `nodes` shows as used stays used.
-  // kInvalidArgument: no node, or a node with more left than its shape has.
+  // kInvalidArgument: no node, a node whose shape is not valid(), or with more left than its shape
+  // has. Also the error of score.check(): an empty task mix.
   [[nodiscard]] static absl::StatusOr<gpu_sharing_scheduler> create(node_table nodes, Score score) {
     APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
+    APIARY_RETURN_IF_ERROR(detail::check_score(score));
     return gpu_sharing_scheduler(std::move(nodes), std::move(score));
   }
 

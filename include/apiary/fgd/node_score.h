@@ -32,7 +32,9 @@ concept PreparedScore = requires(const S& c, const node_table& nodes, node_id n,
 // | c.score(nodes, n, t)    | 0, ..., max_score; depends on t and nodes[n] only   | O(GPUs of n) |
 // | s.gpu_mask(nodes, n, t) | the GPUs of n that t would get, as a bit mask       | O(GPUs of n) |
 //
-// Three more functions and a constant are optional:
+// Four more functions and a constant are optional:
+// c.check() returns an absl::Status: the error of a scheduler that gets this score, for example
+// because a list of typical tasks is empty.
 // c.prepare(nodes, t) is called once for each kind of request, before its first score. score then
 // gets what it returned as a fourth argument. It may depend on t without its memory only, and on
 // nothing that changes later.

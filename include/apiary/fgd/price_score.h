@@ -9,6 +9,7 @@
 #include <apiary/core/status.h>
 #include <apiary/fgd/detail/load_prices.h>
 #include <apiary/fgd/detail/price_tables.h>
+#include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
@@ -65,11 +66,13 @@ class price_score {
 
   // Computes prices for this cluster and mix. The mix should cover all tasks of a history, also
   // those without GPU: task_mix::from_history(history, 100).
-  // kInvalidArgument: no kind requests a GPU, no node has one, or an option is out of range.
+  // kInvalidArgument: no kind requests a GPU, no node has one, a node whose shape is not valid(), or
+  // an option is out of range.
   // kResourceExhausted: a linear program is not solved in 64,000 steps, or not exactly enough.
   [[nodiscard]] static absl::StatusOr<price_score> create(const node_table& nodes,
                                                           const task_mix& mix,
                                                           const price_options& options = {}) {
+    APIARY_RETURN_IF_ERROR(detail::check_shapes(nodes));
     const detail::expected_load load(nodes, mix);
     APIARY_RETURN_IF_ERROR(load.check());
     APIARY_RETURN_IF_ERROR(check(options));

@@ -41,6 +41,8 @@ class published_fragmentation {
   // Measures against this mix.
   explicit published_fragmentation(task_mix mix) : mix_(std::move(mix)) {}
 
+  // The mix.
+  [[nodiscard]] const task_mix& mix() const noexcept { return mix_; }
   // The classes of one node.
   [[nodiscard]] amounts classes(const node_state& node) const noexcept {
     amounts f;

@@ -4,12 +4,15 @@
 
 #include <apiary/container/dense_map.h>
 #include <apiary/core/ids.h>
+#include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
+
+#include <absl/status/status.h>
 
 #include <bit>
 #include <cmath>
@@ -30,6 +33,10 @@ class published_fragmentation_gradient {
   // Measures against this mix.
   explicit published_fragmentation_gradient(task_mix mix) : metric_(std::move(mix)) {}
 
+  // kInvalidArgument: the mix is empty.
+  [[nodiscard]] absl::Status check() const {
+    return detail::check_mix(metric_.mix().total_weight());
+  }
   // Computes the fragmentation of node n again, after a change of the node.
   void update(const node_table& nodes, node_id n) {
     if (!now_.contains(n)) now_.resize(n.value + 1);

@@ -25,7 +25,11 @@ struct node_shape {
   std::uint32_t gpus = 0;  // at most max_gpus_per_node
   gpu_model model = 0;     // below max_gpu_models; ignored if gpus == 0
 
-  // Whether such a node could run the task if idle and healthy. Requires: task.valid().
+  // Whether a node can have this shape.
+  [[nodiscard]] constexpr bool valid() const noexcept {
+    return gpus <= max_gpus_per_node && model < max_gpu_models;
+  }
+  // Whether such a node could run the task if idle and healthy. Requires: valid(), task.valid().
   [[nodiscard]] constexpr bool fits(const task_request& task) const noexcept {
     if (!task.host().fits_in(host)) return false;
     return !task.wants_gpu() || (task.gpus <= gpus && (task.models >> model & 1) != 0);
@@ -104,18 +108,13 @@ static_assert(sizeof(node_state) == 64);
 // Cost: can_place, place, remove O(GPUs of a node), the others O(1). Memory: 148 bytes a node.
 class node_table {
  public:
-  // Adds a node without tasks. Returns its id.
-  // Requires: shape.gpus <= max_gpus_per_node, shape.model < max_gpu_models.
+  // Adds a node without tasks. Returns its id. A node whose shape is not valid() is bad and has no
+  // free resources; schedulers refuse a table with such a node.
   node_id add(const node_shape& shape) {
-    APIARY_VERIFY(shape.gpus <= max_gpus_per_node && shape.model < max_gpu_models);
-    node_state state;
-    state.left = shape.host;
-    state.gpus = static_cast<std::uint8_t>(shape.gpus);
-    state.model = shape.model;
-    for (std::uint32_t i = 0; i < shape.gpus; ++i) state.gpu_left[i] = whole_gpu;
+    const node_state state = idle(shape);
     states_.push_back(state);
     tasks_by_size_.push_back({});
-    total_gpus_ += shape.gpus;
+    total_gpus_ += state.gpus;
     return shapes_.push_back(shape);
   }
 
@@ -163,6 +162,17 @@ class node_table {
   friend bool operator==(const node_table&, const node_table&) = default;
 
  private:
+  // The state of a node without tasks.
+  [[nodiscard]] static node_state idle(const node_shape& shape) noexcept {
+    node_state state;
+    state.healthy = shape.valid();
+    if (!state.healthy) return state;
+    state.left = shape.host;
+    state.gpus = static_cast<std::uint8_t>(shape.gpus);
+    state.model = shape.model;
+    for (std::uint32_t i = 0; i < shape.gpus; ++i) state.gpu_left[i] = whole_gpu;
+    return state;
+  }
   // Adds the task to the GPUs of the placement and to task_sizes, or removes it.
   void change(const task_request& task, placement where, bool in) noexcept {
     node_state& node = states_[where.node];

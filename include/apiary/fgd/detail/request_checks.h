@@ -49,15 +49,50 @@ namespace detail {
   }
   return true;
 }
-// OK, or kInvalidArgument: no node, or a node that is not consistent.
+// OK, or kInvalidArgument for a shape that is not valid(); the message starts with `name`.
+[[nodiscard]] inline absl::Status check_shape(const std::string& name, const node_shape& shape) {
+  if (shape.gpus > max_gpus_per_node)
+    return absl::InvalidArgumentError(absl::StrCat(name, " has ", shape.gpus,
+                                                   " GPUs; a node can have at most ",
+                                                   max_gpus_per_node));
+  if (shape.model >= max_gpu_models)
+    return absl::InvalidArgumentError(absl::StrCat(name, " has GPUs of model ", shape.model,
+                                                   "; a model is a number below ", max_gpu_models));
+  return absl::OkStatus();
+}
+// OK, or kInvalidArgument for a node whose shape is not valid().
+[[nodiscard]] inline absl::Status check_shapes(const node_table& nodes) {
+  for (const node_id n : nodes.ids()) {
+    if (!nodes.shape(n).valid())
+      return check_shape(absl::StrCat("node ", n.value), nodes.shape(n));
+  }
+  return absl::OkStatus();
+}
+// OK, or kInvalidArgument: no node, a shape that is not valid(), or a node that is not consistent.
 [[nodiscard]] inline absl::Status check_nodes(const node_table& nodes) {
   if (nodes.size() == 0) return absl::InvalidArgumentError("a cluster needs at least one node");
+  APIARY_RETURN_IF_ERROR(check_shapes(nodes));
   for (const node_id n : nodes.ids()) {
     if (consistent(nodes[n], nodes.shape(n))) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("node ", n.value, ": its state does not match its shape"));
   }
   return absl::OkStatus();
+}
+
+// OK, or the error of score.check() if the score has one.
+template <class Score>
+[[nodiscard]] absl::Status check_score(const Score& score) {
+  if constexpr (requires { score.check(); }) {
+    return score.check();
+  } else {
+    return absl::OkStatus();
+  }
+}
+// OK, or kInvalidArgument for a mix without tasks: with it, all placements are equally good.
+[[nodiscard]] inline absl::Status check_mix(std::uint64_t total_weight) {
+  if (total_weight > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("the task mix is empty; a score needs typical tasks");
 }
 
 // Which request of a task no node can serve even if all nodes are idle and healthy; "" if one can.
