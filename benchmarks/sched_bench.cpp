@@ -178,6 +178,105 @@ BENCHMARK(fgd_by_gpus_memory_differs)
     ->Arg(trace_gpus)
     ->Arg(100 * trace_gpus);
 
+// A scheduler after most of the arrivals, which are as many for each node as in the trace.
+gpu_sharing_scheduler<fragmentation_gradient> loaded(const experiment& e) {
+  auto scheduler = fgd::create(e.machines.nodes, fragmentation_gradient(fragmentation(e.mix)));
+  const std::size_t arrivals = e.work.arrivals.size() * 4 / 5;
+  for (std::size_t i = 0; i < arrivals; ++i) {
+    task_request task = e.work.tasks[e.work.arrivals[i]].request;
+    task.job = job_id(static_cast<std::uint32_t>(i));
+    const task_plan plan = scheduler->propose(task).value();
+    if (plan.result == plan_result::bind) APIARY_VERIFY(scheduler->commit(task, plan).ok());
+  }
+  return *std::move(scheduler);
+}
+// A node joins, a task is proposed, and the node leaves again.
+void node_joins_and_leaves(benchmark::State& state) {
+  const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));
+  const bool decides = state.range(1) != 0;
+  auto scheduler = loaded(e);
+  std::uint32_t i = 0;
+  for (auto _ : state) {
+    const node_id like(++i % e.machines.nodes.size());
+    const absl::StatusOr<node_id> n = scheduler.add_node(e.machines.nodes.shape(like));
+    if (decides)
+      benchmark::DoNotOptimize(
+          scheduler.propose(e.work.tasks[e.work.arrivals[i % e.work.arrivals.size()]].request));
+    if (!n.ok() || !scheduler.remove_node(*n).ok()) state.SkipWithError("it failed");
+  }
+}
+BENCHMARK(node_joins_and_leaves)
+    ->ArgNames({"gpus", "decides"})
+    ->Args({trace_gpus, 0})
+    ->Args({trace_gpus, 1})
+    ->Args({100 * trace_gpus, 0})
+    ->Args({100 * trace_gpus, 1});
+// Half as many nodes again join: each node, with what all memory costs that has to grow.
+void nodes_join(benchmark::State& state) {
+  const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));
+  const auto before = loaded(e);
+  const std::uint32_t nodes = e.machines.nodes.size();
+  for (auto _ : state) {
+    state.PauseTiming();
+    auto scheduler = before;
+    state.ResumeTiming();
+    for (std::uint32_t n = 0; n < nodes / 2; ++n) {
+      if (!scheduler.add_node(e.machines.nodes.shape(node_id(n))).ok())
+        state.SkipWithError("it failed");
+      if (n % 64 != 0) continue;  // the cached scores grow, too
+      const std::uint32_t arrival = e.work.arrivals[n % e.work.arrivals.size()];
+      benchmark::DoNotOptimize(scheduler.propose(e.work.tasks[arrival].request));
+    }
+    state.PauseTiming();
+    { const auto freed = std::move(scheduler); }
+    state.ResumeTiming();
+  }
+  state.counters["s/node"] = benchmark::Counter(
+      nodes / 2, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(nodes_join)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("gpus")
+    ->Arg(trace_gpus)
+    ->Arg(100 * trace_gpus);
+// Each node of a cluster grows by a core.
+void node_resizes(benchmark::State& state) {
+  const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));
+  auto scheduler = loaded(e);
+  std::uint32_t i = 0;
+  for (auto _ : state) {
+    const node_id n(++i % e.machines.nodes.size());
+    const node_shape shape = e.machines.nodes.shape(n);
+    const resources host{shape.host.cpu_milli + 1000 * (i / e.machines.nodes.size() % 2),
+                         shape.host.memory_mib};
+    if (!scheduler.resize_node(n, shape.gpus, host).ok()) state.SkipWithError("it failed");
+  }
+}
+BENCHMARK(node_resizes)->ArgName("gpus")->Arg(trace_gpus)->Arg(100 * trace_gpus);
+// The rival: a scheduler is built again, and all tasks are recovered, because one node has joined.
+void rebuild_for_a_node(benchmark::State& state) {
+  const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));
+  const auto before = loaded(e);
+  std::vector<std::pair<task_request, placement>> running;
+  for (std::size_t i = 0; i < e.work.arrivals.size(); ++i) {
+    task_request task = e.work.tasks[e.work.arrivals[i]].request;
+    task.job = job_id(static_cast<std::uint32_t>(i));
+    if (const auto where = before.find(task.job)) running.push_back({task, *where});
+  }
+  for (auto _ : state) {
+    node_table nodes = e.machines.nodes;
+    nodes.add(nodes.shape(node_id(0)));
+    auto scheduler = fgd::create(nodes, before.score()).value();
+    for (const auto& [task, where] : running)
+      if (!scheduler.recover(task, where).ok()) state.SkipWithError("it failed");
+  }
+}
+BENCHMARK(rebuild_for_a_node)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgName("gpus")
+    ->Arg(trace_gpus)
+    ->Arg(100 * trace_gpus);
+
 price_score prices_for(const benchmark::State& state, const experiment& e) {
   const task_mix all = task_mix::from_history(workload::kinds(e.work.tasks), 100);
   const auto samples = static_cast<std::uint32_t>(state.range(0));

@@ -105,6 +105,27 @@ TEST_CASE("a new set is empty or full") {
   CHECK(summary_bitset() == summary_bitset());
 }
 
+TEST_CASE("a set that grows keeps its members") {
+  for (const std::uint32_t size : sizes) {
+    CAPTURE(size);
+    rng random(size);
+    summary_bitset set(size);
+    naive_bitset naive{.size = size};
+    for (const std::uint32_t i : places(size, random)) {
+      set.set(i);
+      naive.members.insert(i);
+    }
+    for (const std::uint32_t larger : {size, size + 1, size + 64, 2 * size + 5000}) {
+      set.grow(larger);
+      naive.size = larger;
+      require_same(set, naive, random);
+    }
+    set.set(2 * size);
+    naive.members.insert(2 * size);
+    require_same(set, naive, random);
+  }
+}
+
 TEST_CASE("a full set has no member beyond its size") {
   for (const std::uint32_t size : {1U, 63U, 64U, 65U, 4000U, 4097U}) {
     CAPTURE(size);

@@ -77,6 +77,35 @@ TEST_CASE("the tree answers as a scan does") {
   }
 }
 
+TEST_CASE("a tree that grows answers as a scan does") {
+  for (const std::uint32_t first : {0U, 1U, 63U, 64U, 65U, 4095U, 4096U, 60'000U}) {
+    CAPTURE(first);
+    rng random(first);
+    score_tree tree(first);
+    std::vector<std::uint8_t> scores(first);
+    for (std::uint32_t i = 0; i < first; i += 1 + random.uniform(40)) {
+      scores[i] = static_cast<std::uint8_t>(random.uniform(5));
+      tree.set(i, scores[i]);
+    }
+    const int steps = apiary_test::scaled(300);
+    for (int step = 0; step < steps; ++step) {
+      const std::uint32_t more = random.uniform(random.uniform(20) == 0 ? 5'000 : 3);
+      scores.resize(scores.size() + more);
+      tree.grow(static_cast<std::uint32_t>(scores.size()));
+      REQUIRE(tree.size() == scores.size());
+      if (scores.empty()) continue;
+      const std::uint32_t i = random.uniform(tree.size());
+      scores[i] = static_cast<std::uint8_t>(random.uniform(5));
+      tree.set(i, scores[i]);
+      REQUIRE(tree.best() == best_of(scores));
+      REQUIRE(tree[tree.size() - 1] == scores.back());
+    }
+    std::uint32_t candidates = 0;
+    for (const std::uint8_t s : scores) candidates += s != 0 ? 1 : 0;
+    CHECK(tree.candidates() == candidates);
+  }
+}
+
 TEST_CASE("a random candidate is an allowed one, and none if there is none") {
   score_tree tree(5000);
   for (std::uint32_t i = 0; i < 5000; i += 2) tree.set(i, 1);

@@ -266,6 +266,82 @@ TEST_CASE("after a restart running tasks are recovered, also on bad nodes") {
   CHECK(scheduler.nodes() == idle);
 }
 
+TEST_CASE("nodes join, leave and change while tasks run") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const task_request six{.job = job_id(1), .gpus = 6, .gpu_milli = 1000};
+  CHECK(scheduler.propose(six)->reason == wait_reason::never);
+  CHECK(scheduler.add_node({{8000, 8000}, 8, 2}).value() == node_id(2));
+  REQUIRE(scheduler.commit(six, scheduler.propose(six).value()).ok());
+  CHECK(scheduler.find(job_id(1)) == placement{node_id(2), 0b111111});
+  CHECK(scheduler.nodes().total_gpus() == 14);
+
+  const absl::Status in_use = scheduler.remove_node(node_id(2));
+  CHECK(in_use == absl::FailedPreconditionError("node 2: 1 job runs on it: 1"));
+  CHECK(scheduler.jobs_on(node_id(2)) == std::vector<job_id>{job_id(1)});
+  CHECK(scheduler.resize_node(node_id(2), 5, {8000, 8000}) ==
+        absl::FailedPreconditionError(
+            "node 2: its tasks use GPUs below 6, 0 thousandths of a core and 0 MiB"));
+  REQUIRE(scheduler.resize_node(node_id(2), 6, {9000, 0}).ok());
+  CHECK(scheduler.propose({.cpu_milli = 9000})->where.node == node_id(2));
+  CHECK(scheduler.propose({.gpus = 8, .gpu_milli = 1000})->reason == wait_reason::never);
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  REQUIRE(scheduler.resize_node(node_id(2), 16, {9000, 0}).ok());
+  CHECK(scheduler.propose({.gpus = 16, .gpu_milli = 1000})->where.node == node_id(2));
+
+  // The lowest id that is free is given first.
+  REQUIRE(scheduler.mark_bad(node_id(0)).ok());
+  for (const std::uint32_t n : {2U, 0U, 1U}) REQUIRE(scheduler.remove_node(node_id(n)).ok());
+  CHECK(scheduler.propose({})->reason == wait_reason::never);
+  CHECK_FALSE(scheduler.why_never({.cpu_milli = 1}).empty());
+  CHECK(scheduler.jobs_on(node_id(0)).empty());
+  for (const std::uint32_t n : {0U, 1U, 2U, 3U})
+    CHECK(scheduler.add_node({{1000, 1000}, n, 0}).value() == node_id(n));
+  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 500})->where.node == node_id(1));
+}
+
+TEST_CASE("wrong calls about nodes are errors and change nothing") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  REQUIRE(scheduler.add_node({{1, 1}, 0, 0}).ok());
+  REQUIRE(scheduler.remove_node(node_id(2)).ok());
+  const node_table before = scheduler.nodes();
+  using enum absl::StatusCode;
+  const resources host{8000, 8000};
+  for (const node_id none : {node_id(2), node_id(3), node_id()}) {
+    CHECK(scheduler.remove_node(none).code() == kNotFound);
+    CHECK(scheduler.resize_node(none, 1, host).code() == kNotFound);
+    CHECK(scheduler.mark_bad(none).code() == kNotFound);
+    CHECK(scheduler.mark_healthy(none).code() == kNotFound);
+    CHECK(scheduler.commit({.job = job_id(1)}, {none, 0}).code() == kNotFound);
+    CHECK(scheduler.recover({.job = job_id(1)}, {none, 0}).code() == kNotFound);
+    CHECK(scheduler.jobs_on(none).empty());
+  }
+  CHECK(scheduler.add_node({host, 17, 0}).status() ==
+        absl::InvalidArgumentError("a node that joins has 17 GPUs; a node can have at most 16"));
+  CHECK(scheduler.add_node({host, 1, 64}).status().code() == kInvalidArgument);
+  CHECK(scheduler.resize_node(node_id(0), 17, host).code() == kInvalidArgument);
+  CHECK(scheduler.nodes() == before);
+}
+
+TEST_CASE("a score is replaced while tasks run") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({{8000, 8000}, 4, 0});
+  const auto gradient = [](std::uint32_t gpus) {
+    return fragmentation_gradient(
+        fragmentation(task_mix({{{.gpus = gpus, .gpu_milli = whole_gpu}, 1}})));
+  };
+  auto scheduler = fgd::create(nodes, gradient(1)).value();
+  const task_request one{.job = job_id(1), .gpus = 1, .gpu_milli = 1000};
+  REQUIRE(scheduler.commit(one, {node_id(1), 1}).ok());
+  // With typical tasks of one GPU all nodes are alike; with those of four, node 0 is kept free.
+  CHECK(scheduler.propose(one)->where.node == node_id(0));
+  CHECK(scheduler.set_score(gradient(4)).ok());
+  CHECK(scheduler.propose(one)->where == placement{node_id(1), 2});
+  CHECK(scheduler.num_running() == 1);
+  CHECK(scheduler.set_score(fragmentation_gradient(fragmentation(task_mix()))).code() ==
+        absl::StatusCode::kInvalidArgument);
+  CHECK(scheduler.propose(one)->where.node == node_id(1));
+}
+
 TEST_CASE("suggested nodes limit a proposal") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   summary_bitset suggested(2);

@@ -65,6 +65,64 @@ TEST_CASE("no task is placed on a GPU behind the last one") {
   }
 }
 
+TEST_CASE("an erased node has nothing, and its id can be given again") {
+  node_table nodes;
+  const node_id a = nodes.add({{1000, 1000}, 4, 1});
+  const node_id b = nodes.add({{2000, 2000}, 2, 3});
+  nodes.place({.cpu_milli = 5, .gpus = 1, .gpu_milli = 300}, {a, 1});
+  nodes.erase(a);
+  CHECK(nodes.size() == 2);
+  CHECK(nodes.total_gpus() == 2);
+  CHECK_FALSE(nodes.contains(a));
+  CHECK(nodes.contains(b));
+  CHECK_FALSE(nodes[a].fits({}));
+  CHECK_FALSE(nodes.can_place({}, {a, 0}));
+  CHECK_FALSE(nodes.is_free({}, {a, 0}));
+  CHECK(nodes.shape(a) == node_shape{});
+  nodes.insert(a, {{3000, 3000}, 1, 0});
+  CHECK(nodes.contains(a));
+  CHECK(nodes.total_gpus() == 3);
+  node_table fresh;
+  fresh.add({{3000, 3000}, 1, 0});
+  fresh.add({{2000, 2000}, 2, 3});
+  CHECK(nodes == fresh);
+}
+
+TEST_CASE("a node that is resized keeps what its tasks use") {
+  node_table nodes;
+  const node_id n = nodes.add({{1000, 500}, 4, 1});
+  const task_request task{.cpu_milli = 300, .memory_mib = 200, .gpus = 1, .gpu_milli = 700};
+  nodes.place(task, {n, 0b10});
+  CHECK(nodes.used(n) == resources{300, 200});
+  CHECK(nodes.used_gpus(n) == 2);
+  CHECK(nodes.can_resize(n, {{300, 200}, 2, 1}));
+  CHECK_FALSE(nodes.can_resize(n, {{299, 200}, 2, 1}));
+  CHECK_FALSE(nodes.can_resize(n, {{300, 199}, 2, 1}));
+  CHECK_FALSE(nodes.can_resize(n, {{300, 200}, 1, 1}));
+  for (const std::uint32_t gpus : {2U, 16U, 5U, 2U, 4U}) {
+    const node_shape shape{{400 + gpus, 500}, gpus, 1};
+    nodes.resize(n, shape);
+    node_table fresh;
+    fresh.add(shape);
+    fresh.place(task, {n, 0b10});
+    CHECK(nodes == fresh);
+  }
+}
+
+TEST_CASE("a bad node has what is free, but no task can be placed there") {
+  node_table nodes;
+  const node_id n = nodes.add({{10, 10}, 2, 0});
+  const task_request task{.cpu_milli = 10, .gpus = 2, .gpu_milli = whole_gpu};
+  nodes[n].healthy = false;
+  CHECK_FALSE(nodes[n].fits(task));
+  CHECK(nodes[n].fits_if_healthy(task));
+  CHECK_FALSE(nodes.can_place(task, {n, 0b11}));
+  CHECK(nodes.is_free(task, {n, 0b11}));
+  nodes.place(task, {n, 0b11});
+  CHECK_FALSE(nodes[n].fits_if_healthy(task));
+  CHECK_FALSE(nodes.is_free(task, {n, 0b11}));
+}
+
 TEST_CASE("the sizes of the tasks on a node are a set with counts behind it") {
   node_table nodes;
   const node_id n = nodes.add({{1, 1}, max_gpus_per_node, 0});

@@ -31,6 +31,10 @@ mutant(bitset_fill_last container/bitset.h "off by one: a full set has a member 
 mutant(bitset_and_summary container/bitset.h "forgotten update: an intersection keeps the summaries"
   IN [[update(static_cast<std::uint32_t>(w));]]
   FROM [[update(static_cast<std::uint32_t>(w));]] TO [[]] STATEMENT)
+mutant(score_tree_grow container/score_tree.h "forgotten update: a tree that has grown has no maxima"
+  FROM [[larger.block_max(at)]] TO [[std::uint8_t{0}]])
+mutant(bitset_grow container/bitset.h "forgotten update: a set that has grown has no summaries"
+  FROM [[if (words_[w] != 0) larger.announce(static_cast<std::uint32_t>(w));]] TO [[]] STATEMENT)
 mutant(score_tree_candidates container/score_tree.h "forgotten update: a candidate that is replaced counts twice"
   FROM [[(old != 0 ? 1U : 0U)]] TO [[(score == 0 ? 1U : 0U)]])
 mutant(score_tree_lowered container/score_tree.h "forgotten update: a lowered maximum stays"

@@ -68,4 +68,19 @@ mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first 
   FROM [[now_[n] = now_of(nodes[n]);]]
   TO [[if (now_[n].value == 0) now_[n] = now_of(nodes[n]);]] STATEMENT)
 mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a kind waits for memory that no node has"
-  FROM [[std::int64_t{task.memory_mib} > *known.most_memory]] TO [[*known.most_memory < 0]])
+  FROM [[std::int64_t{task.memory_mib} > known.most_memory]] TO [[known.most_memory < 0]])
+mutant(kind_shapes fgd/gpu_sharing.h "forgotten update: a kind waits for ever though a node that fits has joined"
+  FROM [[known.shapes != shapes_.version()]] TO [[known.shapes == 0]])
+mutant(node_free_ids fgd/gpu_sharing.h "wrong order: a node that joins gets the id that was used last"
+  FROM [[return a > b;]] TO [[return a < b;]] STATEMENT)
+mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a node that was removed"
+  IN [[placer_.update(nodes_, n);
+    free_ids_.push_back(n);]]
+  FROM [[placer_.update(nodes_, n);]] TO [[]] STATEMENT)
+mutant(score_kept fgd/detail/best_score_placer.h "forgotten update: kinds keep the scores of the score before"
+  FROM [[++score_version_;]] TO [[]] STATEMENT)
+mutant(tasks_relink fgd/detail/running_tasks.h "forgotten update: the task after one that ended has no predecessor"
+  FROM [[(gone.after == none ? from.last : tasks_[gone.after].links[kind].before) = gone.before;]]
+  TO [[if (gone.after == none) from.last = gone.before;]] STATEMENT)
+mutant(shapes_last fgd/detail/shape_counts.h "off by one: the shape of the last node that left stays"
+  FROM [[if (--gone.nodes > 0) return;]] TO [[if (gone.nodes-- > 0) return;]] STATEMENT)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 mutant(node_fits_bad model/node_table.h "dropped condition: a bad node fits a task"
-  FROM [[!healthy || !task.host().fits_in(left)]] TO [[!task.host().fits_in(left)]])
+  FROM [[healthy && fits_if_healthy(task)]] TO [[fits_if_healthy(task)]])
 mutant(node_fits_exactly model/node_table.h "wrong comparison: a GPU with exactly the fraction left is too full"
   IN [[enough += left_here >= task.gpu_milli ? 1 : 0;]]
   FROM [[left_here >= task.gpu_milli]] TO [[left_here > task.gpu_milli]])
@@ -13,7 +13,7 @@ mutant(tightest_gpu_tie model/node_table.h "wrong tie: of GPUs with equal fracti
 mutant(free_gpus_touched model/node_table.h "wrong comparison: a GPU that is used a little counts as free"
   FROM [[left_here == whole_gpu ? 1 : 0]] TO [[left_here + 1 >= whole_gpu ? 1 : 0]])
 mutant(can_place_mask model/node_table.h "off by one: a mask may name a GPU that the node does not have"
-  IN [[!node.fits(task) || where.gpu_mask >> node.gpus != 0]]
+  IN [[!node.fits_if_healthy(task) || where.gpu_mask >> node.gpus != 0]]
   FROM [[where.gpu_mask >> node.gpus]] TO [[where.gpu_mask >> (node.gpus + 1)]])
 mutant(place_keeps_host model/node_table.h "forgotten update: a removed task keeps its CPU and memory"
   FROM [[node.left += task.host();]] TO [[]] STATEMENT)
@@ -21,6 +21,10 @@ mutant(task_sizes_of_part model/node_table.h "wrong index: tasks on part of a GP
   FROM [[task.wants_whole_gpus() ? task.gpus : 0]] TO [[task.gpus]])
 mutant(task_sizes_last model/node_table.h "forgotten update: the size of the last removed task stays"
   FROM [[count != 0 ? node.task_sizes | bit : node.task_sizes & ~bit]] TO [[node.task_sizes | bit]])
+mutant(node_resize_used model/node_table.h "dropped condition: a node loses GPUs that tasks use"
+  FROM [[used(n).fits_in(shape.host) && used_gpus(n) <= shape.gpus]] TO [[used(n).fits_in(shape.host)]])
+mutant(node_erase_gpus model/node_table.h "forgotten update: the GPUs of an erased node count"
+  FROM [[total_gpus_ -= states_[n].gpus;]] TO [[]] STATEMENT)
 mutant(add_time_limit model/job.h "off by one: a sum that is just possible counts as unlimited"
   FROM [[a > max_time - b]] TO [[a > max_time - b - 2]])
 mutant(delays_minus model/job.h "wrong sign: a difference of delays is a sum"

@@ -101,6 +101,18 @@ class summary_bitset {
     }
   }
 
+  // Makes the set one of {0, ..., size-1}, with the same members. Requires: size >= size().
+  // Cost: O(size / 64).
+  void grow(std::uint32_t size) {
+    APIARY_ASSERT(size >= size_);
+    summary_bitset larger(size);
+    for (std::size_t w = 0; w < end(0); ++w) {
+      larger.words_[w] = words_[w];
+      if (words_[w] != 0) larger.announce(static_cast<std::uint32_t>(w));
+    }
+    *this = std::move(larger);
+  }
+
   // Removes the members that are not in `other`. Requires: equal sizes. Cost: O(size / 64).
   summary_bitset& operator&=(const summary_bitset& other) noexcept {
     APIARY_ASSERT(size_ == other.size_);

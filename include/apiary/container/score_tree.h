@@ -6,6 +6,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/rng.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,23 @@ class score_tree {
   // How many indices have a score above 0.
   [[nodiscard]] std::uint32_t candidates() const noexcept { return candidates_; }
 
+  // Adds indices up to size - 1, with score 0. Requires: size >= size().
+  // Cost: amortized O(1) for each new index: memory grows by an eighth at once.
+  void grow(std::uint32_t size) {
+    APIARY_ASSERT(size >= size_);
+    if (size > (depth_ > 1 ? first_[1] : scores_.size())) {
+      score_tree larger(size + size / 8);
+      std::copy_n(scores_.begin(), size_, larger.scores_.begin());
+      for (std::uint32_t l = 1; l < larger.depth_; ++l) {
+        for (std::size_t at = larger.first_[l - 1]; at < larger.first_[l]; at += block)
+          larger.scores_[larger.first_[l] + (at - larger.first_[l - 1]) / block] =
+              larger.block_max(at);
+      }
+      larger.candidates_ = candidates_;
+      *this = std::move(larger);
+    }
+    size_ = size;
+  }
   // Sets the score of index i.
   void set(std::uint32_t i, std::uint8_t score) noexcept {
     APIARY_ASSERT(i < size_);

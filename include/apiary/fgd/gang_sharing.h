@@ -34,7 +34,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -69,7 +68,6 @@ struct shared_gang_plan {
 template <NodeScore Score>
 class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   using base = gpu_sharing_scheduler<Score>;
-  using typename base::running;
 
  public:
   // The largest number of tasks in a gang.
@@ -116,21 +114,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
   }
 
-  // As gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with this job id runs.
-  absl::Status commit(const task_request& task, const task_plan& plan) {
-    if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
-    return base::commit(task, plan);
-  }
-  // The same at `where`.
-  absl::Status commit(const task_request& task, placement where) {
-    if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
-    return base::commit(task, where);
-  }
-  // As gpu_sharing_scheduler::recover. kAlreadyExists also: a gang with this job id runs.
-  absl::Status recover(const task_request& task, placement where) {
-    if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
-    return base::recover(task, where);
-  }
+  using base::commit;
   // Applies a plan to bind: all tasks of the gang run at plan.placements.
   // kInvalidArgument: the plan is to wait. Otherwise as commit(job, gang, placements).
   absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan) {
@@ -146,30 +130,20 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
     if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
     APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements));
-    if (gangs_.contains(job.value) || base::find(job)) return detail::runs_already(job);
+    if (running_.contains(job)) return detail::runs_already(job);
     journal log;
     transaction tx(log);
-    std::vector<running> tasks;
     for (const task_placement& p : placements) {
-      task_request task = gang.groups[p.group].task();
-      task.job = job;
-      if (!nodes_.can_place(task, p.where)) return detail::not_free(job, p.where);
+      const task_request task = request_of(job, gang, p);
+      if (!nodes_.is_free(task, p.where)) return detail::not_free(job, p.where);
+      if (!nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
       tx.place(nodes_, task, p.where);
-      tasks.push_back({task, p.where});
     }
     tx.commit();
-    for (const running& r : tasks) placer_.update(nodes_, r.where.node);
-    gangs_.try_emplace(job.value,
-                       running_gang{{placements.begin(), placements.end()}, std::move(tasks)});
-    return absl::OkStatus();
-  }
-
-  // The task, or all tasks of the gang, have ended. kNotFound: it does not run.
-  absl::Status finish(job_id job) {
-    const auto found = gangs_.find(job.value);
-    if (found == gangs_.end()) return base::finish(job);
-    for (const running& r : found->second.tasks) base::release(r);
-    gangs_.erase(found);
+    for (const task_placement& p : placements) {
+      running_.start({request_of(job, gang, p), p.where, p.group}, true);
+      placer_.update(nodes_, p.where.node);
+    }
     return absl::OkStatus();
   }
 
@@ -179,29 +153,31 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
     return copy;
   }
-  // The number of running jobs. A gang counts as one job.
-  [[nodiscard]] std::size_t num_running() const noexcept {
-    return base::num_running() + gangs_.size();
-  }
-  // Where a gang runs: its placements as committed. Empty if it does not run.
-  [[nodiscard]] std::span<const task_placement> find_gang(job_id job) const {
-    const auto found = gangs_.find(job.value);
-    if (found == gangs_.end()) return {};
-    return found->second.placements;
+  // Where the tasks of a gang run, in the order of the commit. Empty if it does not run.
+  [[nodiscard]] std::vector<task_placement> find_gang(job_id job) const {
+    std::vector<task_placement> placements;
+    if (!running_.is_gang(job)) return placements;
+    for (const detail::running_task& task : running_.tasks_of(job))
+      placements.push_back({task.group, task.where});
+    return placements;
   }
 
  private:
-  struct running_gang {
-    std::vector<task_placement> placements;
-    std::vector<running> tasks;
-  };
   static constexpr bool has_cost = requires(const Score& s, const node_state& n) {
     { s.cost(n, n) } -> std::same_as<std::int64_t>;
   };
   using base::base;
   using base::nodes_;
   using base::placer_;
+  using base::running_;
 
+  // The request of a task of the gang.
+  [[nodiscard]] static task_request request_of(job_id job, const topology_constraints& gang,
+                                               const task_placement& p) {
+    task_request task = gang.groups[p.group].task();
+    task.job = job;
+    return task;
+  }
   // OK if there is one placement for each task, on nodes that exist.
   [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
                                               std::span<const task_placement> placements) const {
@@ -263,7 +239,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   }
   [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
     for (const constrained_task_group& m : gang.groups)
-      if (m.tasks > 0 && m.task().memory_mib > base::most_memory_for(m.task())) return false;
+      if (m.tasks > 0 && !base::fits_idle_node(m.task())) return false;
     return true;
   }
   // Places the tasks one after the other in a cell of the level, the one with the fewest free GPUs
@@ -329,7 +305,6 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return placements;
   }
 
-  std::unordered_map<std::uint32_t, running_gang> gangs_;  // by job
 };
 
 APIARY_NAMESPACE_END

@@ -8,6 +8,8 @@
 #include <apiary/core/status.h>
 #include <apiary/fgd/detail/best_score_placer.h>
 #include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/detail/running_tasks.h>
+#include <apiary/fgd/detail/shape_counts.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -22,15 +24,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
 // Places each task on the node with the best score for it. The scheduler knows which task runs
-// where, and which nodes are bad. fgd/gang_sharing.h adds gangs. A call with a wrong argument
-// returns an error and changes nothing. A task that does not fit now has a plan to wait, no error.
+// where, and which nodes are bad. Nodes may join, leave and change while tasks run. fgd/gang_sharing.h
+// adds gangs. A call with a wrong argument returns an error and changes nothing. A task that does not
+// fit now has a plan to wait, no error.
 //
 // Requires: no concurrent calls: propose() updates cached scores.
 // Cost:     propose: one score for each node that changed since the last task of this kind, then
@@ -38,6 +40,7 @@ APIARY_NAMESPACE_BEGIN
 //           kind; another kind scans all nodes once. A task that waits costs O(bad nodes) more. If
 //           nodes lack memory for a task, one step for each of them with a better score.
 //           commit, finish, mark_bad, mark_healthy: O(GPUs of a node) and a hash look-up.
+//           add_node, remove_node, resize_node: the same, amortized.
 // Example:  examples/own_policy.cpp
 template <NodeScore Score>
 class gpu_sharing_scheduler {
@@ -88,47 +91,99 @@ class gpu_sharing_scheduler {
 
   // The task has ended; its GPUs, CPU and memory are free again. kNotFound: it does not run.
   absl::Status finish(job_id job) {
-    const auto found = running_.find(job.value);
-    if (found == running_.end()) return detail::does_not_run(job);
-    const running ended = found->second;
-    running_.erase(found);
-    release(ended);
-    return absl::OkStatus();
+    if (running_.finish(job, release())) return absl::OkStatus();
+    return detail::does_not_run(job);
   }
 
   // A bad node gets no new task; its tasks continue. kNotFound: there is no such node.
   absl::Status mark_bad(node_id n) { return set_health(n, false); }
   // The node gets new tasks again. kNotFound: there is no such node.
   absl::Status mark_healthy(node_id n) { return set_health(n, true); }
+  // Adds a node. Returns its id: the lowest one that no node has.
+  // kInvalidArgument: the shape is not valid().
+  absl::StatusOr<node_id> add_node(const node_shape& shape) {
+    APIARY_RETURN_IF_ERROR(detail::check_shape("a node that joins", shape));
+    shapes_.add(shape);
+    if (!free_ids_.empty()) {
+      std::pop_heap(free_ids_.begin(), free_ids_.end(), later);
+      const node_id n = free_ids_.back();
+      free_ids_.pop_back();
+      nodes_.insert(n, shape);
+      placer_.update(nodes_, n);
+      return n;
+    }
+    const node_id n = nodes_.add(shape);
+    placer_.add(nodes_, n);
+    running_.add_node();
+    if (n.value >= bad_.size()) bad_.grow(n.value + n.value / 8 + 1);
+    return n;
+  }
+  // Removes a node. Its id may be given to another node later. kNotFound: there is no such node.
+  // kFailedPrecondition: tasks run on it; the message lists their jobs. End them first.
+  absl::Status remove_node(node_id n) {
+    if (!nodes_.contains(n)) return detail::no_such_node(n);
+    if (!running_.idle(n)) return detail::in_use(n, running_.jobs_on(n));
+    shapes_.remove(nodes_.shape(n));
+    nodes_.erase(n);
+    bad_.reset(n.value);
+    placer_.update(nodes_, n);
+    free_ids_.push_back(n);
+    std::push_heap(free_ids_.begin(), free_ids_.end(), later);
+    return absl::OkStatus();
+  }
+  // Changes the GPUs, CPU and memory of a node; its tasks continue. kNotFound: there is no such node.
+  // kInvalidArgument: too many GPUs. kFailedPrecondition: tasks use more.
+  absl::Status resize_node(node_id n, std::uint32_t gpus, resources host) {
+    if (!nodes_.contains(n)) return detail::no_such_node(n);
+    const node_shape before = nodes_.shape(n);
+    const node_shape shape{host, gpus, before.model};
+    APIARY_RETURN_IF_ERROR(detail::check_shape(absl::StrCat("node ", n.value, " resized"), shape));
+    if (!nodes_.can_resize(n, shape)) return detail::uses_more(nodes_, n);
+    shapes_.add(shape);
+    shapes_.remove(before);
+    nodes_.resize(n, shape);
+    placer_.update(nodes_, n);
+    return absl::OkStatus();
+  }
+  // Replaces the score, for example because the typical tasks have changed. Tasks and cached kinds
+  // stay; the next propose() for each kind scores all nodes. Error: that of score.check().
+  absl::Status set_score(Score score) {
+    APIARY_RETURN_IF_ERROR(detail::check_score(score));
+    placer_.set_score(nodes_, std::move(score));
+    return absl::OkStatus();
+  }
+
   // For a task that waits with the reason `never`: which of its requests no node can serve, as a
   // text for its user. Empty if an idle node fits the task. Requires: the task is valid().
   // Cost: O(nodes).
   [[nodiscard]] std::string why_never(const task_request& task) const {
     return detail::why_never(nodes_, task);
   }
-  // The nodes and what is left of each.
+  // The nodes and what is left of each. It keeps the ids of nodes that were removed.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
   // The score that chooses among nodes.
   [[nodiscard]] const Score& score() const noexcept { return placer_.score(); }
   // The number of running tasks.
-  [[nodiscard]] std::size_t num_running() const noexcept { return running_.size(); }
+  [[nodiscard]] std::size_t num_running() const noexcept { return running_.num_jobs(); }
   // Where the task runs; nullopt if it does not run.
-  [[nodiscard]] std::optional<placement> find(job_id job) const {
-    const auto found = running_.find(job.value);
-    if (found == running_.end()) return std::nullopt;
-    return found->second.where;
+  [[nodiscard]] std::optional<placement> find(job_id job) const { return running_.find(job); }
+  // The jobs on a node, also on a bad one, ascending; empty if there is no such node.
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
+    return nodes_.contains(n) ? running_.jobs_on(n) : std::vector<job_id>();
   }
 
  protected:
-  // A task and where it runs.
-  struct running {
-    task_request task;  // the task
-    placement where;    // where it runs
-  };
   // All nodes as they are in the table.
   gpu_sharing_scheduler(node_table nodes, Score score)
-      : nodes_(std::move(nodes)), placer_(nodes_, std::move(score)), bad_(nodes_.size()) {
-    for (const node_id n : nodes_.ids()) bad_.assign(n.value, !nodes_[n].healthy);
+      : nodes_(std::move(nodes)),
+        placer_(nodes_, std::move(score)),
+        running_(nodes_.size()),
+        shapes_(nodes_),
+        bad_(nodes_.size()) {
+    for (const node_id n : nodes_.ids()) {  // ascending ids are a heap
+      if (!nodes_.contains(n)) free_ids_.push_back(n);
+      bad_.assign(n.value, nodes_.contains(n) && !nodes_[n].healthy);
+    }
   }
 
   // Where the task would run now; nullopt if nowhere. Requires: the task is valid().
@@ -136,25 +191,21 @@ class gpu_sharing_scheduler {
                                                const summary_bitset* suggested) {
     return place(task, kind_of(task), suggested);
   }
-  // The most memory of the nodes that could run the task, but for its memory, if they were idle and
-  // healthy; -1: there is none. Cost: O(nodes).
-  [[nodiscard]] std::int64_t most_memory_for(task_request task) const noexcept {
-    task.memory_mib = 0;
-    std::int64_t most = -1;
-    for (const node_id n : nodes_.ids()) {
-      const node_shape& shape = nodes_.shape(n);
-      if (shape.fits(task)) most = (std::max)(most, std::int64_t{shape.host.memory_mib});
-    }
-    return most;
+  // Whether some node could run the task if it were idle and healthy.
+  [[nodiscard]] bool fits_idle_node(const task_request& task) const noexcept {
+    return task.memory_mib <= shapes_.most_memory_for(task);
   }
-  // Frees what a task uses.
-  void release(const running& ended) {
-    nodes_.remove(ended.task, ended.where);
-    placer_.update(nodes_, ended.where.node);
+  // A function that frees what a running task uses.
+  [[nodiscard]] auto release() noexcept {
+    return [this](const detail::running_task& ended) {
+      nodes_.remove(ended.request, ended.where);
+      placer_.update(nodes_, ended.where.node);
+    };
   }
 
   node_table nodes_;                         // the free resources
   detail::best_score_placer<Score> placer_;  // scores the nodes
+  detail::running_tasks running_;            // where they are used
 
  private:
   // What tells kinds of request apart.
@@ -168,8 +219,11 @@ class gpu_sharing_scheduler {
     kind_key key;
     detail::kind_id kind;
     std::uint64_t last_use = 0;
-    std::optional<std::int64_t> most_memory{};  // known after such a task waited for the first time
+    std::int64_t most_memory = 0;  // of an idle node for such a task, if the shapes are
+    std::uint64_t shapes = 0;      // still of this version
   };
+  // Orders a heap with the lowest id first.
+  static constexpr auto later = [](node_id a, node_id b) { return a > b; };
 
   [[nodiscard]] static kind_key key_of(const task_request& task) noexcept {
     const std::uint32_t memory =
@@ -185,7 +239,7 @@ class gpu_sharing_scheduler {
     const auto before = [](const known_kind& a, const kind_key& b) { return a.key < b; };
     auto at = std::lower_bound(kinds_.begin(), kinds_.end(), key, before);
     if (at == kinds_.end() || at->key != key) {
-      known_kind added{key, {}};
+      known_kind added{.key = key, .kind = {}};
       if (kinds_.size() < max_kinds) {
         added.kind = placer_.prepare(nodes_, task);
       } else {
@@ -214,14 +268,15 @@ class gpu_sharing_scheduler {
   }
   [[nodiscard]] wait_reason reason_to_wait(const task_request& task, known_kind& known,
                                            const summary_bitset* suggested) {
-    if (!known.most_memory) known.most_memory = most_memory_for(task);
-    if (std::int64_t{task.memory_mib} > *known.most_memory) return wait_reason::never;
+    if (known.shapes != shapes_.version()) {
+      known.most_memory = shapes_.most_memory_for(task);
+      known.shapes = shapes_.version();
+    }
+    if (std::int64_t{task.memory_mib} > known.most_memory) return wait_reason::never;
     for (std::uint32_t n = bad_.find_first(); n != summary_bitset::npos;
          n = bad_.find_next(n + 1)) {
       if (suggested != nullptr && !suggested->test(n)) continue;
-      node_state repaired = nodes_[node_id(n)];
-      repaired.healthy = true;
-      if (repaired.fits(task)) return wait_reason::unhealthy;
+      if (nodes_[node_id(n)].fits_if_healthy(task)) return wait_reason::unhealthy;
     }
     if (suggested != nullptr && placer_.fits_somewhere(nodes_, known.kind, task.memory_mib))
       return wait_reason::not_suggested;
@@ -233,17 +288,11 @@ class gpu_sharing_scheduler {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
     if (!nodes_.contains(where.node)) return detail::no_such_node(where.node);
-    if (running_.contains(task.job.value)) return detail::runs_already(task.job);
-    bool& healthy = nodes_[where.node].healthy;
-    const bool was_healthy = healthy;
-    healthy = healthy || on_bad;  // can_place() refuses bad nodes
-    const bool is_free = nodes_.can_place(task, where);
-    healthy = was_healthy;
-    if (!is_free) return detail::not_free(task.job, where);
-    running_.emplace(task.job.value, running{task, where});
-    healthy = true;
+    if (running_.contains(task.job)) return detail::runs_already(task.job);
+    if (!nodes_.is_free(task, where)) return detail::not_free(task.job, where);
+    if (!on_bad && !nodes_[where.node].healthy) return detail::is_bad(task.job, where.node);
+    running_.start({task, where}, false);
     nodes_.place(task, where);
-    healthy = was_healthy;
     placer_.update(nodes_, where.node);
     return absl::OkStatus();
   }
@@ -256,9 +305,10 @@ class gpu_sharing_scheduler {
     return absl::OkStatus();
   }
 
-  summary_bitset bad_;                                  // nodes
-  std::unordered_map<std::uint32_t, running> running_;  // by job
-  std::vector<known_kind> kinds_;                       // by key
+  detail::shape_counts shapes_;
+  summary_bitset bad_;             // nodes
+  std::vector<node_id> free_ids_;  // of removed nodes, a heap
+  std::vector<known_kind> kinds_;  // by key
   std::uint64_t uses_ = 0;
 };
 

@@ -40,7 +40,7 @@ struct price_options {
   // Weights of the other terms of the gain, in thousandths of a GPU, each at most 1,000:
   std::uint32_t fragmentation_weight = 50;  // for a GPU more of fragmentation
   std::uint32_t idle_weight = 5;            // for an idle node of 128 cores and 8 GPUs
-  std::uint32_t order_weight = 100;         // for the last node instead of the first
+  std::uint32_t order_weight = 100;  // for the last node, when prices are made, instead of the first
   std::uint32_t pressure_weight = 60;       // for a GPU of a model that tasks request twice over
 };
 
@@ -85,7 +85,7 @@ class price_score {
                               load.sample(options.least_load_percent + spread * at, random));
       samples.push_back(std::move(prices));
     }
-    return price_score(load, samples, mix, options);
+    return price_score(load, samples, mix, nodes.size(), options);
   }
 
   // What is computed once for each kind of request.
@@ -121,7 +121,7 @@ class price_score {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n, const task_request& task,
                                     const prepared& kind) const noexcept {
-    const std::int64_t order = order_cost_ * n.value / nodes.size();
+    const std::int64_t order = order_cost_ * n.value / num_nodes_;
     return to_score(kind.best_gain - best(nodes[n], now_[n], task).gain + order);
   }
   // The GPUs of node n that give this score.
@@ -171,10 +171,11 @@ class price_score {
   }
 
   price_score(const detail::expected_load& load, const std::vector<detail::load_prices>& samples,
-              const task_mix& mix, const price_options& o)
+              const task_mix& mix, std::uint32_t nodes, const price_options& o)
       : tables_(load.kinds(), samples),
         metric_(mix),
         samples_(o.samples),
+        num_nodes_(nodes),
         fragmentation_cost_(std::int64_t{o.fragmentation_weight} * samples_),
         idle_cost_(std::int64_t{o.idle_weight} * samples_),
         order_cost_(std::int64_t{o.order_weight} * 1000 * samples_),
@@ -251,6 +252,7 @@ class price_score {
   detail::price_tables tables_;
   fragmentation metric_;
   std::int64_t samples_;
+  std::int64_t num_nodes_;  // when the prices were made; nodes that join do not change the order term
   // Costs in millionths of a GPU, times samples_.
   std::int64_t fragmentation_cost_;  // of a thousandth of a GPU of fragmentation
   std::int64_t idle_cost_;           // of 128/1000 cores, and of 8/1000 GPUs

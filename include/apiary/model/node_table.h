@@ -45,6 +45,7 @@ struct alignas(64) node_state {
   std::uint8_t gpus = 0;  // number of GPUs
   gpu_model model = 0;    // model of all its GPUs
   bool healthy = true;    // false: nothing may start here
+  bool exists = true;     // false: the node was erased; it is not healthy, and has nothing
   // The sizes of the GPU tasks that run here: bit 0: a fraction of a GPU, bit k: k whole GPUs.
   std::uint32_t task_sizes = 0;
 
@@ -59,7 +60,11 @@ struct alignas(64) node_state {
   // Whether the node can run the task now: it is healthy, with enough CPU, memory and GPUs of an
   // accepted model left. Requires: task.valid().
   [[nodiscard]] bool fits(const task_request& task) const noexcept {
-    if (!healthy || !task.host().fits_in(left)) return false;
+    return healthy && fits_if_healthy(task);
+  }
+  // The same as if the node were healthy.
+  [[nodiscard]] bool fits_if_healthy(const task_request& task) const noexcept {
+    if (!task.host().fits_in(left)) return false;
     if (!task.wants_gpu()) return true;
     if (!accessible(task.models)) return false;
     std::uint32_t enough = 0;
@@ -104,8 +109,10 @@ struct alignas(64) node_state {
 static_assert(sizeof(node_state) == 64);
 
 // The nodes of a cluster and what the tasks on them leave free. Ids are given in the order of add.
+// A node may be erased; then the table has no node with its id until insert() uses the id again.
 //
-// Cost: can_place, place, remove O(GPUs of a node), the others O(1). Memory: 148 bytes a node.
+// Cost: can_place, place, remove, resize O(GPUs of a node), the others amortized O(1). Memory: 148
+//       bytes for each id.
 class node_table {
  public:
   // Adds a node without tasks. Returns its id. A node whose shape is not valid() is bad and has no
@@ -118,36 +125,90 @@ class node_table {
     return shapes_.push_back(shape);
   }
 
-  // The number of nodes.
+  // Gives the id of an erased node to a node without tasks. Requires: n was erased.
+  void insert(node_id n, const node_shape& shape) {
+    APIARY_ASSERT(n.value < size() && !contains(n));
+    states_[n] = idle(shape);
+    shapes_[n] = shape;
+    total_gpus_ += states_[n].gpus;
+  }
+  // Erases a node and what its tasks use. Requires: contains(n); its tasks are not removed later.
+  void erase(node_id n) {
+    APIARY_ASSERT(contains(n));
+    total_gpus_ -= states_[n].gpus;
+    states_[n] = {.healthy = false, .exists = false};
+    shapes_[n] = {};
+    tasks_by_size_[n] = {};
+  }
+  // Whether the node can have this shape and keep its tasks: they use no more CPU and memory, and
+  // none of the GPUs that it would not have. Requires: contains(n), shape.valid().
+  [[nodiscard]] bool can_resize(node_id n, const node_shape& shape) const noexcept {
+    return used(n).fits_in(shape.host) && used_gpus(n) <= shape.gpus;
+  }
+  // Changes the shape of a node; its tasks stay. Requires: can_resize(n, shape); the model is that
+  // of the node.
+  void resize(node_id n, const node_shape& shape) {
+    APIARY_ASSERT(can_resize(n, shape) && shape.model == shapes_[n].model);
+    node_state& node = states_[n];
+    const resources in_use = used(n);
+    node.left = shape.host;
+    node.left -= in_use;
+    for (std::uint32_t i = 0; i < max_gpus_per_node; ++i) {
+      if (i >= node.gpus || i >= shape.gpus) node.gpu_left[i] = i < shape.gpus ? whole_gpu : 0;
+    }
+    total_gpus_ = total_gpus_ - node.gpus + shape.gpus;
+    node.gpus = static_cast<std::uint8_t>(shape.gpus);
+    shapes_[n] = shape;
+  }
+
+  // The number of ids: all ids are below it.
   [[nodiscard]] std::uint32_t size() const noexcept { return shapes_.size(); }
-  // The ids of all nodes.
+  // The ids 0, ..., size() - 1, those of erased nodes included.
   [[nodiscard]] id_range<node_id> ids() const noexcept { return shapes_.ids(); }
   // Whether the table has node n.
-  [[nodiscard]] bool contains(node_id n) const noexcept { return shapes_.contains(n); }
+  [[nodiscard]] bool contains(node_id n) const noexcept {
+    return shapes_.contains(n) && states_[n].exists;
+  }
   // GPUs of all nodes, free or not.
   [[nodiscard]] std::uint64_t total_gpus() const noexcept { return total_gpus_; }
-  // The resources of node n when nothing runs on it.
+  // The resources of node n when nothing runs on it; none if it was erased.
   [[nodiscard]] const node_shape& shape(node_id n) const noexcept { return shapes_[n]; }
   // The free resources of node n.
   [[nodiscard]] const node_state& operator[](node_id n) const noexcept { return states_[n]; }
   // The free resources of node n, to change.
   [[nodiscard]] node_state& operator[](node_id n) noexcept { return states_[n]; }
 
+  // The CPU and memory of node n that tasks use. Requires: contains(n).
+  [[nodiscard]] resources used(node_id n) const noexcept {
+    resources in_use = shapes_[n].host;
+    in_use -= states_[n].left;
+    return in_use;
+  }
+  // One more than the last GPU of node n that a task uses; 0 if none is in use.
+  [[nodiscard]] std::uint32_t used_gpus(node_id n) const noexcept {
+    std::uint32_t last = states_[n].gpus;
+    while (last > 0 && states_[n].gpu_left[last - 1] == whole_gpu) --last;
+    return last;
+  }
   // Whether the task can run at exactly this placement now; false also if there is no such node or
   // the mask does not match the task. Requires: task.valid().
   [[nodiscard]] bool can_place(const task_request& task, placement where) const noexcept {
+    return is_free(task, where) && states_[where.node].healthy;
+  }
+  // The same as if the node were healthy.
+  [[nodiscard]] bool is_free(const task_request& task, placement where) const noexcept {
     if (!contains(where.node) || where.num_gpus() != task.gpus) return false;
     const node_state& node = states_[where.node];
-    if (!node.fits(task) || where.gpu_mask >> node.gpus != 0) return false;
+    if (!node.fits_if_healthy(task) || where.gpu_mask >> node.gpus != 0) return false;
     for (std::uint32_t mask = where.gpu_mask; mask != 0; mask &= mask - 1) {
       if (node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))] < task.gpu_milli)
         return false;
     }
     return true;
   }
-  // Subtracts the resources of the task. Requires: can_place(task, where).
+  // Subtracts the resources of the task. Requires: is_free(task, where).
   void place(const task_request& task, placement where) noexcept {
-    APIARY_ASSERT(can_place(task, where));
+    APIARY_ASSERT(is_free(task, where));
     states_[where.node].left -= task.host();
     change(task, where, true);
   }

@@ -13,6 +13,7 @@
 #include <apiary/model/request.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -41,10 +42,12 @@ struct prepared_for<Score> {
 // changed since the last decision for the same kind.
 // Model:    the argmin over nodes of the change of a metric, "Beware of Fragmentation" (USENIX ATC
 //           2023), section 4, for any score and any filter.
-// Requires: every call gets the same table, and update() is called after each change of a node.
+// Requires: every call gets the same table, update() is called after each change of a node, and add()
+//           when the table gets a new id.
 // Cost:     place: one score for each node that changed since the last call for this kind, then
 //           O(log64 nodes); with `allowed`, or with memory that the score ignores, as
-//           score_tree::best_of. update: O(score.update).
+//           score_tree::best_of. update, add: O(score.update), add amortized. After set_score, the
+//           next call for each kind scores all nodes.
 //           Memory: 1.02 bytes for each node and kind, and 16 bytes for each node.
 template <NodeScore Score>
 class best_score_placer {
@@ -63,13 +66,9 @@ class best_score_placer {
 
  public:
   // Calls score.update() for every node.
-  best_score_placer(const node_table& nodes, Score score)
-      : score_(std::move(score)), order_(nodes.size() + 1) {
-    order_.back() = {0, anchor(), anchor()};
-    for (const node_id n : nodes.ids()) {
-      score_.update(nodes, n);
-      link_last_changed(n.value);
-    }
+  best_score_placer(const node_table& nodes, Score score) : score_(std::move(score)), order_(1) {
+    order_.reserve(nodes.size() + std::size_t{1});
+    for (const node_id n : nodes.ids()) add(nodes, n);
   }
 
   // Adds a kind for requests like `task`. Requires: task.valid(). Cost: O(nodes).
@@ -118,8 +117,21 @@ class best_score_placer {
   // Must be called after each change of node n.
   void update(const node_table& nodes, node_id n) {
     score_.update(nodes, n);
-    unlink(n.value);
-    link_last_changed(n.value);
+    unlink(n.value + 1);
+    link_last_changed(n.value + 1);
+  }
+  // Must be called for each new id of the table, in their order.
+  void add(const node_table& nodes, node_id n) {
+    APIARY_ASSERT(n.value + 1 == order_.size());
+    score_.update(nodes, n);
+    order_.emplace_back();
+    link_last_changed(n.value + 1);
+  }
+  // Takes another score. The kinds stay.
+  void set_score(const node_table& nodes, Score score) {
+    score_ = std::move(score);
+    for (const node_id n : nodes.ids()) score_.update(nodes, n);
+    ++score_version_;
   }
 
   // The score.
@@ -130,28 +142,26 @@ class best_score_placer {
     task_request request{};
     [[no_unique_address]] typename prepared_for<Score>::type prepared{};  // what score() gets
     score_tree scores;
-    std::uint64_t seen = 0;  // changes up to this number are in the scores
+    std::uint64_t seen = 0;           // changes up to this number are in the scores
+    std::uint32_t score_version = 0;  // which score gave them
   };
-  // A ring through all nodes, least recently changed first; its last element is the anchor.
+  // A ring through all nodes, least recently changed first. Element 0 is its anchor, element n + 1
+  // is node n.
   struct link {
     std::uint64_t change = 0;  // number of the node's last change
     std::uint32_t before = 0;
     std::uint32_t after = 0;
   };
 
-  [[nodiscard]] std::uint32_t anchor() const noexcept {
-    return static_cast<std::uint32_t>(order_.size() - 1);
-  }
   void unlink(std::uint32_t n) noexcept {
     order_[order_[n].before].after = order_[n].after;
     order_[order_[n].after].before = order_[n].before;
   }
   void link_last_changed(std::uint32_t n) noexcept {
-    const std::uint32_t end = anchor();
-    const std::uint32_t last = order_[end].before;
-    order_[n] = {++changes_, last, end};
+    const std::uint32_t last = order_[0].before;
+    order_[n] = {++changes_, last, 0};
     order_[last].after = n;
-    order_[end].before = n;
+    order_[0].before = n;
   }
 
   kind_id fill(kind_id k, const node_table& nodes, const task_request& task) {
@@ -161,14 +171,17 @@ class best_score_placer {
     if constexpr (PreparedScore<Score>) kinds_[k].prepared = score_.prepare(nodes, task);
     kinds_[k].scores = score_tree(nodes.size());
     kinds_[k].seen = changes_;
+    kinds_[k].score_version = score_version_;
     for (const node_id n : nodes.ids()) rescore(nodes, kinds_[k], n);
     return k;
   }
   kind& refresh(const node_table& nodes, kind_id k) {
     kind& wanted = kinds_[k];
-    for (std::uint32_t n = order_[anchor()].before; n != anchor() && order_[n].change > wanted.seen;
+    if (wanted.score_version != score_version_) fill(k, nodes, task_request(wanted.request));
+    if (wanted.scores.size() < nodes.size()) wanted.scores.grow(nodes.size());
+    for (std::uint32_t n = order_[0].before; n != 0 && order_[n].change > wanted.seen;
          n = order_[n].before) {
-      rescore(nodes, wanted, node_id(n));
+      rescore(nodes, wanted, node_id(n - 1));
     }
     wanted.seen = changes_;
     return wanted;
@@ -194,6 +207,7 @@ class best_score_placer {
   dense_map<kind_id, kind> kinds_;
   std::vector<link> order_;
   std::uint64_t changes_ = 0;
+  std::uint32_t score_version_ = 0;
 };
 
 }  // namespace detail

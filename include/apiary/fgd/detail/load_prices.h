@@ -137,7 +137,8 @@ class expected_load {
 
   void find_classes(const node_table& nodes) {
     std::vector<node_shape> shapes;
-    for (const node_id n : nodes.ids()) shapes.push_back(nodes.shape(n));
+    for (const node_id n : nodes.ids())
+      if (nodes.contains(n)) shapes.push_back(nodes.shape(n));
     for (node_shape& s : shapes)
       if (s.gpus == 0) s.model = 0;
     const auto before = [](const node_shape& a, const node_shape& b) {

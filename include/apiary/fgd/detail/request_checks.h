@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -103,6 +104,7 @@ template <class Score>
   std::uint32_t most_gpus = 0;  // of an accepted model, on one node
   bool fits_gpus = false;
   for (const node_id n : nodes.ids()) {
+    if (!nodes.contains(n)) continue;
     const node_shape& node = nodes.shape(n);
     if (node.fits(task)) return "";
     most.cpu_milli = (std::max)(most.cpu_milli, node.host.cpu_milli);
@@ -140,6 +142,25 @@ template <class Score>
   return absl::AbortedError(absl::StrCat(name_of(job), ": GPUs ", where.gpu_mask,
                                          " (a bit mask) of node ", where.node.value,
                                          " are not free"));
+}
+// kAborted: the node of a placement is bad.
+[[nodiscard]] inline absl::Status is_bad(job_id job, node_id n) {
+  return absl::AbortedError(absl::StrCat(name_of(job), ": node ", n.value, " is bad"));
+}
+// kFailedPrecondition: jobs run on a node that is to be removed.
+[[nodiscard]] inline absl::Status in_use(node_id n, const std::vector<job_id>& jobs) {
+  std::string list;
+  for (const job_id job : jobs) absl::StrAppend(&list, list.empty() ? "" : ", ", job.value);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "node ", n.value, ": ", jobs.size(), jobs.size() == 1 ? " job runs" : " jobs run",
+      " on it: ", list));
+}
+// kFailedPrecondition: tasks use more of a node than it would have.
+[[nodiscard]] inline absl::Status uses_more(const node_table& nodes, node_id n) {
+  const resources used = nodes.used(n);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "node ", n.value, ": its tasks use GPUs below ", nodes.used_gpus(n), ", ", used.cpu_milli,
+      " thousandths of a core and ", used.memory_mib, " MiB"));
 }
 
 }  // namespace detail

@@ -1,0 +1,59 @@
+// apiary/tests/fgd/detail/shape_counts_test.cpp - what idle nodes could run, without a scan of them.
+// SPDX-License-Identifier: MIT
+#include "support/naive_sharing.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/fgd/detail/shape_counts.h>
+#include <apiary/model/node_table.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+TEST_CASE("shape_counts: the most memory is that of a scan, and the version tells a change") {
+  rng random(3);
+  node_table nodes;
+  for (int n = 0; n < 5; ++n) nodes.add(apiary_test::random_shape(random));
+  nodes.erase(node_id(2));
+  std::vector<node_shape> shapes;
+  for (const node_id n : nodes.ids())
+    if (nodes.contains(n)) shapes.push_back(nodes.shape(n));
+  detail::shape_counts counts(nodes);
+  CHECK(counts.version() > 0);
+  const int steps = apiary_test::scaled(20'000);
+  for (int step = 0; step < steps; ++step) {
+    CAPTURE(step);
+    const std::uint64_t version = counts.version();
+    bool changed = false;
+    if (shapes.empty() || (shapes.size() < 40 && random.uniform(2) == 0)) {
+      const node_shape shape{{1000 * random.uniform(3), 512 * random.uniform(4)}, random.uniform(3), 0};
+      changed = std::count(shapes.begin(), shapes.end(), shape) == 0;
+      counts.add(shape);
+      shapes.push_back(shape);
+    } else {
+      std::swap(shapes[random.uniform(static_cast<std::uint32_t>(shapes.size()))], shapes.back());
+      const node_shape gone = shapes.back();
+      shapes.pop_back();
+      counts.remove(gone);
+      changed = std::count(shapes.begin(), shapes.end(), gone) == 0;
+    }
+    REQUIRE((counts.version() != version) == changed);
+    task_request task = apiary_test::random_task(random, 0);
+    task.cpu_milli /= 4;
+    std::int64_t most = -1;
+    for (const node_shape& shape : shapes) {
+      task_request without = task;
+      without.memory_mib = 0;
+      if (shape.fits(without)) most = std::max(most, std::int64_t{shape.host.memory_mib});
+    }
+    REQUIRE(counts.most_memory_for(task) == most);
+  }
+}
+
+}  // namespace
