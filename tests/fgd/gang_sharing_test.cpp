@@ -244,6 +244,163 @@ TEST_CASE("tasks of one job and gangs share a cluster and names") {
   CHECK(scheduler.nodes() == nodes);
 }
 
+TEST_CASE("the tasks of a gang end one by one") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
+  gang_fgd scheduler = fgd_over(nodes);
+  topology_constraints gang;
+  gang.groups = {parts(2, 500), {.tasks = 1, .gpus = 2}};
+  const std::vector<task_placement> first = scheduler.propose(gang).value().placements;
+  REQUIRE(scheduler.commit(job_id(1), gang, first).ok());
+  REQUIRE(scheduler.commit({.job = job_id(2)}, placement{node_id(0), 0}).ok());
+  CHECK(scheduler.jobs() == std::vector{job_id(1), job_id(2)});
+  CHECK(scheduler.tasks_of(job_id(1)).size() == 3);
+  CHECK(scheduler.tasks_of(job_id(1))[2].group == 1);
+  CHECK(scheduler.tasks_of(job_id(1))[2].request.gpus == 2);
+  for (const task_placement& p : first) {
+    const std::vector<job_id> jobs = scheduler.jobs_on(p.where.node);
+    CHECK(std::count(jobs.begin(), jobs.end(), job_id(1)) == 1);
+  }
+
+  using enum absl::StatusCode;
+  const node_table full = scheduler.nodes();
+  CHECK(scheduler.finish(job_id(3), first[0]).code() == kNotFound);
+  CHECK(scheduler.finish(job_id(2), {0, {node_id(0), 0}}).code() == kNotFound);
+  CHECK(scheduler.finish(job_id(1), {1, first[0].where}).code() == kNotFound);
+  CHECK(scheduler.finish(job_id(1), {0, {node_id(9), 1}}) ==
+        absl::NotFoundError("job 1 has no task of task group 0 on these GPUs of node 9"));
+  CHECK(scheduler.nodes() == full);
+
+  REQUIRE(scheduler.finish(job_id(1), first[1]).ok());
+  CHECK(scheduler.find_gang(job_id(1)) == std::vector{first[0], first[2]});
+  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 500})->result == plan_result::bind);
+  REQUIRE(scheduler.finish(job_id(1), first[2]).ok());
+  CHECK(scheduler.num_running() == 2);
+  REQUIRE(scheduler.finish(job_id(1), first[0]).ok());
+  CHECK(scheduler.jobs() == std::vector{job_id(2)});
+  CHECK(scheduler.finish(job_id(1), first[0]).code() == kNotFound);
+  CHECK(scheduler.finish(job_id(1)).code() == kNotFound);
+  CHECK(scheduler.nodes() == nodes);
+}
+
+TEST_CASE("a gang is recovered on bad nodes, with the tasks that still run") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
+  gang_fgd scheduler = fgd_over(nodes);
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  topology_constraints gang;
+  gang.groups = {parts(3, 500), {.tasks = 1, .gpus = 1}};
+  const std::vector<task_placement> placements{
+      {1, {node_id(1), 2}}, {0, {node_id(0), 1}}, {0, {node_id(1), 1}}};
+  const node_table before = scheduler.nodes();
+  using enum absl::StatusCode;
+  CHECK(scheduler.commit(job_id(1), gang, placements).code() == kInvalidArgument);
+  const std::vector<task_placement> twice{placements[0], placements[0]};
+  CHECK(scheduler.recover(job_id(1), gang, twice).code() == kInvalidArgument);
+  CHECK(scheduler.recover(job_id(1), gang, std::vector<task_placement>()).code() ==
+        kInvalidArgument);
+  CHECK(scheduler.recover(job_id(), gang, placements).code() == kInvalidArgument);
+  const std::vector<task_placement> taken{placements[0], {0, {node_id(1), 2}}};
+  CHECK(scheduler.recover(job_id(1), gang, taken).code() == kAborted);
+  CHECK(scheduler.nodes() == before);
+  REQUIRE(scheduler.recover(job_id(1), gang, placements).ok());
+  CHECK(scheduler.recover(job_id(1), gang, placements).code() == kAlreadyExists);
+  CHECK(scheduler.recover({.job = job_id(1)}, placement{node_id(0), 0}).code() == kAlreadyExists);
+  CHECK(scheduler.find_gang(job_id(1)) == placements);
+  CHECK(scheduler.nodes()[node_id(1)].free_gpus() == 0);
+  CHECK_FALSE(scheduler.nodes()[node_id(1)].healthy);
+  gang.groups[0].tasks = 2;  // as it runs now
+  CHECK(scheduler.commit(job_id(2), gang, placements) ==
+        absl::AbortedError("job 2: GPUs 2 (a bit mask) of node 1 are not free"));
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  CHECK(scheduler.commit(job_id(2), gang, placements) ==
+        absl::AbortedError("job 2: node 1 is bad"));
+  CHECK(scheduler.nodes() == before);
+}
+
+TEST_CASE("gangs and tasks come, go and end in part; a restart knows the same") {
+  rng random(7);
+  gang_fgd scheduler = fgd_over(random_nodes(random, 6));
+  std::uint32_t job = 0;
+  int ended_in_part = 0;
+  const int steps = scaled(4'000);
+  for (int step = 0; step < steps; ++step) {
+    CAPTURE(step);
+    const std::vector<job_id> jobs = scheduler.jobs();
+    const auto pick = [&](const auto& among) {
+      return among[random.uniform(static_cast<std::uint32_t>(among.size()))];
+    };
+    topology_constraints gang;
+    for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m) {
+      const task_request like = random_task(random, 0);
+      constrained_task_group& group = gang.groups.emplace_back();
+      group = {.tasks = 1 + random.uniform(3), .gpus = like.gpus, .host = like.host()};
+      if (like.wants_part_of_gpu()) group.gpu_milli = like.gpu_milli;
+    }
+    const std::uint32_t what = random.uniform(8);
+    if (what == 0) {
+      const node_id n(random.uniform(scheduler.nodes().size()));
+      const bool healthy = scheduler.nodes()[n].healthy;
+      (void)(healthy ? scheduler.mark_bad(n) : scheduler.mark_healthy(n));
+    } else if (what == 1) {
+      (void)scheduler.remove_node(node_id(random.uniform(scheduler.nodes().size())));
+      (void)scheduler.add_node(random_shape(random));
+    } else if (what == 2) {
+      const task_request task = random_task(random, ++job);
+      const task_plan plan = scheduler.propose(task).value();
+      if (plan.result == plan_result::bind) REQUIRE(scheduler.commit(task, plan).ok());
+    } else if (what <= 4) {
+      const shared_gang_plan plan = scheduler.propose(gang, 200).value();
+      if (plan.result == plan_result::bind)
+        REQUIRE(scheduler.commit(job_id(++job), gang, plan).ok());
+    } else if (what == 5 && !jobs.empty()) {
+      REQUIRE(scheduler.finish(pick(jobs)).ok());
+    } else if (!jobs.empty()) {
+      const job_id one = pick(jobs);
+      const std::vector<task_placement> tasks = scheduler.find_gang(one);
+      if (tasks.empty()) continue;
+      REQUIRE(scheduler.finish(one, pick(tasks)).ok());
+      REQUIRE(scheduler.find_gang(one).size() + 1 == tasks.size());
+      ended_in_part += tasks.size() > 1 ? 1 : 0;
+    }
+    if (step % 32 != 0) continue;
+    // The same nodes, idle; what runs is known from questions alone.
+    node_table idle;
+    for (const node_id n : scheduler.nodes().ids()) {
+      idle.add(scheduler.nodes().shape(n));
+      if (!scheduler.nodes().contains(n)) idle.erase(n);
+    }
+    gang_fgd fresh = fgd_over(idle);
+    for (const job_id j : scheduler.jobs()) {
+      const auto tasks = scheduler.tasks_of(j);
+      if (scheduler.find(j)) {
+        REQUIRE(fresh.recover(tasks[0].request, tasks[0].where).ok());
+        continue;
+      }
+      topology_constraints known;
+      for (const auto& task : tasks) {
+        known.groups.resize((std::max)(known.groups.size(), std::size_t{task.group} + 1));
+        constrained_task_group& group = known.groups[task.group];
+        group = {.tasks = group.tasks + 1,
+                 .gpus = task.request.gpus,
+                 .host = task.request.host(),
+                 .models = task.request.models};
+        if (task.request.wants_part_of_gpu()) group.gpu_milli = task.request.gpu_milli;
+      }
+      REQUIRE(fresh.recover(j, known, scheduler.find_gang(j)).ok());
+    }
+    for (const node_id n : scheduler.nodes().ids()) {
+      if (!scheduler.nodes()[n].healthy) (void)fresh.mark_bad(n);
+      REQUIRE(fresh.jobs_on(n) == scheduler.jobs_on(n));
+    }
+    REQUIRE(fresh.nodes() == scheduler.nodes());
+    REQUIRE(fresh.jobs() == scheduler.jobs());
+    if (random.uniform(2) == 0) scheduler = std::move(fresh);
+  }
+  MESSAGE(ended_in_part, " gangs went on without a task");
+  if (scale() >= 1) CHECK(ended_in_part > 100);
+}
+
 TEST_CASE("among suggested nodes a gang goes where it would if there were no others") {
   int fitting = 0;
   int elsewhere = 0;

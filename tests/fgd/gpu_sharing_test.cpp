@@ -130,9 +130,10 @@ TEST_CASE("a task that never fits: the text names the request that is too large"
   nodes.add({{9000, 512}, 0, 2});  // without GPUs
   auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
   const auto why = [&](const task_request& task) {
-    const std::string text = scheduler.why_never(task);
+    const std::string text = scheduler.explain(task).value();
     CHECK((scheduler.propose(task).value().reason == wait_reason::never) == !text.empty());
-    return text;
+    CHECK(text.starts_with("never: ") == !text.empty());
+    return text.empty() ? text : text.substr(7);
   };
   CHECK(why({.memory_mib = 1024, .gpus = 1, .gpu_milli = 1000}) ==
         "it requests 1024 MiB of memory; a node has at most 512");
@@ -142,8 +143,86 @@ TEST_CASE("a task that never fits: the text names the request that is too large"
   CHECK(why({.gpus = 3, .gpu_milli = 1000, .models = 0b101}) ==
         "it requests 3 GPUs of the models that it accepts; a node has at most 2");
   CHECK(why({.cpu_milli = 2000, .gpus = 4, .gpu_milli = 1000}) ==
+        "it requests 2000 thousandths of a core; a node with 4 GPUs has at most 1000");
+  CHECK(why({.cpu_milli = 9000, .memory_mib = 1, .gpus = 2, .gpu_milli = 1000, .models = 1}) ==
+        "it requests 1 MiB of memory; a node with 2 GPUs of the models that it accepts has at most "
+        "0");
+  CHECK(why({.cpu_milli = 8000, .memory_mib = 512, .gpus = 1, .gpu_milli = 500}) ==
         "no node has all the CPU, memory and GPUs that it requests");
   CHECK(why({.cpu_milli = 1000, .memory_mib = 512, .gpus = 4, .gpu_milli = 1000}).empty());
+}
+
+TEST_CASE("a task that fits nowhere now: the text says what each GPU model lacks") {
+  node_table nodes;
+  for (int n = 0; n < 5; ++n) nodes.add({{8000, 8000}, 2, 0});
+  for (int n = 0; n < 2; ++n) nodes.add({{8000, 8000}, 4, 3});
+  nodes.add({{1000, 8000}, 4, 5});  // could not run it
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+  const auto use = [&](std::uint32_t n, const task_request& task, std::uint32_t gpu_mask) {
+    task_request other = task;
+    other.job = job_id(100 + n);
+    REQUIRE(scheduler.commit(other, {node_id(n), gpu_mask}).ok());
+  };
+  const task_request task{.cpu_milli = 2000, .memory_mib = 3000, .gpus = 2, .gpu_milli = 1000};
+  CHECK(scheduler.explain(task).value().empty());
+  use(0, {.gpus = 1, .gpu_milli = 1}, 1);
+  use(1, {.gpus = 2, .gpu_milli = 1000}, 3);
+  use(2, {.cpu_milli = 6001}, 0);
+  use(3, {.memory_mib = 5001}, 0);
+  REQUIRE(scheduler.mark_bad(node_id(4)).ok());
+  CHECK(scheduler.explain(task).value().empty());
+  use(5, {.gpus = 3, .gpu_milli = 1000}, 0b1101);
+  use(6, {.memory_mib = 7000}, 0);
+  CHECK(scheduler.propose(task)->reason == wait_reason::unhealthy);
+  CHECK(
+      scheduler.explain(task).value() ==
+      "not now: GPU model 0: of 5 nodes that could run it, 2 lack free GPUs (at most 1 of 2), 1 "
+      "lacks CPU (at most 1999 of 2000 thousandths of a core), 1 lacks memory (at most 2999 of "
+      "3000 MiB), 1 is bad; GPU model 3: of 2 nodes that could run it, 1 lacks free GPUs (at most "
+      "1 of 2), 1 lacks memory (at most 1000 of 3000 MiB)");
+  for (const std::uint32_t n : {0U, 2U, 3U, 4U}) {
+    (void)scheduler.finish(job_id(100 + n));
+    REQUIRE(scheduler.remove_node(node_id(n)).ok());
+  }
+  REQUIRE(scheduler.finish(job_id(101)).ok());
+  use(1, {.gpus = 1, .gpu_milli = 300}, 1);
+  use(7, {.gpus = 1, .gpu_milli = 250}, 2);
+  REQUIRE(scheduler.commit({.job = job_id(1), .gpus = 1, .gpu_milli = 600}, {node_id(1), 2}).ok());
+  const task_request part{.gpus = 1, .gpu_milli = 750, .models = 1};
+  CHECK(
+      scheduler.explain(part).value() ==
+      "not now: GPU model 0: of 1 node that could run it, 1 lacks a GPU with enough left (at most "
+      "700 of 750/1000)");
+  CHECK(scheduler.explain({.cpu_milli = 8000, .memory_mib = 4000})->empty());
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  REQUIRE(scheduler.mark_bad(node_id(5)).ok());
+  CHECK(scheduler.explain({.cpu_milli = 8000, .memory_mib = 4000}).value() ==
+        "not now: of 3 nodes that could run it, 1 lacks memory (at most 1000 of 4000 MiB), 2 are "
+        "bad");
+  CHECK(scheduler.explain({.gpus = 2, .gpu_milli = 1}).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a host may ask what runs, and where") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  CHECK(scheduler.jobs().empty());
+  const task_request task{
+      .job = job_id(7), .cpu_milli = 5, .memory_mib = 6, .gpus = 1, .gpu_milli = 500, .models = 2};
+  REQUIRE(scheduler.commit(task, {node_id(1), 0b100}).ok());
+  REQUIRE(scheduler.commit({.job = job_id(3)}, {node_id(1), 0}).ok());
+  REQUIRE(scheduler.commit({.job = job_id(5)}, {node_id(0), 0}).ok());
+  CHECK(scheduler.jobs() == std::vector{job_id(3), job_id(5), job_id(7)});
+  CHECK(scheduler.jobs_on(node_id(1)) == std::vector{job_id(3), job_id(7)});
+  CHECK(scheduler.jobs_on(node_id(0)) == std::vector{job_id(5)});
+  CHECK(scheduler.jobs_on(node_id(2)).empty());
+  CHECK(scheduler.tasks_of(job_id(4)).empty());
+  const auto tasks = scheduler.tasks_of(job_id(7));
+  REQUIRE(tasks.size() == 1);
+  CHECK(tasks[0].where == placement{node_id(1), 0b100});
+  CHECK(tasks[0].request.job == job_id(7));
+  CHECK(tasks[0].request.host() == resources{5, 6});
+  CHECK(tasks[0].request.gpu_milli == 500);
+  CHECK(tasks[0].request.models == 2);
 }
 
 TEST_CASE("a running task may be proposed again; only commit refuses it") {
@@ -250,7 +329,7 @@ TEST_CASE("after a restart running tasks are recovered, also on bad nodes") {
   REQUIRE(scheduler.mark_bad(node_id(1)).ok());
   const task_request task{.job = job_id(1), .cpu_milli = 1000, .gpus = 3, .gpu_milli = 1000};
   const placement where{node_id(1), 0b1110};
-  CHECK(scheduler.commit(task, where).code() == absl::StatusCode::kAborted);
+  CHECK(scheduler.commit(task, where) == absl::AbortedError("job 1: node 1 is bad"));
   REQUIRE(scheduler.recover(task, where).ok());
   CHECK(scheduler.find(job_id(1)) == where);
   CHECK_FALSE(scheduler.nodes()[node_id(1)].healthy);
@@ -292,7 +371,7 @@ TEST_CASE("nodes join, leave and change while tasks run") {
   REQUIRE(scheduler.mark_bad(node_id(0)).ok());
   for (const std::uint32_t n : {2U, 0U, 1U}) REQUIRE(scheduler.remove_node(node_id(n)).ok());
   CHECK(scheduler.propose({})->reason == wait_reason::never);
-  CHECK_FALSE(scheduler.why_never({.cpu_milli = 1}).empty());
+  CHECK(scheduler.explain({}).value() == "never: the cluster has no node");
   CHECK(scheduler.jobs_on(node_id(0)).empty());
   for (const std::uint32_t n : {0U, 1U, 2U, 3U})
     CHECK(scheduler.add_node({{1000, 1000}, n, 0}).value() == node_id(n));

@@ -77,6 +77,12 @@ mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a n
   IN [[placer_.update(nodes_, n);
     free_ids_.push_back(n);]]
   FROM [[placer_.update(nodes_, n);]] TO [[]] STATEMENT)
+mutant(explain_shape fgd/detail/task_explanation.h "dropped condition: nodes count that could not run the task"
+  FROM [[!nodes.contains(n) || !nodes.shape(n).fits(task)]] TO [[!nodes.contains(n)]])
+mutant(gang_recover_bad fgd/gang_sharing.h "dropped condition: a gang starts on bad nodes"
+  FROM [[!again && !nodes_[p.where.node].healthy]] TO [[false]])
+mutant(gang_last_task fgd/detail/running_tasks.h "forgotten update: a gang without tasks runs"
+  FROM [[if (found->second.tasks.first == none) jobs_.erase(found);]] TO [[]] STATEMENT)
 mutant(score_kept fgd/detail/best_score_placer.h "forgotten update: kinds keep the scores of the score before"
   FROM [[++score_version_;]] TO [[]] STATEMENT)
 mutant(tasks_relink fgd/detail/running_tasks.h "forgotten update: the task after one that ended has no predecessor"

@@ -127,24 +127,23 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // task. kAlreadyExists: the job runs. kNotFound: no such node. kAborted: a placement is not free.
   absl::Status commit(job_id job, const topology_constraints& gang,
                       std::span<const task_placement> placements) {
-    APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
-    if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
-    APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements));
-    if (running_.contains(job)) return detail::runs_already(job);
-    journal log;
-    transaction tx(log);
-    for (const task_placement& p : placements) {
-      const task_request task = request_of(job, gang, p);
-      if (!nodes_.is_free(task, p.where)) return detail::not_free(job, p.where);
-      if (!nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
-      tx.place(nodes_, task, p.where);
-    }
-    tx.commit();
-    for (const task_placement& p : placements) {
-      running_.start({request_of(job, gang, p), p.where, p.group}, true);
-      placer_.update(nodes_, p.where.node);
-    }
-    return absl::OkStatus();
+    return start(job, gang, placements, false);
+  }
+  using base::recover;
+  // As commit(job, gang, placements) after a restart, for a gang that still runs: nodes may be bad,
+  // and tasks that have ended have no placement.
+  absl::Status recover(job_id job, const topology_constraints& gang,
+                       std::span<const task_placement> placements) {
+    return start(job, gang, placements, true);
+  }
+
+  using base::finish;
+  // One task of a gang has ended, the others continue. The gang ends with its last task.
+  // kNotFound: the gang does not run, or no such task of it does.
+  absl::Status finish(job_id job, const task_placement& task) {
+    if (running_.finish_one(job, task.group, task.where, base::release())) return absl::OkStatus();
+    if (!running_.contains(job)) return detail::does_not_run(job);
+    return detail::no_such_task(job, task.group, task.where.node);
   }
 
   // A copy of the nodes in which all nodes not suggested are bad. Requires: one bit for each node.
@@ -153,7 +152,8 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
     return copy;
   }
-  // Where the tasks of a gang run, in the order of the commit. Empty if it does not run.
+  // Where the tasks of a gang run that have not ended, in the order of the commit. Empty if it does
+  // not run.
   [[nodiscard]] std::vector<task_placement> find_gang(job_id job) const {
     std::vector<task_placement> placements;
     if (!running_.is_gang(job)) return placements;
@@ -178,9 +178,32 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     task.job = job;
     return task;
   }
-  // OK if there is one placement for each task, on nodes that exist.
+  // Starts the tasks of a gang; if `again`, also on bad nodes, and without those that have ended.
+  absl::Status start(job_id job, const topology_constraints& gang,
+                     std::span<const task_placement> placements, bool again) {
+    APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
+    if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
+    APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements, !again));
+    if (running_.contains(job)) return detail::runs_already(job);
+    journal log;
+    transaction tx(log);
+    for (const task_placement& p : placements) {
+      const task_request task = request_of(job, gang, p);
+      if (!nodes_.is_free(task, p.where)) return detail::not_free(job, p.where);
+      if (!again && !nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
+      tx.place(nodes_, task, p.where);
+    }
+    tx.commit();
+    for (const task_placement& p : placements) {
+      running_.start({request_of(job, gang, p), p.where, p.group}, true);
+      placer_.update(nodes_, p.where.node);
+    }
+    return absl::OkStatus();
+  }
+  // OK if each task has one placement, or, unless `all`, at most one, on nodes that exist.
   [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
-                                              std::span<const task_placement> placements) const {
+                                              std::span<const task_placement> placements,
+                                              bool all) const {
     const auto wrong = [&](const std::string& what) {
       return absl::InvalidArgumentError(absl::StrCat("gang ", job.value, what));
     };
@@ -192,7 +215,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       if (!nodes_.contains(p.where.node)) return detail::no_such_node(p.where.node);
     }
     for (std::size_t m = 0; m < missing.size(); ++m) {
-      if (missing[m] > 0)
+      if (all && missing[m] > 0)
         return wrong(
             absl::StrCat(": ", missing[m], " tasks of task group ", m, " have no placement"));
     }
@@ -304,7 +327,6 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
                      [](const auto& a, const auto& b) { return a.group < b.group; });
     return placements;
   }
-
 };
 
 APIARY_NAMESPACE_END

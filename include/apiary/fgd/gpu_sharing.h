@@ -10,6 +10,7 @@
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/detail/running_tasks.h>
 #include <apiary/fgd/detail/shape_counts.h>
+#include <apiary/fgd/detail/task_explanation.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -30,9 +31,9 @@
 APIARY_NAMESPACE_BEGIN
 
 // Places each task on the node with the best score for it. The scheduler knows which task runs
-// where, and which nodes are bad. Nodes may join, leave and change while tasks run. fgd/gang_sharing.h
-// adds gangs. A call with a wrong argument returns an error and changes nothing. A task that does not
-// fit now has a plan to wait, no error.
+// where, and which nodes are bad. Nodes may join, leave and change while tasks run. A call with a
+// wrong argument returns an error and changes nothing. A task that does not fit now has a plan to
+// wait, no error. fgd/gang_sharing.h adds gangs.
 //
 // Requires: no concurrent calls: propose() updates cached scores.
 // Cost:     propose: one score for each node that changed since the last task of this kind, then
@@ -45,6 +46,8 @@ APIARY_NAMESPACE_BEGIN
 template <NodeScore Score>
 class gpu_sharing_scheduler {
  public:
+  // A running task: its request, where it runs and, in a gang, its task group.
+  using running_task = detail::running_task;
   // The number of request kinds with cached scores.
   static constexpr std::uint32_t max_kinds = 1024;
 
@@ -131,13 +134,13 @@ class gpu_sharing_scheduler {
     std::push_heap(free_ids_.begin(), free_ids_.end(), later);
     return absl::OkStatus();
   }
-  // Changes the GPUs, CPU and memory of a node; its tasks continue. kNotFound: there is no such node.
-  // kInvalidArgument: too many GPUs. kFailedPrecondition: tasks use more.
+  // Changes the GPUs, CPU and memory of a node; its tasks continue. kNotFound: there is no such
+  // node. kInvalidArgument: too many GPUs. kFailedPrecondition: tasks use more.
   absl::Status resize_node(node_id n, std::uint32_t gpus, resources host) {
     if (!nodes_.contains(n)) return detail::no_such_node(n);
     const node_shape before = nodes_.shape(n);
     const node_shape shape{host, gpus, before.model};
-    APIARY_RETURN_IF_ERROR(detail::check_shape(absl::StrCat("node ", n.value, " resized"), shape));
+    APIARY_RETURN_IF_ERROR(detail::check_shape(absl::StrCat("node ", n.value), shape));
     if (!nodes_.can_resize(n, shape)) return detail::uses_more(nodes_, n);
     shapes_.add(shape);
     shapes_.remove(before);
@@ -153,20 +156,27 @@ class gpu_sharing_scheduler {
     return absl::OkStatus();
   }
 
-  // For a task that waits with the reason `never`: which of its requests no node can serve, as a
-  // text for its user. Empty if an idle node fits the task. Requires: the task is valid().
-  // Cost: O(nodes).
-  [[nodiscard]] std::string why_never(const task_request& task) const {
-    return detail::why_never(nodes_, task);
+  // Why the task waits, as a text for its user: "never: " and the limit that its request exceeds, or
+  // "not now: " and what the nodes of each GPU model lack that could run it. Empty if it fits now.
+  // kInvalidArgument: not valid(). Cost: O(nodes).
+  [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task) const {
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
+    return detail::explain_task(nodes_, task);
   }
   // The nodes and what is left of each. It keeps the ids of nodes that were removed.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
   // The score that chooses among nodes.
   [[nodiscard]] const Score& score() const noexcept { return placer_.score(); }
-  // The number of running tasks.
+  // The number of running jobs. A gang is one job.
   [[nodiscard]] std::size_t num_running() const noexcept { return running_.num_jobs(); }
   // Where the task runs; nullopt if it does not run.
   [[nodiscard]] std::optional<placement> find(job_id job) const { return running_.find(job); }
+  // The running tasks of the job, in the order of its placements; empty if it does not run.
+  [[nodiscard]] std::vector<running_task> tasks_of(job_id job) const {
+    return running_.tasks_of(job);
+  }
+  // All running jobs, ascending. Cost: O(jobs log jobs).
+  [[nodiscard]] std::vector<job_id> jobs() const { return running_.jobs(); }
   // The jobs on a node, also on a bad one, ascending; empty if there is no such node.
   [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
     return nodes_.contains(n) ? running_.jobs_on(n) : std::vector<job_id>();

@@ -40,8 +40,9 @@ struct price_options {
   // Weights of the other terms of the gain, in thousandths of a GPU, each at most 1,000:
   std::uint32_t fragmentation_weight = 50;  // for a GPU more of fragmentation
   std::uint32_t idle_weight = 5;            // for an idle node of 128 cores and 8 GPUs
-  std::uint32_t order_weight = 100;  // for the last node, when prices are made, instead of the first
-  std::uint32_t pressure_weight = 60;       // for a GPU of a model that tasks request twice over
+  std::uint32_t order_weight =
+      100;  // for the last node, when prices are made, instead of the first
+  std::uint32_t pressure_weight = 60;  // for a GPU of a model that tasks request twice over
 };
 
 // Places each task where the value of what is left in the cluster falls least.
@@ -252,7 +253,8 @@ class price_score {
   detail::price_tables tables_;
   fragmentation metric_;
   std::int64_t samples_;
-  std::int64_t num_nodes_;  // when the prices were made; nodes that join do not change the order term
+  std::int64_t
+      num_nodes_;  // when the prices were made; nodes that join do not change the order term
   // Costs in millionths of a GPU, times samples_.
   std::int64_t fragmentation_cost_;  // of a thousandth of a GPU of fragmentation
   std::int64_t idle_cost_;           // of 128/1000 cores, and of 8/1000 GPUs

@@ -32,7 +32,8 @@ TEST_CASE("shape_counts: the most memory is that of a scan, and the version tell
     const std::uint64_t version = counts.version();
     bool changed = false;
     if (shapes.empty() || (shapes.size() < 40 && random.uniform(2) == 0)) {
-      const node_shape shape{{1000 * random.uniform(3), 512 * random.uniform(4)}, random.uniform(3), 0};
+      const node_shape shape{
+          {1000 * random.uniform(3), 512 * random.uniform(4)}, random.uniform(3), 0};
       changed = std::count(shapes.begin(), shapes.end(), shape) == 0;
       counts.add(shape);
       shapes.push_back(shape);

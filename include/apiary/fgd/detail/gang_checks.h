@@ -56,6 +56,12 @@ template <CellTree Tree>
   return absl::OkStatus();
 }
 
+// kNotFound: no task of the job runs on the node at a placement.
+[[nodiscard]] inline absl::Status no_such_task(job_id job, std::uint32_t group, node_id n) {
+  return absl::NotFoundError(absl::StrCat(name_of(job), " has no task of task group ", group,
+                                          " on these GPUs of node ", n.value));
+}
+
 // Whether no task group has slices, anti-affinity or a leader: only the cell of the gang counts.
 [[nodiscard]] inline bool tasks_are_independent(const topology_constraints& gang) noexcept {
   return std::all_of(gang.groups.begin(), gang.groups.end(), [](const constrained_task_group& m) {

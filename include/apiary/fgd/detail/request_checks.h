@@ -13,7 +13,6 @@
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -53,9 +52,8 @@ namespace detail {
 // OK, or kInvalidArgument for a shape that is not valid(); the message starts with `name`.
 [[nodiscard]] inline absl::Status check_shape(const std::string& name, const node_shape& shape) {
   if (shape.gpus > max_gpus_per_node)
-    return absl::InvalidArgumentError(absl::StrCat(name, " has ", shape.gpus,
-                                                   " GPUs; a node can have at most ",
-                                                   max_gpus_per_node));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " has ", shape.gpus, " GPUs; a node can have at most ", max_gpus_per_node));
   if (shape.model >= max_gpu_models)
     return absl::InvalidArgumentError(absl::StrCat(name, " has GPUs of model ", shape.model,
                                                    "; a model is a number below ", max_gpu_models));
@@ -64,8 +62,7 @@ namespace detail {
 // OK, or kInvalidArgument for a node whose shape is not valid().
 [[nodiscard]] inline absl::Status check_shapes(const node_table& nodes) {
   for (const node_id n : nodes.ids()) {
-    if (!nodes.shape(n).valid())
-      return check_shape(absl::StrCat("node ", n.value), nodes.shape(n));
+    if (!nodes.shape(n).valid()) return check_shape(absl::StrCat("node ", n.value), nodes.shape(n));
   }
   return absl::OkStatus();
 }
@@ -96,35 +93,6 @@ template <class Score>
   return absl::InvalidArgumentError("the task mix is empty; a score needs typical tasks");
 }
 
-// Which request of a task no node can serve even if all nodes are idle and healthy; "" if one can.
-[[nodiscard]] inline std::string why_never(const node_table& nodes, const task_request& task) {
-  task_request gpus = task;
-  gpus.cpu_milli = gpus.memory_mib = 0;
-  resources most;
-  std::uint32_t most_gpus = 0;  // of an accepted model, on one node
-  bool fits_gpus = false;
-  for (const node_id n : nodes.ids()) {
-    if (!nodes.contains(n)) continue;
-    const node_shape& node = nodes.shape(n);
-    if (node.fits(task)) return "";
-    most.cpu_milli = (std::max)(most.cpu_milli, node.host.cpu_milli);
-    most.memory_mib = (std::max)(most.memory_mib, node.host.memory_mib);
-    fits_gpus = fits_gpus || node.fits(gpus);
-    if ((task.models >> node.model & 1) != 0) most_gpus = (std::max)(most_gpus, node.gpus);
-  }
-  if (task.memory_mib > most.memory_mib)
-    return absl::StrCat("it requests ", task.memory_mib, " MiB of memory; a node has at most ",
-                        most.memory_mib);
-  if (task.cpu_milli > most.cpu_milli)
-    return absl::StrCat("it requests ", task.cpu_milli,
-                        " thousandths of a core; a node has at most ", most.cpu_milli);
-  if (!fits_gpus)
-    return absl::StrCat("it requests ", task.gpus, " GPUs",
-                        task.models == any_model ? "" : " of the models that it accepts",
-                        "; a node has at most ", most_gpus);
-  return "no node has all the CPU, memory and GPUs that it requests";
-}
-
 // kAlreadyExists: the job runs already.
 [[nodiscard]] inline absl::Status runs_already(job_id job) {
   return absl::AlreadyExistsError(absl::StrCat(name_of(job), " runs already"));
@@ -151,16 +119,16 @@ template <class Score>
 [[nodiscard]] inline absl::Status in_use(node_id n, const std::vector<job_id>& jobs) {
   std::string list;
   for (const job_id job : jobs) absl::StrAppend(&list, list.empty() ? "" : ", ", job.value);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "node ", n.value, ": ", jobs.size(), jobs.size() == 1 ? " job runs" : " jobs run",
-      " on it: ", list));
+  return absl::FailedPreconditionError(absl::StrCat("node ", n.value, ": ", jobs.size(),
+                                                    jobs.size() == 1 ? " job runs" : " jobs run",
+                                                    " on it: ", list));
 }
 // kFailedPrecondition: tasks use more of a node than it would have.
 [[nodiscard]] inline absl::Status uses_more(const node_table& nodes, node_id n) {
   const resources used = nodes.used(n);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "node ", n.value, ": its tasks use GPUs below ", nodes.used_gpus(n), ", ", used.cpu_milli,
-      " thousandths of a core and ", used.memory_mib, " MiB"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("node ", n.value, ": its tasks use GPUs below ", nodes.used_gpus(n), ", ",
+                   used.cpu_milli, " thousandths of a core and ", used.memory_mib, " MiB"));
 }
 
 }  // namespace detail

@@ -163,8 +163,8 @@ class running_tasks {
     (gone.before == none ? from.first : tasks_[gone.before].links[kind].after) = gone.after;
     (gone.after == none ? from.last : tasks_[gone.after].links[kind].before) = gone.before;
   }
-  void erase(list& job_tasks, std::uint32_t t) noexcept {
-    remove(job_tasks, of_job, t);
+  void erase(list& of_its_job, std::uint32_t t) noexcept {
+    remove(of_its_job, of_job, t);
     remove(on_node_[tasks_[t].task.where.node.value], of_node, t);
     tasks_[t].links[of_job].after = free_;
     free_ = t;

@@ -58,8 +58,7 @@ class shape_counts {
     task.memory_mib = 0;
     std::int64_t most = -1;
     for (const counted& c : shapes_) {
-      if (c.shape.fits(task))
-        most = (std::max)(most, std::int64_t{c.shape.host.memory_mib});
+      if (c.shape.fits(task)) most = (std::max)(most, std::int64_t{c.shape.host.memory_mib});
     }
     return most;
   }

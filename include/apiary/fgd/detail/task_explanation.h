@@ -1,0 +1,154 @@
+// apiary/fgd/detail/task_explanation.h - why a task waits, as a text for its user.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+#include <apiary/model/resources.h>
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The greatest amounts of some nodes.
+struct greatest_amounts {
+  resources host{};
+  std::uint32_t gpus = 0;
+  bool any = false;  // whether there is a node
+
+  void add(const node_shape& node) noexcept {
+    host.cpu_milli = (std::max)(host.cpu_milli, node.host.cpu_milli);
+    host.memory_mib = (std::max)(host.memory_mib, node.host.memory_mib);
+    gpus = (std::max)(gpus, node.gpus);
+    any = true;
+  }
+};
+
+// Which limit keeps a task from every node, also if all are idle and healthy. Requires: one does.
+[[nodiscard]] inline std::string limit_of(const node_table& nodes, const task_request& task) {
+  task_request gpus = task;
+  gpus.cpu_milli = gpus.memory_mib = 0;
+  greatest_amounts all, with_model, with_gpus;  // those with its models; with enough GPUs of them
+  for (const node_id n : nodes.ids()) {
+    if (!nodes.contains(n)) continue;
+    const node_shape& node = nodes.shape(n);
+    all.add(node);
+    if (node.gpus > 0 && (task.models >> node.model & 1) != 0) with_model.add(node);
+    if (node.fits(gpus)) with_gpus.add(node);
+  }
+  const auto exceeds = [&](const greatest_amounts& most, const char* node) -> std::string {
+    if (task.memory_mib > most.host.memory_mib)
+      return absl::StrCat("it requests ", task.memory_mib, " MiB of memory; ", node,
+                          " has at most ", most.host.memory_mib);
+    if (task.cpu_milli > most.host.cpu_milli)
+      return absl::StrCat("it requests ", task.cpu_milli, " thousandths of a core; ", node,
+                          " has at most ", most.host.cpu_milli);
+    return "";
+  };
+  if (!all.any) return "the cluster has no node";
+  if (const std::string limit = exceeds(all, "a node"); !limit.empty()) return limit;
+  const char* const models = task.models == any_model ? "" : " of the models that it accepts";
+  if (!with_gpus.any)
+    return absl::StrCat("it requests ", task.gpus, " GPUs", models, "; a node has at most ",
+                        with_model.gpus);
+  const std::string limit =
+      exceeds(with_gpus, absl::StrCat("a node with ", task.gpus, " GPUs", models).c_str());
+  return limit.empty() ? "no node has all the CPU, memory and GPUs that it requests" : limit;
+}
+
+// What a task lacks on nodes that could run it if they were idle and healthy. Each node counts once:
+// as bad, or for the first of GPUs, CPU and memory that it lacks.
+class task_shortage {
+ public:
+  // Whether no node was added.
+  [[nodiscard]] bool empty() const noexcept { return nodes_ == 0; }
+  // Adds a node. Requires: the task does not fit now.
+  void add(const node_state& node, const task_request& task) noexcept {
+    ++nodes_;
+    if (!node.healthy) {
+      ++bad_;
+      return;
+    }
+    std::uint32_t enough = 0;
+    milli_gpu largest = 0;
+    for (const milli_gpu left : node.each_gpu()) {
+      enough += left >= task.gpu_milli ? 1 : 0;
+      largest = (std::max)(largest, left);
+    }
+    if (enough < task.gpus) {
+      gpus_.add(task.wants_part_of_gpu() ? largest : enough);
+    } else if (node.left.cpu_milli < task.cpu_milli) {
+      cpu_.add(node.left.cpu_milli);
+    } else {
+      memory_.add(node.left.memory_mib);
+    }
+  }
+  // "of 5 nodes that could run it, 3 lack free GPUs (at most 1 of 2), 2 are bad"
+  [[nodiscard]] std::string text(const task_request& task) const {
+    std::string said = absl::StrCat(
+        nodes_ == 1 ? "of 1 node" : absl::StrCat("of ", nodes_, " nodes"), " that could run it");
+    const auto say = [&](std::uint32_t nodes, const char* one, const char* several,
+                         const std::string& what) {
+      if (nodes > 0) absl::StrAppend(&said, ", ", nodes, nodes == 1 ? one : several, what);
+    };
+    const auto at_most = [](std::uint32_t most, std::uint32_t wanted, const char* unit) {
+      return absl::StrCat(" (at most ", most, " of ", wanted, unit, ")");
+    };
+    say(gpus_.nodes, " lacks", " lack",
+        task.wants_part_of_gpu()
+            ? " a GPU with enough left" + at_most(gpus_.most, task.gpu_milli, "/1000")
+            : " free GPUs" + at_most(gpus_.most, task.gpus, ""));
+    say(cpu_.nodes, " lacks", " lack",
+        " CPU" + at_most(cpu_.most, task.cpu_milli, " thousandths of a core"));
+    say(memory_.nodes, " lacks", " lack",
+        " memory" + at_most(memory_.most, task.memory_mib, " MiB"));
+    say(bad_, " is bad", " are bad", "");
+    return said;
+  }
+
+ private:
+  struct lacking {
+    std::uint32_t nodes = 0;
+    std::uint32_t most = 0;  // the most that one of them has left
+    void add(std::uint32_t left) noexcept {
+      ++nodes;
+      most = (std::max)(most, left);
+    }
+  };
+  std::uint32_t nodes_ = 0, bad_ = 0;
+  lacking gpus_{}, cpu_{}, memory_{};
+};
+
+// Why the task waits: "never: " and the limit, or "not now: " and what it lacks, by GPU model; empty
+// if it fits now. Requires: task.valid(). Cost: O(nodes).
+[[nodiscard]] inline std::string explain_task(const node_table& nodes, const task_request& task) {
+  std::array<task_shortage, max_gpu_models> by_model{};  // all in the first one without GPUs
+  bool never = true;
+  for (const node_id n : nodes.ids()) {
+    if (!nodes.contains(n) || !nodes.shape(n).fits(task)) continue;
+    if (nodes[n].fits(task)) return "";
+    never = false;
+    by_model[task.wants_gpu() ? nodes.shape(n).model : 0].add(nodes[n], task);
+  }
+  if (never) return "never: " + limit_of(nodes, task);
+  std::string text;
+  for (std::size_t model = 0; model < by_model.size(); ++model) {
+    if (by_model[model].empty()) continue;
+    absl::StrAppend(&text, text.empty() ? "not now: " : "; ",
+                    task.wants_gpu() ? absl::StrCat("GPU model ", model, ": ") : "",
+                    by_model[model].text(task));
+  }
+  return text;
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END
