@@ -161,7 +161,7 @@ TEST_CASE("conservative_queue: what is wrong is refused with a reason") {
   using absl::StatusCode;
   const auto refused = [&](const job_request& r) { return line.queue.submit(r, 0).code(); };
   CHECK(refused({.gpus = 1, .estimate = 1}) == StatusCode::kInvalidArgument);
-  CHECK(refused({.job = job_id(1), .gpus = 1, .estimate = 0}) == StatusCode::kInvalidArgument);
+  CHECK(refused({.job = job_id(1), .gpus = 1, .estimate = -1}) == StatusCode::kInvalidArgument);
   CHECK(refused({.job = job_id(1), .gpus = 5, .estimate = 1}) == StatusCode::kInvalidArgument);
   line.submit(1, 1, 1, 0);
   CHECK(refused({.job = job_id(1), .gpus = 1, .estimate = 1}) == StatusCode::kAlreadyExists);
@@ -239,7 +239,7 @@ TEST_CASE("conservative_queue: every start and reservation is that of the naive 
       }
       const std::uint32_t event = random.uniform(20);
       for (std::uint32_t i = random.uniform(4); i > 0 && event < 16 && both.ends.size() < 40; --i) {
-        const time_ms estimate = random.uniform(30) == 0 ? max_time : 1 + random.uniform(longest);
+        const time_ms estimate = random.uniform(30) == 0 ? max_time : random.uniform(longest);
         const job_request r{.job = job_id(fresh++ ^ 1U),  // not in order
                             .gpus = 1 + random.uniform(placer.total_gpus()),
                             .estimate = estimate};

@@ -121,7 +121,9 @@ class naive_conservative_queue {
     time_ms started = 0;
     time_ms ends = 0;  // by the estimate
   };
-  [[nodiscard]] static time_ms length(const record& r) { return r.request.estimate; }
+  [[nodiscard]] static time_ms length(const record& r) {
+    return std::max<time_ms>(1, r.request.estimate);
+  }
   // The jobs that wait.
   [[nodiscard]] std::vector<record*> in_order() {
     std::vector<record*> order;

@@ -50,10 +50,10 @@ class conservative_queue {
   explicit conservative_queue(Placer placer)
       : jobs_(std::move(placer)), reservations_(this->placer().idle_gpus()) {}
 
-  // A job arrives. kInvalidArgument: no job id, an estimate that is not above 0, or the job would
+  // A job arrives. kInvalidArgument: no job id, a negative estimate (0 counts as 1), or the job would
   // not fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 1, max_time));
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, max_time));
     added->key = now;
     wait(*added, now);
     return absl::OkStatus();
@@ -150,8 +150,12 @@ class conservative_queue {
     time_ms ends = 0;  // by the estimate
   };
 
+  // For how long it needs its GPUs.
+  [[nodiscard]] static time_ms length_of(const record& r) {
+    return (std::max<time_ms>)(1, r.request.estimate);
+  }
   [[nodiscard]] static detail::reserved_job reserved_as(const record& r) {
-    return {r.key, r.request.job, r.request.gpus, r.request.estimate};
+    return {r.key, r.request.job, r.request.gpus, length_of(r)};
   }
   void wait(record& r, time_ms now) {
     jobs_.wait(r, now);
@@ -202,7 +206,7 @@ class conservative_queue {
     reservations_.start(reserved_as(r));
     order_.erase(r.key, r.request.job.value);
     r.started = now;
-    r.ends = add_time(now, r.request.estimate);
+    r.ends = add_time(now, length_of(r));
     ends_.insert({r.ends, r.request.job.value, r.request.gpus});
     return absl::OkStatus();
   }

@@ -24,13 +24,14 @@
 APIARY_NAMESPACE_BEGIN
 
 // Runs a list of jobs under a scheduler until every job has ended or nothing more can happen. The
-// arguments alone determine all events and their digest.
+// arguments alone determine all events and their digest. The scheduler gets each job's estimate plus
+// options.start_cost. A job of duration 0 ends when it has started.
 //
 // speed(job, where) -> std::uint32_t   the speed on these GPUs, in thousandths of full, not 0
 // speed(job, where, others)            the same beside these jobs (ascending), whenever they change
 // observe(event)                       called for each event
 //
-// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no
+// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or
 //           duration; an outage is not in order of `from`, ends before it begins or breaks a broken
 //           server; options.servers and the scheduler differ in GPUs. kInternal: wake() is not
 //           later than the last decide(); an action of decide() or a job of mark_bad() is wrong, for

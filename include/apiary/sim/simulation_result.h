@@ -21,7 +21,9 @@ APIARY_NAMESPACE_BEGIN
 
 // The costs of starts, failures and migrations, and the end of a simulation.
 struct simulation_options {
-  time_ms start_cost = 0;  // ms from a start, growth or shrinking of a job until it makes progress
+  // ms from a start, growth or shrinking of a job until it makes progress; >= 0. simulate() adds it
+  // once to the estimate of each job.
+  time_ms start_cost = 0;
   // A job saves its progress after so much work, in ms, and loses the work since then if its server
   // breaks; 0: it loses all of its work.
   time_ms checkpoint_interval = 0;

@@ -27,13 +27,13 @@ namespace detail {
                                                    std::uint32_t total_gpus) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const timed_job& j = jobs[i];
-    if (j.request.job.value == i && j.duration > 0 &&
+    if (j.request.job.value == i && j.duration >= 0 &&
         j.arrival >= (i == 0 ? 0 : jobs[i - 1].arrival))
       continue;
     return absl::InvalidArgumentError(
         "job " + std::to_string(i) + ": numbered " + std::to_string(j.request.job.value) +
         ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
-        "; ids must follow the order of arrival, from 0, and durations be above 0");
+        "; ids must follow the order of arrival, from 0, and durations must not be negative");
   }
   std::map<node_id, time_ms> broken;  // until when each server was last broken
   for (std::size_t i = 0; i < outages.size(); ++i) {

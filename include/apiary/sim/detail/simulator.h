@@ -93,7 +93,9 @@ class simulator {
         APIARY_RETURN_IF_ERROR(fail(outages[broken].node, now));
       }
       for (; arrived < jobs_.size() && jobs_[arrived].arrival == now; ++arrived) {
-        APIARY_RETURN_IF_ERROR(calls_.submit(jobs_[arrived].request, now));
+        job_request r = jobs_[arrived].request;
+        r.estimate = add_time(r.estimate, options_.start_cost);
+        APIARY_RETURN_IF_ERROR(calls_.submit(r, now));
         ++unended_;
         record({simulation_event::kind::arrival, now, jobs_[arrived].request.job}, {});
       }
