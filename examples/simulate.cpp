@@ -1,5 +1,6 @@
-// Which scheduler suits my jobs? Runs one job trace on a GPU cluster under seven schedulers, and
-// compares how long jobs wait, for which reasons, and how well the GPUs are used.
+// Which scheduler suits my jobs? Runs one job trace, or five generated ones, on a GPU cluster under all
+// schedulers of the library, and compares how long jobs wait, for which reasons, and how well the GPUs
+// are used.
 // SPDX-License-Identifier: MIT
 #include "replay_output.h"
 #include "simulate_options.h"
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -36,7 +38,6 @@ using namespace example;
 namespace {
 
 absl::StatusOr<job_list> load(const simulate_options& o) {
-  if (o.embedded()) return embedded_jobs();
   APIARY_ASSIGN_OR_RETURN(line_reader lines, line_reader::open(o.jobs));
   if (o.format == "philly") return read_philly(std::move(lines));
   return read_swf(std::move(lines));
@@ -83,23 +84,63 @@ class progress_bar {
 };
 
 double minutes(double ticks) { return ticks / 60'000; }
-double minutes(time_ms ticks) { return minutes(static_cast<double>(ticks)); }
 
-std::string table_of(const std::vector<policy_run>& runs) {
-  std::string text =
-      "policy              jobs done   mean delay    p99 delay  mean completion   makespan  "
-      "GPUs in use      scattered  suspensions  migrations\n";
+// A policy on one list, or on several.
+using list_runs = std::vector<policy_run>;
+
+// The mean of a figure over the lists, and the standard deviation of a single one.
+struct spread {
+  double mean = 0.0;
+  double deviation = 0.0;
+};
+template <class Figure>
+spread spread_of(const list_runs& runs, const Figure& figure) {
+  const auto n = static_cast<double>(runs.size());
+  spread s;
+  for (const policy_run& r : runs) s.mean += static_cast<double>(figure(r.metrics)) / n;
+  double squares = 0.0;
   for (const policy_run& r : runs) {
-    const job_metrics& m = r.metrics;
-    std::array<char, 200> line{};
-    std::snprintf(line.data(), line.size(),
-                  "%-19s %9" PRIu64
-                  " %8.1f min %8.1f min %12.1f min %8.1f h %10.2f %% %12.2f %% %12" PRIu64
-                  " %11" PRIu64 "\n",
-                  r.policy.c_str(), m.ended, minutes(m.delay.mean), minutes(m.delay.p99),
-                  minutes(m.completion.mean), minutes(m.makespan) / 60, 100 * m.utilization,
-                  100 * m.fragmentation, m.suspensions, m.migrations);
+    const double away = static_cast<double>(figure(r.metrics)) - s.mean;
+    squares += away * away;
+  }
+  if (runs.size() > 1) s.deviation = std::sqrt(squares / (n - 1));
+  return s;
+}
+
+// One row for each policy. With several lists the figures are means, followed by deviations.
+std::string table_of(const std::vector<list_runs>& runs) {
+  const bool several = runs.front().size() > 1;
+  std::string text =
+      "policy              jobs done   mean delay    p99 delay  mean completion   "
+      "makespan  GPUs in use      scattered  suspensions  migrations";
+  text += several ? "   +- mean delay  +- completion  +- in use\n" : "\n";
+  const auto count = [](double x) { return static_cast<std::uint64_t>(std::llround(x)); };
+  for (const list_runs& lists : runs) {
+    const auto mean = [&](const auto& figure) { return spread_of(lists, figure).mean; };
+    const auto deviation = [&](const auto& figure) { return spread_of(lists, figure).deviation; };
+    const auto delay = [](const job_metrics& m) { return m.delay.mean; };
+    const auto completion = [](const job_metrics& m) { return m.completion.mean; };
+    const auto use = [](const job_metrics& m) { return m.utilization; };
+    std::array<char, 300> line{};
+    std::snprintf(
+        line.data(), line.size(),
+        "%-19s %9" PRIu64 " %8.1f min %8.1f min %12.1f min %8.1f h %10.2f %% %12.2f %% %12" PRIu64
+        " %11" PRIu64,
+        lists.front().policy.c_str(), count(mean([](const job_metrics& m) { return m.ended; })),
+        minutes(mean(delay)), minutes(mean([](const job_metrics& m) { return m.delay.p99; })),
+        minutes(mean(completion)),
+        minutes(mean([](const job_metrics& m) { return m.makespan; })) / 60, 100 * mean(use),
+        100 * mean([](const job_metrics& m) { return m.fragmentation; }),
+        count(mean([](const job_metrics& m) { return m.suspensions; })),
+        count(mean([](const job_metrics& m) { return m.migrations; })));
     text += line.data();
+    if (several) {
+      std::snprintf(line.data(), line.size(), " %11.1f min %9.1f min %8.2f %%",
+                    minutes(deviation(delay)), minutes(deviation(completion)),
+                    100 * deviation(use));
+      text += line.data();
+    }
+    text += '\n';
   }
   return text;
 }
@@ -148,17 +189,23 @@ std::string report_of(const simulate_options& o, const job_list& list, std::size
 // All that can be wrong with the arguments and files is found out here, before the work.
 struct simulate_task {
   simulate_options chosen;
-  job_list list{};
+  std::vector<job_list> lists{};
   std::size_t left_out = 0;
   std::vector<std::optional<output_file>> files{};  // the report, the plot
 };
 
 absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
   simulate_task t{.chosen = chosen};
-  APIARY_ASSIGN_OR_RETURN(t.list, load(chosen));
-  t.left_out = t.list.left_out + t.list.jobs.size();
-  APIARY_RETURN_IF_ERROR(fit(chosen, t.list));
-  t.left_out -= t.list.jobs.size();
+  if (chosen.embedded()) {
+    for (std::uint64_t seed = 1; seed <= embedded_lists; ++seed)
+      t.lists.push_back(embedded_jobs(seed));
+  } else {
+    APIARY_ASSIGN_OR_RETURN(job_list list, load(chosen));
+    t.left_out = list.left_out + list.jobs.size();
+    APIARY_RETURN_IF_ERROR(fit(chosen, list));
+    t.left_out -= list.jobs.size();
+    t.lists.push_back(std::move(list));
+  }
   APIARY_ASSIGN_OR_RETURN(t.files, open_outputs({chosen.jobs}, {chosen.report, chosen.plot}));
   return t;
 }
@@ -166,20 +213,29 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
 // Runs the policies, prints the table and leaves the files.
 absl::Status perform(simulate_task t) {
   if (t.left_out > 0) std::fprintf(stderr, "%zu jobs are left out\n", t.left_out);
-  std::vector<policy_run> runs;
+  std::vector<list_runs> runs;
+  std::vector<policy_run> first;  // on the first list
   for (const std::string_view policy : job_policies) {
     if (!t.chosen.runs(policy)) continue;
-    const progress_bar bar(policy, t.list.jobs.size());
-    APIARY_ASSIGN_OR_RETURN(policy_run run, run_policy(policy, t.chosen.cluster, t.list,
-                                                       [&](std::size_t done) { bar(done); }));
-    runs.push_back(std::move(run));
+    const progress_bar bar(policy, t.lists.size() * t.lists.front().jobs.size());
+    runs.emplace_back();
+    for (const job_list& list : t.lists) {
+      const std::size_t before = runs.back().size() * list.jobs.size();
+      APIARY_ASSIGN_OR_RETURN(policy_run run,
+                              run_policy(policy, t.chosen.cluster, list,
+                                         [&](std::size_t done) { bar(before + done); }));
+      runs.back().push_back(std::move(run));
+    }
+    first.push_back(runs.back().front());
   }
   APIARY_RETURN_IF_ERROR(print(table_of(runs)));
   if (t.files[0]) {
-    APIARY_RETURN_IF_ERROR(t.files[0]->write(report_of(t.chosen, t.list, t.left_out, runs)));
+    APIARY_RETURN_IF_ERROR(
+        t.files[0]->write(report_of(t.chosen, t.lists.front(), t.left_out, first)));
   }
   if (t.files[1]) {
-    APIARY_RETURN_IF_ERROR(t.files[1]->write(simulate_plot(runs, t.chosen.cluster, t.list).draw()));
+    APIARY_RETURN_IF_ERROR(
+        t.files[1]->write(simulate_plot(first, t.chosen.cluster, t.lists.front()).draw()));
   }
   for (std::optional<output_file>& file : t.files) {
     if (!file) continue;

@@ -4,7 +4,9 @@
 
 #include "simulate_picture.h"
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/gpu_sharing_placer.h>
+#include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
@@ -40,8 +42,9 @@
 
 namespace example {
 
-inline constexpr std::array<std::string_view, 7> job_policies{
-    "fifo", "easy", "philly", "gandiva", "gandiva_fgd", "hived", "gandiva_hived"};
+inline constexpr std::array<std::string_view, 14> job_policies{
+    "fifo", "backfill", "easy",   "easy_gpus", "conservative", "qssf",  "srtf",
+    "las",  "tiresias", "philly", "gandiva",   "gandiva_fgd",  "hived", "gandiva_hived"};
 
 // Milliseconds until a job makes progress after a start, and after a migration.
 inline constexpr apiary::time_ms start_cost = 1000;
@@ -66,16 +69,21 @@ struct job_cluster {
   }
 };
 
-// The list that is simulated when none is given: four tenants, a day, more work at times than GPUs.
-inline apiary::job_list embedded_jobs() {
+// The lists that are simulated when none is given, one for each seed: four tenants, a day, more work at
+// times than GPUs. Durations are lognormal: half of the jobs take less than 20 minutes, one in a hundred
+// more than 10 hours.
+inline constexpr std::uint64_t embedded_lists = 5;
+inline apiary::job_list embedded_jobs(std::uint64_t seed = 1) {
   absl::StatusOr<apiary::job_list> made =
-      apiary::generate_jobs({.seed = 1,
+      apiary::generate_jobs({.seed = seed,
                              .jobs = 700,
                              .tenants = 4,
                              .window = 86'400'000,
-                             .shortest = 300'000,
-                             .longest = 6'900'000,
+                             .shortest = 60'000,
+                             .longest = 86'400'000,
                              .per_gpu = true,
+                             .median = 1'200'000,
+                             .sigma_milli = 1500,
                              .sizes = {{1, 45}, {2, 17}, {4, 15}, {8, 13}, {16, 7}, {32, 3}}});
   APIARY_VERIFY(made.ok());
   return *std::move(made);
@@ -185,6 +193,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     return absl::OkStatus();
   };
   // The options that gandiva has by default: slices of a minute, and moves that pay.
+  constexpr apiary::time_ms quantum = 600'000;  // of the queues that suspend by attained service
   const apiary::time_sharing_options slices{.migrations = {.jobs = 4, .cost = 100}};
   absl::Status status;
   if (policy == "philly") {
@@ -215,9 +224,29 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     status = run(std::move(made));
   } else {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::server_placer::create(cluster.servers()));
-    const batch_options::rules rule =
-        policy == "fifo" ? batch_options::rules::fifo : batch_options::rules::easy;
-    status = run(batch_queue(std::move(made), {.rule = rule}));
+    using rules = batch_options::rules;
+    using apiary::preemptive_options;
+    using apiary::preemptive_queue;
+    if (policy == "conservative") {
+      status = run(apiary::conservative_queue(std::move(made)));
+    } else if (policy == "srtf") {
+      status = run(preemptive_queue(std::move(made),
+                                    {.rule = preemptive_options::rules::shortest_remaining}));
+    } else if (policy == "las") {
+      status = run(preemptive_queue(std::move(made), {.quantum = quantum}));
+    } else if (policy == "tiresias") {  // two thresholds: 1 and 10 GPU-hours
+      status = run(preemptive_queue(std::move(made),
+                                    {.quantum = quantum, .thresholds = {3'600'000, 36'000'000}}));
+    } else if (policy == "qssf") {
+      status = run(batch_queue(
+          std::move(made), {.rule = rules::backfill, .order = batch_options::orders::gpu_time}));
+    } else {
+      const rules rule = policy == "fifo"       ? rules::fifo
+                         : policy == "backfill" ? rules::backfill
+                         : policy == "easy"     ? rules::easy
+                                                : rules::easy_gpus;
+      status = run(batch_queue(std::move(made), {.rule = rule}));
+    }
   }
   APIARY_RETURN_IF_ERROR(status);
   return out;

@@ -98,6 +98,23 @@ TEST_CASE("batch_queue: a job that waits long enough is first, whatever the prio
   CHECK(started(actions) == std::vector{job_id(0), job_id(2), job_id(1), job_id(3)});
 }
 
+TEST_CASE("batch_queue: by GPU-time the job with the least is first") {
+  batch_queue queue(gpus_of_any_kind(4),
+                    {.rule = batch_options::rules::fifo, .order = batch_options::orders::gpu_time});
+  std::vector<job_action> actions;
+  CHECK(queue.submit(wants(0, 4, max_time), 0).ok());
+  CHECK(queue.decide(0, actions).ok());
+  CHECK(queue.submit(wants(1, 4, 10), 1).ok());
+  CHECK(queue.submit(wants(2, 1, 41), 1).ok());
+  CHECK(queue.submit(wants(3, 2, 20), 2).ok());
+  CHECK(queue.submit(wants(4, 3, 1), 3).ok());
+  for (const std::uint32_t job : {0U, 4U, 1U}) {
+    CHECK(queue.finish(job_id(job), 10).ok());
+    CHECK(queue.decide(10, actions).ok());
+  }
+  CHECK(started(actions) == std::vector{job_id(0), job_id(4), job_id(1), job_id(3), job_id(2)});
+}
+
 TEST_CASE("batch_queue: why each job waited") {
   // Two servers of two GPUs.
   batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(),

@@ -39,7 +39,7 @@ std::vector<timed_job> jobs_of(
 // When each job ends: every tick all jobs are sorted anew. `quantum` 0: the least remaining by the
 // estimates, else the least attained, chosen at its multiples.
 std::vector<time_ms> naive_ends(const std::vector<timed_job>& jobs, std::uint32_t gpus,
-                                time_ms quantum) {
+                                time_ms quantum, const std::vector<std::int64_t>& thresholds = {}) {
   std::vector<time_ms> end(jobs.size(), max_time);
   std::vector<time_ms> had(jobs.size(), 0);
   std::vector<bool> runs(jobs.size(), false);
@@ -52,7 +52,10 @@ std::vector<time_ms> naive_ends(const std::vector<timed_job>& jobs, std::uint32_
     }
     const auto key = [&](std::size_t j) {
       const time_ms left = std::max<time_ms>(0, jobs[j].request.estimate - had[j]);
-      return (quantum == 0 ? left : had[j]) * jobs[j].request.gpus;
+      const std::int64_t exact = (quantum == 0 ? left : had[j]) * jobs[j].request.gpus;
+      std::int64_t reached = thresholds.empty() ? exact : 0;
+      for (const std::int64_t t : thresholds) reached = t <= exact ? t : reached;
+      return reached;
     };
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
@@ -250,6 +253,35 @@ TEST_CASE("preemptive_queue: the same of many jobs that run longer or shorter th
         REQUIRE(run.jobs[j].ended == ends[j]);
         suspended += run.jobs[j].suspended;
       }
+    }
+  }
+  CHECK(suspended > 0);
+}
+
+TEST_CASE(
+    "preemptive_queue: with thresholds as sorting all jobs by the last one each has reached") {
+  std::uint64_t suspended = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(600U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(12);
+    std::vector<timed_job> jobs(40);
+    for (timed_job& j : jobs) {
+      j.arrival = random.uniform(60);
+      j.duration = j.request.estimate = 1 + random.uniform(30);
+      j.request.gpus = 1 + random.uniform(random.uniform(3) == 0 ? gpus : 1);
+    }
+    job_list::number_by_arrival(jobs);
+    std::vector<std::int64_t> thresholds(1 + random.uniform(3));
+    for (std::int64_t& t : thresholds) t = 1 + random.uniform(60);
+    std::sort(thresholds.begin(), thresholds.end());
+    const time_ms quantum = 1 + random.uniform(5);
+    preemptive_queue queue(any_gpus(gpus), {.quantum = quantum, .thresholds = thresholds});
+    const simulation_result run = simulate(queue, jobs).value();
+    const std::vector<time_ms> ends = naive_ends(jobs, gpus, quantum, thresholds);
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      REQUIRE(run.jobs[j].ended == ends[j]);
+      suspended += run.jobs[j].suspended;
     }
   }
   CHECK(suspended > 0);

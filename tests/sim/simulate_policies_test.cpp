@@ -29,10 +29,13 @@ namespace {
 // and machine the same. A change of a policy's decisions, or of what the log holds, turns this red on
 // purpose: look at the table of examples/simulate.expected, then write the new value here.
 const std::map<std::string, std::uint64_t> golden_logs{
-    {"fifo", 0x1a9357f779c6e9beU},         {"easy", 0x617dfc5753bcb6d5U},
-    {"philly", 0xae26c9c556cd5beaU},       {"gandiva", 0x7812b671a40e87ccU},
-    {"gandiva_fgd", 0xf68c9c15190f0221U},  {"hived", 0x2c83604696d7c08cU},
-    {"gandiva_hived", 0x7756dde9afbbf870U}};
+    {"fifo", 0xe195db5e2574b860U},         {"backfill", 0x2b761d32547f1442U},
+    {"easy", 0x85b6ca44029882e0U},         {"easy_gpus", 0x72be7ed6770cc3fdU},
+    {"conservative", 0xc8d5ab656512570dU}, {"qssf", 0xdc8741f5e0659715U},
+    {"srtf", 0xcab2f7545874de25U},         {"las", 0xb668f2d47d76b1bU},
+    {"tiresias", 0x7b3c594e1f085d6U},      {"philly", 0x4fa4ce08a3e80c43U},
+    {"gandiva", 0x622da6ef085a0c10U},      {"gandiva_fgd", 0x8df80e55357afe6eU},
+    {"hived", 0x7518b98c56d3538fU},        {"gandiva_hived", 0x327fe5da478f490aU}};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -37,4 +38,35 @@ TEST_CASE("job_list: jobs that arrive at once keep their order") {
     CHECK(jobs[i].request.job == job_id(i));
     CHECK(jobs[i].request.gpus == (i + 20) % 40);
   }
+}
+
+TEST_CASE("generate_jobs: lognormal times have their median, deviation and bounds") {
+  constexpr time_ms median = 600'000;
+  const job_list list = generate_jobs({.jobs = 20'000,
+                                       .shortest = 1000,
+                                       .longest = 100'000'000,
+                                       .per_gpu = true,
+                                       .median = median,
+                                       .sigma_milli = 1500,
+                                       .sizes = {{2, 1}}})
+                            .value();
+  double sum = 0;
+  double squares = 0;
+  std::size_t above = 0;
+  for (const timed_job& j : list.jobs) {
+    REQUIRE(j.duration >= 1000);
+    REQUIRE(j.duration <= 100'000'000);
+    const double logarithm = std::log(static_cast<double>(j.duration) / median);
+    sum += logarithm;
+    squares += logarithm * logarithm;
+    above += logarithm > 3.0 ? 1U : 0U;  // two deviations
+  }
+  const double jobs = 20'000;
+  CHECK(std::abs(sum / jobs) < 0.04);
+  CHECK(std::sqrt(squares / jobs) == doctest::Approx(1.5).epsilon(0.02));
+  CHECK(static_cast<double>(above) / jobs == doctest::Approx(0.0228).epsilon(0.1));
+  rng random(1);
+  CHECK(detail::lognormal_time(random, 1000, 0) == 1000);
+  CHECK_FALSE(generate_jobs({.median = -1}).ok());
+  CHECK_FALSE(generate_jobs({.median = 1, .sigma_milli = 10'001}).ok());
 }

@@ -38,6 +38,10 @@ struct preemptive_options {
   rules rule = rules::least_attained;  // which jobs run
   // least_attained only: jobs are chosen again at the first decide() from each multiple of it on.
   time_ms quantum = 1;
+  // least_attained only, in GPUs * ms, above 0, ascending: a job counts as if it had run for the
+  // largest of these that it has reached, or not at all. Jobs between two thresholds run in order of
+  // their ids. Empty: what each job has attained counts.
+  std::vector<std::int64_t> thresholds{};
 };
 
 // A queue that suspends jobs. In order of GPU-time, then of job id, every job that fits in what the
@@ -45,7 +49,8 @@ struct preemptive_options {
 // least_attained at multiples of its quantum; between them it only starts jobs that fit. The choice
 // counts GPUs: if the job that needs GPUs does not fit after all, the other one continues.
 //
-// Model:    Gu et al., "Tiresias" (NSDI 2019): two-dimensional orders, without discretized queues.
+// Model:    Gu et al., "Tiresias" (NSDI 2019): two-dimensional orders; with thresholds, the queues of
+//           its discretized order, in which jobs are in order of id (there: of their first start).
 // Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after
 //           each time at which a job was submitted or ended, or a server broke or was repaired. A
 //           job makes progress from its start on.
@@ -56,10 +61,13 @@ struct preemptive_options {
 template <JobPlacer Placer>
 class preemptive_queue {
  public:
-  // A queue over a placer on which no job runs. Requires: options.quantum > 0.
+  // A queue over a placer on which no job runs. Requires: options.quantum > 0; thresholds as there.
   explicit preemptive_queue(Placer placer, preemptive_options options = {})
-      : jobs_(std::move(placer)), options_(options) {
-    APIARY_ASSERT(options.quantum > 0);
+      : jobs_(std::move(placer)), options_(std::move(options)), running_(options_.thresholds) {
+    APIARY_ASSERT(options_.quantum > 0);
+    APIARY_ASSERT(by_remaining()
+                      ? options_.thresholds.empty()
+                      : std::is_sorted(options_.thresholds.begin(), options_.thresholds.end()));
   }
 
   // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an
@@ -157,7 +165,7 @@ class preemptive_queue {
   void wait(record& r, time_ms now) {
     const time_ms counts =
         by_remaining() ? (std::max<time_ms>)(0, r.request.estimate - r.had) : r.had;
-    r.key = counts * r.request.gpus;
+    r.key = running_.rounded(counts * r.request.gpus);
     jobs_.wait(r, now);
   }
   [[nodiscard]] absl::Status stop(record& r, time_ms now) {
