@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#define DOCTEST_CONFIG_NO_TRY_CATCH_IN_ASSERTS
 #define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
 
 #include <absl/status/status.h>
