@@ -216,6 +216,9 @@ void victims(benchmark::State& state, const topology_constraints& gang) {
 void victims_in_a_rack(benchmark::State& state) {
   victims(state, {.groups = {{.tasks = 16, .gpus = 8}}, .required = rack});
 }
+void victims_anywhere(benchmark::State& state) {
+  victims(state, {.groups = {{.tasks = 16, .gpus = 8}}});
+}
 void victims_in_slices(benchmark::State& state) {
   victims(state, {.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 16}}}}});
 }
@@ -267,4 +270,14 @@ BENCHMARK(grow)->Name("gang_scheduler/grow")->Apply(sizes)->Unit(benchmark::kMil
 BENCHMARK(waits)->Name("gang_scheduler/waits")->Apply(sizes);
 BENCHMARK(victims_in_a_rack)->Name("gang_scheduler/victims_in_a_rack")->Apply(sizes);
 BENCHMARK(victims_after_changes)->Name("gang_scheduler/victims_after_changes")->Apply(sizes);
-BENCHMARK(victims_in_slices)->Name("gang_scheduler/victims_in_slices")->Arg(10'240)->Arg(102'400);
+// At 573,440 GPUs about 20,000 gangs run.
+BENCHMARK(victims_anywhere)
+    ->Name("gang_scheduler/victims_anywhere")
+    ->Arg(10'240)
+    ->Arg(102'400)
+    ->Arg(573'440);
+BENCHMARK(victims_in_slices)
+    ->Name("gang_scheduler/victims_in_slices")
+    ->Arg(10'240)
+    ->Arg(102'400)
+    ->Arg(573'440);

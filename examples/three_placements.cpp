@@ -1,68 +1,73 @@
-// Which placement of a gang leaves the most useful GPUs free? Three placements are tried on the
-// state in a transaction and then rolled back.
+// Which placement of a gang leaves the most useful GPUs free? The gang is placed in three ways, each
+// in a trial that is taken back.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/capacity_index.h>
-#include <apiary/alloc/journal.h>
-#include <apiary/core/ids.h>
-#include <apiary/explain/what_if.h>
-#include <apiary/gang/topology_constraints.h>
-#include <apiary/gang/topology_fit.h>
-#include <apiary/topology/uniform_tree.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <set>
+#include <string>
 
 using namespace apiary;
 
 namespace {
 
-enum : level_t { gpu, node, rack };
-
-void try_placement(capacity_index<uniform_tree>& capacities, const char* name,
-                   const topology_constraints& gang, gang_objective objective) {
-  topology_fit<uniform_tree> fit(100'000, objective);
-  const auto found = fit(capacities, gang);
-  if (found.verdict != fit_verdict::fits) {
-    std::printf("%-22s does not fit\n", name);
-    return;
-  }
-  std::set<std::uint32_t> nodes;
-  std::set<std::uint32_t> racks;
-  for (const auto& p : found.portions) {
-    nodes.insert(p.node);
-    racks.insert(p.node / 4);
-  }
-  journal log;
-  transaction tx(log);
-  journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions);
-  std::uint32_t whole_racks = 0;
-  for (std::uint32_t r = 0; r < capacities.num_cells(rack); ++r)
-    if (capacities.histogram(rack, r)[8] == 4) ++whole_racks;
-  topology_constraints next;  // the next gang: four whole nodes in a rack
-  next.groups = {{.tasks = 4, .gpus = 8}};
-  next.required = rack;
-  const bool still = fit(capacities, next).verdict == fit_verdict::fits;
-  std::printf("%-22s %5zu %5zu %11u %11u  %s\n", name, nodes.size(), racks.size(),
-              capacities.histogram(capacities.top(), 0)[8], whole_racks, still ? "yes" : "no");
+void try_placement(gang_scheduler& cluster, const char* name, const gang_scheduler::request& gang) {
+  cluster.what_if([&](gang_scheduler& trial) {
+    const auto plan = trial.propose(gang);
+    if (!plan.ok() || plan->result != plan_result::bind || !trial.commit(*plan).ok()) {
+      std::printf("%-16s does not fit\n", name);
+      return;
+    }
+    std::set<std::string> nodes;
+    std::set<std::string> racks;
+    for (const placement& task : plan->tasks) {
+      nodes.insert(trial.node(task.node)->name);
+      racks.insert(trial.node(task.node)->cells[0]);
+    }
+    const level_t rack = trial.find_level("rack").value();
+    std::uint32_t free_nodes = 0;
+    std::uint32_t free_racks = 0;
+    for (const auto& r : trial.free_capacity(rack).value()) {
+      free_nodes += r.free_nodes;
+      free_racks += r.free_nodes == r.nodes ? 1 : 0;
+    }
+    gang_scheduler::request next{.job = "next"};  // four whole nodes in a rack
+    next.gang.groups = {{.tasks = 4, .gpus = 8}};
+    next.gang.required = rack;
+    const bool fits = trial.propose(next).value().result == plan_result::bind;
+    std::printf("%-16s %5zu %5zu %11u %11u  %s\n", name, nodes.size(), racks.size(), free_nodes,
+                free_racks, fits ? "yes" : "no");
+  });
 }
 
 }  // namespace
 
 int main() {
-  // Three racks of four nodes of eight GPUs; the last rack is empty.
-  capacity_index<uniform_tree> capacities(uniform_tree{3, 4, 8}, node, 8);
-  constexpr std::uint32_t free[] = {4, 2, 4, 6, 2, 4, 4, 2, 8, 8, 8, 8};
-  for (std::uint32_t n = 0; n < 12; ++n) capacities.set(n, free[n]);
+  // Three racks of four nodes of eight GPUs; the last rack is idle.
+  gang_scheduler cluster = gang_scheduler::create(
+                               "SwitchName=r1 Nodes=n[1-4]\n"
+                               "SwitchName=r2 Nodes=n[5-8]\n"
+                               "SwitchName=r3 Nodes=n[9-12]",
+                               "NodeName=n[1-12] Gres=gpu:8")
+                               .value();
+  constexpr std::uint32_t in_use[] = {4, 6, 4, 2, 6, 4, 4, 6};
+  for (std::uint32_t n = 0; n < 8; ++n) {
+    gang_scheduler::request job{.job = n};
+    job.gang.groups = {{.tasks = 1, .gpus = in_use[n]}};
+    job.filter.nodes = {"n" + std::to_string(n + 1)};
+    if (!cluster.commit(cluster.propose(job).value()).ok()) return 1;
+  }
 
-  topology_constraints gang;
-  gang.groups = {{.tasks = 4, .gpus = 2}, {.tasks = 2, .gpus = 4}};
-  std::printf("%-22s nodes racks  free nodes  free racks  next gang fits\n", "");
-  gang.preferred = rack;
-  try_placement(capacities, "few nodes, one rack", gang, gang_objective::fewest_nodes);
-  try_placement(capacities, "whole cells, one rack", gang, gang_objective::whole_cells);
-  gang.preferred = any_level;
-  gang.groups[0].spread = {{rack, 2}};
-  try_placement(capacities, "two tasks a rack", gang, gang_objective::whole_cells);
-  std::printf("free GPUs after the rollbacks: %u\n", capacities.slots(capacities.top(), 1)[0]);
+  gang_scheduler::request gang{.job = "train"};
+  gang.gang.groups = {{.tasks = 4, .gpus = 2}, {.tasks = 2, .gpus = 4}};
+  std::printf("%-16s nodes racks  free nodes  free racks  next gang fits\n", "");
+  try_placement(cluster, "anywhere", gang);
+  const level_t rack = cluster.find_level("rack").value();
+  gang.gang.preferred = rack;
+  try_placement(cluster, "one rack", gang);
+  gang.gang.preferred = any_level;
+  gang.gang.groups[0].spread = {{rack, 2}};
+  try_placement(cluster, "two tasks a rack", gang);
+  std::printf("jobs after the trials: %u\n", cluster.num_gangs());
 }

@@ -128,13 +128,13 @@ TEST_CASE("a gang goes to the first classes, on as few of their nodes as it fill
   CHECK_FALSE(found.shortage);
 }
 
-TEST_CASE("a shortage says which pieces are missing") {
+TEST_CASE("a shortage says which slots are missing") {
   gang_fit fit;
   const gang_t gang{{.tasks = 2, .gpus = 8}, {.tasks = 1, .gpus = 4}};
   const auto found = fit(classes_t{{8, 1}, {4, 9}}, gang);
   CHECK(found.verdict == fit_verdict::does_not_fit);
   REQUIRE(found.shortage);
-  CHECK(found.shortage->gpus == 5);  // only tasks of 8 have pieces of 5
+  CHECK(found.shortage->gpus == 5);  // only tasks of 8 have slots of 5
   CHECK(found.shortage->needed == 2);
   CHECK(found.shortage->present == 1);
   const auto next = fit(classes_t{{8, 2}}, gang);

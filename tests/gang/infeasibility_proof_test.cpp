@@ -261,3 +261,35 @@ TEST_CASE("from the nodes by free leaves alone the same list where no weights re
   for (const constrained_task_group& m : gang.groups) groups.push_back({m.tasks, m.gpus});
   CHECK(infeasibility_proof::of_nodes(nodes, groups, node, capacities.top()) == whole);
 }
+
+TEST_CASE("main_reason: the reason of most cells, and the cell of them that lacks least") {
+  infeasibility_proof why{.level = rack, .node_level = node};
+  why.weighings = {{{1}, 10}, {{2}, 20}};
+  why.cells = {{0, 0, 3, {}}, {1, 1, 12, {}}, {2, 1, 15, {}}, {4, 1, 15, {}}};
+  infeasibility_proof::reason found = why.main_reason();
+  CHECK(found.weighing == 1);
+  CHECK(found.cells == 3);
+  CHECK(found.best == 2);  // the first of equals
+  CHECK(found.missing == 5);
+  why.cells = {{0, 0, 3, {}}, {3, infeasibility_proof::listed, 0, {1}}};
+  CHECK(why.main_reason().weighing == 0);  // of as many cells the first
+  why.cells.push_back({5, infeasibility_proof::listed, 0, {2}});
+  found = why.main_reason();
+  CHECK(found.weighing == infeasibility_proof::listed);
+  CHECK(found.cells == 2);
+  CHECK(found.best == 3);
+  CHECK(found.missing == 0);
+}
+
+TEST_CASE("needs_of: a task and all tasks that it leads on its node") {
+  const topology_constraints gang =
+      gang_of({{.tasks = 2, .gpus = 1, .host = {100, 10}},
+               {.tasks = 6, .gpus = 2, .host = {1, 2}, .leader = 0, .gpu_milli = 500},
+               {.tasks = 2, .gpus = 8, .leader = 0, .leader_level = rack}});
+  const detail::task_needs needs = detail::needs_of(gang, 0);
+  CHECK(needs.gpus == 7);
+  CHECK(needs.milli == 4'000);
+  CHECK(needs.cpu_milli == 103);
+  CHECK(needs.memory_mib == 16);
+  CHECK(detail::needs_of(gang, 2).gpus == 8);
+}

@@ -192,7 +192,7 @@ std::int64_t cost_of_answer(const test_cluster& cluster, const topology_constrai
 
 }  // namespace
 
-TEST_CASE("the least cost of all assignments, under every rule") {
+TEST_CASE("the least cost of all assignments, under every constraint") {
   const int rounds = scaled(20'000);
   int fitting = 0;
   int better = 0;
@@ -272,7 +272,8 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
   CHECK(cost_of_answer(two, gang, drawn, first) == first.cost);
 }
 
-TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a no") {
+TEST_CASE(
+    "groups one after another under every constraint: a yes has a placement, a no is certain") {
   int placed = 0;
   int ended = 0;
   for (int round = 0; round < scaled(10'000); ++round) {

@@ -40,8 +40,8 @@ namespace {
 
 // Racks of one to four nodes in all; nodes are level 1.
 struct shared_cluster {
-  explicit shared_cluster(rng& random) : rules(shape_of(random)) {
-    for (std::uint32_t n = 0; n < rules.num_nodes(); ++n) {
+  explicit shared_cluster(rng& random) : cells(shape_of(random)) {
+    for (std::uint32_t n = 0; n < cells.num_nodes(); ++n) {
       const node_id id = nodes.add({{2 + random.uniform(9), 2 + random.uniform(9)},
                                     1 + random.uniform(3),
                                     static_cast<gpu_model>(random.uniform(2))});
@@ -63,7 +63,7 @@ struct shared_cluster {
             {}};
   }
 
-  test_cluster rules;
+  test_cluster cells;
   node_table nodes;
 };
 
@@ -124,7 +124,7 @@ task_mix small_mix(rng& random) {
 
 bool proved(const shared_cluster& cluster, const topology_constraints& gang,
             const infeasibility_proof& why) {
-  return proof_check(cluster.rules.tree, node, cluster.nodes, gang)(why);
+  return proof_check(cluster.cells.tree, node, cluster.nodes, gang)(why);
 }
 
 }  // namespace
@@ -141,14 +141,14 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
     rng random(static_cast<std::uint64_t>(round));
     const shared_cluster cluster(random);
     const topology_constraints gang = random_shared_gang(random);
-    const level_t top = cluster.rules.tree.num_levels();
+    const level_t top = cluster.cells.tree.num_levels();
     if (!gang.valid(node, top)) continue;
     const fragmentation_gradient gradient{fragmentation(small_mix(random))};
     const auto cost = [&](const node_state& before, const node_state& after) {
       return gradient.cost(before, after);
     };
-    const auto found = fit(cluster.nodes, cluster.rules.tree, node, gang, cost);
-    every_device naive(cluster.nodes, cluster.rules, gang, cost);
+    const auto found = fit(cluster.nodes, cluster.cells.tree, node, gang, cost);
+    every_device naive(cluster.nodes, cluster.cells, gang, cost);
     const level_t last = std::min(gang.required, top);
     std::optional<std::int64_t> least;
     level_t l = std::min(gang.preferred, last);
@@ -353,9 +353,9 @@ TEST_CASE("max_units: no node holds more of a kind; as many where that is said t
     rng random(seed);
     const shared_cluster cluster(random);
     const topology_constraints gang = random_shared_gang(random);
-    if (!gang.valid(node, cluster.rules.tree.num_levels())) continue;
+    if (!gang.valid(node, cluster.cells.tree.num_levels())) continue;
     colocated_groups groups;
-    groups.assign(gang, node, cluster.rules.tree.num_levels());
+    groups.assign(gang, node, cluster.cells.tree.num_levels());
     shared_capacity capacities;
     REQUIRE(capacities.assign(cluster.nodes, groups, node, 1'000'000, any_cost));
     for (std::uint32_t u = 0; u < groups.size(); ++u) {

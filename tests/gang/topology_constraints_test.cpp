@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 using namespace apiary;
@@ -109,4 +110,32 @@ TEST_CASE("topology_constraints: all task groups together have fewer than 2^32 t
   CHECK(fault.starts_with("task group 2: with its 1 tasks the gang has more than"));
   gang.groups = {{half, 1}, {half, 1}};
   CHECK(!understood(gang));
+}
+
+TEST_CASE("topology_constraints: each fault names the task group, the value and the limit") {
+  const auto fault = [](const topology_constraints& gang) { return gang.fault(node, block + 1); };
+  CHECK(fault({.required = 7}) == "the gang requires level 7; the levels are 1 to 3");
+  CHECK(fault({.preferred = 0}) == "the gang prefers level 0; the levels are 1 to 3");
+  CHECK(fault(gang_of_member(4, {{leaf, 2}})) ==
+        "task group 0 has slices at level 0; the levels are 1 to 3");
+  CHECK(fault(gang_of_member(4, {}, {{4, 2}})) ==
+        "task group 0 has anti-affinity at level 4; the levels are 1 to 3");
+  CHECK(fault(gang_of_member(4, {{rack, 3}})) ==
+        "task group 0: slices of 3 tasks (level 2) do not divide its 4 tasks");
+  CHECK(fault(gang_of_member(4, {{rack, 2}, {rack, 4}})) ==
+        "task group 0 has two sizes of slices at level 2");
+  CHECK(fault(gang_of_member(12, {{rack, 4}, {block, 6}})) ==
+        "task group 0: slices of 4 tasks (level 2) do not divide slices of 6 tasks (level 3)");
+  CHECK(fault(led_gang(2, 3)) ==
+        "task group 1: 3 tasks are not a multiple of the 2 tasks of its leader, task group 0");
+  topology_constraints gang = led_gang(2, 4);
+  gang.groups[1].leader = 5;
+  CHECK(fault(gang) == "task group 1: its leader, task group 5, is not in the gang");
+  gang.groups[1].leader = 1;
+  CHECK(fault(gang) == "task group 1: its leader, task group 1, has a leader");
+  gang.groups[1].leader = 0;
+  gang.groups[1].leader_level = node;
+  CHECK(fault(gang) == "task group 1: leader level 1 is not a level above the nodes");
+  gang.groups[1].leader = no_task_group;
+  CHECK(fault(gang) == "task group 1 has a leader level and no leader");
 }

@@ -167,7 +167,8 @@ std::vector<topology_constraints> with_rules(const topology_constraints& plain) 
 
 }  // namespace
 
-TEST_CASE("every gang of four tasks under every rule on every cluster of four nodes of four") {
+TEST_CASE(
+    "every gang of four tasks under every constraint on every cluster of four nodes of four") {
   const std::vector<std::vector<std::uint32_t>> clusters = {
       {1}, {2}, {1, 1}, {3}, {2, 1}, {1, 1, 1}, {4}, {3, 1}, {2, 2}, {2, 1, 1}, {1, 1, 1, 1}};
   std::vector<topology_constraints> gangs;

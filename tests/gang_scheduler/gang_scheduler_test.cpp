@@ -198,7 +198,7 @@ TEST_CASE("a plan that was changed, is stale or says wait is not applied") {
   CHECK(refused([](auto& p) { p.result = plan_result::wait; }) == codes::kFailedPrecondition);
   CHECK(refused([](auto& p) {
           p.result = plan_result::preempt;
-          p.victims = {job_key("nobody")};
+          p.victims = {job_key("unknown")};
         }) == codes::kInvalidArgument);
   CHECK(refused([](auto& p) {
           p.result = plan_result::preempt;

@@ -16,9 +16,11 @@ mutant(never_or_undecided gang_scheduler/detail/gang_planner.h "wrong reason: wh
 mutant(healthy_back gang_scheduler/detail/gang_planner.h "dropped restore: bad nodes look healthy afterwards"
   FROM [[if (view.members[n.position] != 0) view.update(n.position, &n);]] TO [[]] STATEMENT)
 mutant(ends_for_link gang_scheduler/detail/scheduled_gangs.h "forgotten update: the hash keeps the gang that a victim ended for"
-  FROM [[if (e.who.ends_for) hash_ -= hash_of_link(victim, *e.who.ends_for);]] TO [[]] STATEMENT)
+  FROM [[if (e.record.ends_for) hash_ -= hash_of_link(victim, *e.record.ends_for);]] TO [[]] STATEMENT)
 mutant(undo_of_erase gang_scheduler/detail/scheduled_gangs.h "dropped restore: a gang that ended in a trial stays away"
-  FROM [[on_undo([who = e.who](cluster_state& s) { static_cast<scheduled_gangs&>(s).insert(who); });]]
+  FROM [[on_undo([erased = e.record](cluster_state& s) {
+        static_cast<scheduled_gangs&>(s).insert(erased);
+      });]]
   TO [[]] STATEMENT)
 mutant(epoch_of_trial gang_scheduler/detail/scheduled_gangs.h "dropped restore: a trial makes older plans stale"
   FROM [[epoch_ = epoch;]] TO [[]] STATEMENT)
@@ -105,3 +107,7 @@ mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped conditi
   EQUIVALENT "a gang whose GPUs another one claims ends for that one, and has no replacement")
 mutant(short_slice_rest gang_scheduler/detail/short_slices.h "forgotten update: the tasks of the rest are placed twice"
   FROM [[split.groups.back().tasks -= rest;]] TO [[]] STATEMENT)
+mutant(allocations_of_node gang_scheduler/detail/cluster_state.h "forgotten update: gangs give back the GPUs of a node that has turned bad"
+  FROM [[for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);]] TO [[]] STATEMENT)
+mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comparison: a gang with one GPU more overwrites the next gang"
+  FROM [[now_.size() > at.last - at.first]] TO [[now_.size() > at.last - at.first + 1]])

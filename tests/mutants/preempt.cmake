@@ -78,3 +78,7 @@ mutant(branch_unforced preempt/detail/group_victim_search.h "dropped restore: a 
 mutant(topology_too_few preempt/topology_victim_search.h "off by one: one victim more than enough stays"
   FROM [[too_few + 1 < enough]] TO [[too_few + 2 < enough]]
   EQUIVALENT "the set is made minimal afterwards: the victim that is too many is reprieved")
+mutant(topology_fit_paid preempt/topology_victim_search.h "forgotten update: what a fit looks at does not count against the budget"
+  FROM [[steps_ += fit_steps();]] TO [[]] STATEMENT)
+mutant(first_bound_host preempt/detail/group_capacity.h "forgotten update: evictions free no CPU in the first bounds"
+  FROM [[if (hosted_) most_hosts_[n] += freed_[a];]] TO [[]] STATEMENT)

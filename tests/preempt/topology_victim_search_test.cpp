@@ -401,6 +401,32 @@ TEST_CASE("one budget is for the whole search") {
   }
 }
 
+TEST_CASE("what unequal tasks under constraints look at counts against the budget") {
+  // 4,096 nodes, each full with a gang of its own; two task groups, so each fit looks at all nodes.
+  running in(16, 256);
+  for (std::uint32_t n = 0; n < 4'096; ++n) in.run(1 + n % 7, {{n, 8}});
+  constexpr std::uint64_t of_fit = 4'096 * 2 / 32;
+  topology_constraints gang;
+  gang.groups = {{.tasks = 17, .gpus = 8, .spread = {{rack, 1}}}, {.tasks = 2, .gpus = 4}};
+  for (const std::uint64_t budget : {0U, 1'000U, 100'000U}) {
+    CAPTURE(budget);
+    topology_victim_search<uniform_tree> search(budget);
+    const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+    CHECK(found.verdict == fit_verdict::does_not_fit);  // there are 16 racks
+    CHECK(found.steps <= budget);
+    CHECK(found.steps >= std::min(budget / of_fit, std::uint64_t{14}) * of_fit);
+  }
+  gang.groups[0].tasks = 4;
+  for (const std::uint64_t budget : {0U, 1'000U, 300'000U}) {
+    CAPTURE(budget);
+    topology_victim_search<uniform_tree> search(budget);
+    const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+    CHECK(found.steps <= budget);
+    if (found.verdict == fit_verdict::fits) CHECK(found.cost >= 5);  // gangs of five nodes
+    CHECK((found.verdict == fit_verdict::fits) == (budget == 300'000));
+  }
+}
+
 TEST_CASE("victims give back CPU and memory, too") {
   running in(1, 2);
   in.run(3, {{0, 2}});

@@ -36,7 +36,7 @@ class naive_cells {
   using counts = std::vector<std::uint32_t>;
 
   naive_cells(const test_cluster& cluster, const apiary::topology_constraints& gang)
-      : world_(cluster), gang_(gang) {
+      : cluster_(cluster), gang_(gang) {
     for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
       const apiary::constrained_task_group& group = gang.groups[m];
       if (group.leader != apiary::no_task_group || group.tasks == 0) continue;
@@ -90,7 +90,7 @@ class naive_cells {
       for (const auto& s : group.spread)
         if (s.level == l && here > s.tasks) return false;
     }
-    if (l == world_.tree.num_levels()) return true;
+    if (l == cluster_.tree.num_levels()) return true;
     for (std::uint32_t above = n; above <= kinds_[kind].tasks; ++above)
       if (may(kind, l + 1, above)) return true;
     return false;
@@ -116,11 +116,11 @@ class naive_cells {
       }
       return sums;
     }
-    for (const std::uint32_t part : parts(l, c)) {
+    for (const std::uint32_t child : children(l, c)) {
       std::set<counts> more;
-      const std::set<counts> of_part = held(l - 1, part);
+      const std::set<counts> of_child = held(l - 1, child);
       for (const counts& a : sums) {
-        for (const counts& b : of_part) {
+        for (const counts& b : of_child) {
           counts sum = a;
           bool some = true;
           for (std::size_t k = 0; k < sum.size(); ++k) {
@@ -153,7 +153,7 @@ class naive_cells {
     return found;
   }
 
-  // The greatest weight that a cell bears, as proof says.
+  // The greatest weight that a cell can hold, as the proof counts it.
   [[nodiscard]] std::uint64_t max_weight(const counts& weights, apiary::level_t l,
                                          std::uint32_t c) const {
     const auto heavy = std::count_if(weights.begin(), weights.end(), [](auto w) { return w > 0; });
@@ -171,7 +171,7 @@ class naive_cells {
       for (const counts& v : all) most = std::max(most, weight(weights, v));
       return most;
     }
-    for (const std::uint32_t part : parts(l, c)) most += max_weight(weights, l - 1, part);
+    for (const std::uint32_t child : children(l, c)) most += max_weight(weights, l - 1, child);
     counts allowed;
     for (std::size_t k = 0; k < kinds_.size(); ++k) {
       const bool alone = heavy == 1 && weights[k] > 0;
@@ -186,13 +186,13 @@ class naive_cells {
   }
 
   [[nodiscard]] std::uint32_t num_cells(apiary::level_t l) const {
-    return l == world_.tree.num_levels() ? 1 : world_.tree.cells(l).size();
+    return l == cluster_.tree.num_levels() ? 1 : cluster_.tree.cells(l).size();
   }
-  // The cells of the next lower level in a cell, by their places.
-  [[nodiscard]] counts parts(apiary::level_t l, std::uint32_t c) const {
+  // The cells of the next lower level in a cell, by their positions.
+  [[nodiscard]] counts children(apiary::level_t l, std::uint32_t c) const {
     std::set<std::uint32_t> found;
-    for (std::uint32_t n = 0; n < world_.num_nodes(); ++n)
-      if (world_.cell(n, l) == c) found.insert(world_.cell(n, l - 1));
+    for (std::uint32_t n = 0; n < cluster_.num_nodes(); ++n)
+      if (cluster_.cell(n, l) == c) found.insert(cluster_.cell(n, l - 1));
     return {found.begin(), found.end()};
   }
 
@@ -215,12 +215,12 @@ class naive_cells {
       cpu += v[k] * kinds_[k].cpu;
       memory += v[k] * kinds_[k].memory;
     }
-    if (leaves > world_.free[n]) return false;
-    return leaves_alone || world_.hosts.empty() ||
-           (cpu <= world_.hosts[n].cpu_milli && memory <= world_.hosts[n].memory_mib);
+    if (leaves > cluster_.free[n]) return false;
+    return leaves_alone || cluster_.hosts.empty() ||
+           (cpu <= cluster_.hosts[n].cpu_milli && memory <= cluster_.hosts[n].memory_mib);
   }
 
-  const test_cluster& world_;
+  const test_cluster& cluster_;
   const apiary::topology_constraints& gang_;
   std::vector<naive_kind> kinds_;
 };

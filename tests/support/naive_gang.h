@@ -90,16 +90,16 @@ inline bool is_packing(const apiary::gang_fit::result& fit,
   return true;
 }
 
-// Whether the pieces of the shortage are counted rightly, task by task and node by node, and short.
+// Whether the slots of the shortage are counted rightly, task by task and node by node, and short.
 inline bool is_cut(const apiary::gpu_shortage& cut, const leaf_counts& free,
                    const leaf_counts& tasks) {
-  const auto pieces = [&](const leaf_counts& all) {
+  const auto slots = [&](const leaf_counts& all) {
     std::uint64_t n = 0;
     for (std::uint32_t leaves : all)
       for (; leaves >= cut.gpus; leaves -= cut.gpus) ++n;
     return n;
   };
-  return cut.gpus > 0 && pieces(tasks) == cut.needed && pieces(free) == cut.present &&
+  return cut.gpus > 0 && slots(tasks) == cut.needed && slots(free) == cut.present &&
          cut.present < cut.needed;
 }
 

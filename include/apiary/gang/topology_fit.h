@@ -44,7 +44,7 @@ APIARY_NAMESPACE_BEGIN
 //           under constraints: O(cells of the lowest constrained level); with CPU or memory
 //           O(nodes). More than four groups count against the budget. Each cell that is tried adds
 //           O(log cells). Memory: O(nodes + groups), and at most 64 bytes a step.
-// Example:  examples/three_placements.cpp
+// Example:  on the page of the module
 template <CellTree Tree>
 class topology_fit {
  public:

@@ -44,8 +44,8 @@ APIARY_NAMESPACE_BEGIN
 // Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
 // Cost:     O(candidates + allocations + cells + nodes), and the budget. If tasks differ, also
-//           victim_search in each cell that it searches; if they have other constraints, also
-//           2 log2(candidates) calls of topology_fit without steps, and one for each victim.
+//           victim_search in each cell that it searches; if they have other constraints, each set
+//           that it tries costs a step of the budget for every 32 nodes and task group.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -122,6 +122,15 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     max_fit_steps_ = steps;
     fit_ = topology_fit<Tree>(max_fit_steps_);
   }
+  // What a call of topology_fit does besides its own steps counts as so many.
+  [[nodiscard]] std::uint64_t fit_steps() const noexcept {
+    return (std::uint64_t{evictions_.capacities().num_nodes()} * colocated_.size() + 31) / 32;
+  }
+  [[nodiscard]] bool pay_for_fit() noexcept {
+    if (left() < fit_steps()) return false;
+    steps_ += fit_steps();
+    return true;
+  }
   // With the present evictions. If the gang fits, placed_ has the nodes that it takes.
   fit_verdict fits_now() {
     if (max_fit_steps_ > left()) limit_fit(left() / 4);
@@ -133,9 +142,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     detail::merge_sort(placed_);
     return found.verdict;
   }
-  // The same as one set of victims, which counts against the budget.
+  // The same within the budget; if sets_count_, as one set of victims.
   fit_verdict try_set() {
-    if (sets_count_ && !this->pay_for_set()) return fit_verdict::budget_ended;
+    if ((sets_count_ && !this->pay_for_set()) || !pay_for_fit()) return fit_verdict::budget_ended;
     return fits_now();
   }
   // Without the other constraints. Raises the cell's bound, to never if it cannot hold the gang.
@@ -201,6 +210,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (possible == fit_verdict::budget_ended) {  // with all evicted: here a no is a proof
       limit_fit(left());
       possible = fits_now();
+      // Without a fit for each of them, gangs that are not needed would stay in the set.
+      if (possible == fit_verdict::fits && evictions_.tried().size() > left() / fit_steps())
+        return fit_verdict::budget_ended;
     }
     if (possible != fit_verdict::fits) return possible;
     if (!over_budget_) keep_minimal();
@@ -232,7 +244,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (!this->affords_sets(cells_.ids().size())) return;
     order_.assign(cells_.ids().begin(), cells_.ids().end());
     this->sort_most_expensive_first(order_);
-    if (this->branch([&] { return fits_now(); })) at.key = (std::max)(at.key, cost_);
+    const auto verdict = [&] { return pay_for_fit() ? fits_now() : fit_verdict::budget_ended; };
+    if (this->branch(verdict)) at.key = (std::max)(at.key, cost_);
   }
   struct reprieve_at_end {
     detail::eviction_trial<Tree>& evictions;

@@ -54,7 +54,7 @@ costs least(const test_cluster& cluster, const naive_cells& naive, const node_pr
       if (v != none) found[v] = *price(c, v);
     return found;
   }
-  for (const std::uint32_t part : naive.parts(l, c)) {
+  for (const std::uint32_t part : naive.children(l, c)) {
     costs more;
     for (const auto& [a, cost_a] : found) {
       for (const auto& [b, cost_b] : least(cluster, naive, price, l - 1, part)) {

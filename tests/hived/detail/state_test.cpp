@@ -511,3 +511,46 @@ TEST_CASE("hived_state: gangs that are downgraded in vain have their cells back"
   CHECK(state.gangs()[low].guaranteed());
   CHECK(audit(layout, state.cells(), state.gangs()).empty());
 }
+
+TEST_CASE("hived_state: a gang takes over the leaves and task groups of a gang that joins it") {
+  const hived_layout layout = layout_to_settle();
+  const std::uint32_t racks = racks_of(layout);
+  const tenant_id a = layout.find_tenant("a").value();
+  hived_state state(layout);
+  const cell_id first = state.cells().chain(racks).first_leaf(0);
+  const auto leaf = [&](std::uint32_t i) { return chain_leaf{racks, cell_id(first.value + i)}; };
+  const auto idle = gang_request::opportunistic_priority;
+  request_constraints::of_group spread;
+  spread.spread = {{0, 1}};
+  request_constraints::of_group led;
+  led.leader = 0;
+  gang_request joining = request_of(job_id(2), a, idle, 1);
+  joining.groups = {{1, 1}, {1, 1}};
+  joining.constraints.edit().groups = {spread, led};
+  gang_record with_missing = record_of(joining, {leaf(2), chain_leaf{racks, cell_id()}});
+  with_missing.missing = {{1, "n9", 3}};
+  state.recover(record_of(request_of(job_id(1), a, idle, 2), {leaf(0), leaf(1)}));
+  state.recover(std::move(with_missing));
+  const gang_slot slot = *state.gangs().find(job_id(1));
+  state.join(slot, *state.gangs().find(job_id(2)));
+
+  CHECK(!state.gangs().find(job_id(2)));
+  const gang_record& all = state.gangs()[slot];
+  CHECK(all.leaves ==
+        std::vector<chain_leaf>{leaf(0), leaf(1), leaf(2), chain_leaf{racks, cell_id()}});
+  CHECK(all.missing == std::vector<gang_record::missing_leaf>{{3, "n9", 3}});
+  CHECK(all.request.groups == std::vector<task_group>{{2, 1}, {1, 1}, {1, 1}});
+  led.leader = 1;  // the same group, numbered as in the merged gang
+  CHECK(all.request.constraints->groups ==
+        std::vector<request_constraints::of_group>{{}, spread, led});
+  for (std::uint32_t i = 0; i < 3; ++i)
+    CHECK(state.cells().chain(racks).holders(leaf(i).leaf).user == slot);
+  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+
+  // The same gang recovered at once has the same hash.
+  hived_state again(layout);
+  gang_record whole = record_of(all.request, all.leaves);
+  whole.missing = all.missing;
+  again.recover(std::move(whole));
+  CHECK(again.hash() == state.hash());
+}

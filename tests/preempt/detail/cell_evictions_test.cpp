@@ -179,3 +179,25 @@ TEST_CASE("cell_evictions: more capacity in full may cost less than less capacit
   for (const std::uint32_t a : evicted) gangs.insert(cells.candidate_of(a));
   CHECK(gangs == std::set<std::uint32_t>{0, 4});
 }
+
+TEST_CASE("group_costs: the first bounds are those that the gangs of each node give") {
+  cell_evictions cells;
+  std::uint32_t bounds = 0;
+  for (std::uint64_t seed = 0; seed < scaled(2'000U); ++seed) {
+    CAPTURE(seed);
+    const evictable_cells in(seed);
+    in.begin(cells);
+    for (std::size_t h = 0; h < in.levels.levels.size(); ++h)
+      for (std::uint32_t c = 0; c < in.levels.num_cells(h); ++c)
+        for (std::uint32_t tasks = 0; tasks <= in.levels.tasks; ++tasks) {
+          const std::uint64_t first = cells.first_least_cost(h, c, tasks);
+          const std::uint64_t gang = cells.least_gang();
+          const std::uint64_t possible = cells.possible();
+          REQUIRE(first == cells.least_cost(h, c, tasks));
+          REQUIRE(gang == cells.least_gang());
+          REQUIRE(possible == cells.possible());
+          bounds += first > 0 && first != cell_evictions::never ? 1U : 0U;
+        }
+  }
+  CHECK(bounds > 0);
+}

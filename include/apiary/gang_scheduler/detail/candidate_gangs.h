@@ -125,11 +125,13 @@ class candidate_gangs : public cluster_state {
   void add_candidate(std::uint32_t slot, const brief& gang, std::span<const on_node> nodes) {
     if (slot >= briefs_.size()) briefs_.resize(slot + std::size_t{1});
     briefs_[slot] = gang;
+    allocations_.mark(slot);
     if (gang.is_candidate) count(gang, nodes, true);
   }
   void forget_candidate(std::uint32_t slot, std::span<const on_node> nodes) {
     if (briefs_[slot].is_candidate) count(briefs_[slot], nodes, false);
     briefs_[slot].is_candidate = false;
+    allocations_.mark(slot);
   }
 
  private:

@@ -131,13 +131,13 @@ APIARY_INLINE const gang_cluster::node* gang_scheduler::node(node_id n) const {
 }
 APIARY_INLINE const gang_scheduler::running_gang* gang_scheduler::find(const job_key& job) const {
   const std::uint32_t slot = core_->state.slot_of(job);
-  return slot == detail::scheduled_gangs::none ? nullptr : &core_->state.at(slot).who;
+  return slot == detail::scheduled_gangs::none ? nullptr : &core_->state.at(slot).record;
 }
 APIARY_INLINE std::vector<job_key> gang_scheduler::jobs_on(node_id n) const {
   std::vector<job_key> jobs;
   if (!core_->state.has_node(n)) return jobs;
   for (const detail::used_node::gang_here& g : core_->state.node(n.value).gangs)
-    jobs.push_back(core_->state.at(g.slot).who.what.job);
+    jobs.push_back(core_->state.at(g.slot).record.what.job);
   std::sort(jobs.begin(), jobs.end());
   return jobs;
 }

@@ -7,6 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/gang_allocations.h>
 #include <apiary/gang_scheduler/detail/name_order.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -59,6 +60,7 @@ class cluster_state {
   [[nodiscard]] bool has_node(node_id n) const noexcept {
     return n.value < nodes_.size() && nodes_[n.value].present();
   }
+  [[nodiscard]] std::size_t num_nodes() const noexcept { return by_name_.size(); }
   // Whether any node has a GPU, good or bad.
   [[nodiscard]] bool has_gpus() const noexcept { return max_free_ > 1 || with_gpus_[1] > 0; }
   // Requires: n is below num_ids(); a node that is not present has no gangs.
@@ -269,7 +271,10 @@ class cluster_state {
   }
   void set_usable(std::uint32_t id) {
     const used_node& n = nodes_[id];
-    usable_[id] = {n.position, n.healthy_gpus() & ~n.reserved};
+    const usable_node now{n.position, n.healthy_gpus() & ~n.reserved};
+    if (usable_[id] == now) return;
+    usable_[id] = now;
+    for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);
   }
   [[nodiscard]] node_view make_view(const node_filter& filter) const {
     node_view v(filter, layout_.tree(), max_free_);
@@ -302,6 +307,7 @@ class cluster_state {
   std::uint64_t layout_version_ = 0;
   std::vector<used_node> nodes_;         // by id
   std::vector<usable_node> usable_;      // by id
+  gang_allocations allocations_;         // of the gangs that may be preempted
   std::vector<std::uint32_t> free_ids_;  // ascending
   std::unordered_map<std::string, std::uint32_t> by_name_;
   std::uint32_t max_free_ = 1;  // the most GPUs of a node, at least 1

@@ -95,29 +95,29 @@ class gang_audit {
     expect(slots.size() == state_.num_gangs(), "gangs are missing in their order");
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const scheduled_gangs::entry& e = copy.at(slots[i]);
-      const gang_scheduler_types::running_gang& who = e.who;
-      const std::string job = who.what.job.text();
-      expect(i == 0 || copy.at(slots[i - 1]).who.what.job < who.what.job, "job ", job,
+      const gang_scheduler_types::running_gang& gang = e.record;
+      const std::string job = gang.what.job.text();
+      expect(i == 0 || copy.at(slots[i - 1]).record.what.job < gang.what.job, "job ", job,
              " is out of order");
-      expect(state_.slot_of(who.what.job) == slots[i], "job ", job, " is not found");
+      expect(state_.slot_of(gang.what.job) == slots[i], "job ", job, " is not found");
       hash_ += e.hash;
-      expect(state_.brief_of(slots[i]) == scheduled_gangs::brief{who.gpus, who.started,
-                                                                 who.what.priority, true,
+      expect(state_.brief_of(slots[i]) == scheduled_gangs::brief{gang.gpus, gang.started,
+                                                                 gang.what.priority, true,
                                                                  e.is_candidate()},
              "job ", job, " has another cost as a victim");
       if (e.is_candidate()) {
-        scheduled_gangs::priority_class& c = classes[who.what.priority];
+        scheduled_gangs::priority_class& c = classes[gang.what.priority];
         ++c.gangs;
-        c.gpus += who.gpus;
-        c.gpu_starts += who.gpus * static_cast<std::uint64_t>(who.started);
+        c.gpus += gang.gpus;
+        c.gpu_starts += gang.gpus * static_cast<std::uint64_t>(gang.started);
       }
       std::uint64_t gpus = 0;
-      for (const placement& p : who.tasks) gpus += p.num_gpus();
-      expect(gpus == who.gpus, "job ", job, " has another number of GPUs");
+      for (const placement& p : gang.tasks) gpus += p.num_gpus();
+      expect(gpus == gang.gpus, "job ", job, " has another number of GPUs");
       for (const scheduled_gangs::on_node& o :
-           scheduled_gangs::nodes_of(who.what.gang, who.tasks)) {
+           scheduled_gangs::nodes_of(gang.what.gang, gang.tasks)) {
         used_node& n = again(o.node);
-        std::uint32_t& mask = who.preempting ? n.reserved : n.used;
+        std::uint32_t& mask = gang.preempting ? n.reserved : n.used;
         expect((mask & o.mask) == 0, "job ", job, " has GPUs of another gang");
         expect((o.mask & ~n.all_gpus()) == 0, "job ", job, " has GPUs that do not exist");
         mask |= o.mask;
@@ -125,24 +125,25 @@ class gang_audit {
         n.memory_mib += o.memory_mib;
         n.gangs.push_back({slots[i], o.mask});
       }
-      for (const job_key& v : who.victims) {
+      for (const job_key& v : gang.victims) {
         const std::uint32_t slot = state_.slot_of(v);
-        expect(who.preempting && slot != scheduled_gangs::none &&
-                   copy.at(slot).who.ends_for == std::optional(who.what.job),
+        expect(gang.preempting && slot != scheduled_gangs::none &&
+                   copy.at(slot).record.ends_for == std::optional(gang.what.job),
                "job ", job, " has a victim that does not end for it");
       }
-      if (who.ends_for) {
-        const std::uint32_t slot = state_.slot_of(*who.ends_for);
+      if (gang.ends_for) {
+        const std::uint32_t slot = state_.slot_of(*gang.ends_for);
         expect(slot != scheduled_gangs::none &&
-                   std::binary_search(copy.at(slot).who.victims.begin(),
-                                      copy.at(slot).who.victims.end(), who.what.job),
+                   std::binary_search(copy.at(slot).record.victims.begin(),
+                                      copy.at(slot).record.victims.end(), gang.what.job),
                "job ", job, " ends for a gang that does not wait for it");
-        hash_ += scheduled_gangs::hash_of_link(who.what.job, *who.ends_for);
+        hash_ += scheduled_gangs::hash_of_link(gang.what.job, *gang.ends_for);
       }
     }
     expect(hash_ == state_.hash(), "the hash of the state is another one");
     expect(classes == state_.classes(), "the candidates by priority are others");
     expect(!state_.has_wrong_cell(), "a cell has other candidates");
+    expect(!state_.has_wrong_allocation(), "a candidate gives back other GPUs");
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       const used_node& n = state_.node(ids_[i]);
       const used_node& a = nodes_[i];

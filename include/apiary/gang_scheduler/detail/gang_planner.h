@@ -188,7 +188,7 @@ class gang_planner {
     set_extra(state, view, false);
     if (!is_placed) return false;
     to.result = chosen_.empty() ? plan_result::bind : plan_result::preempt;
-    for (const std::uint32_t v : chosen_) to.victims.push_back(state.at(v).who.what.job);
+    for (const std::uint32_t v : chosen_) to.victims.push_back(state.at(v).record.what.job);
     return true;
   }
   // If the gang prefers a level: chooses other victims that cost no more and allow a lower level.

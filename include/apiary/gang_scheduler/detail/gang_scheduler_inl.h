@@ -134,7 +134,7 @@ class gang_scheduler_core {
       }
       return to;
     }
-    const gang_scheduler::running_gang& gang = state.at(slot).who;
+    const gang_scheduler::running_gang& gang = state.at(slot).record;
     to.request_ = gang.what;
     for (const scheduled_gangs::on_node& o : state.at(slot).nodes) {
       const used_node& n = state.node(o.node);
@@ -182,7 +182,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::plan> gang_scheduler::propose(const
   const std::uint32_t slot = core_->state.slot_of(gang.job);
   if (slot == detail::scheduled_gangs::none) {
     APIARY_RETURN_IF_ERROR(core_->check(gang));
-  } else if (!core_->state.at(slot).who.preempting) {
+  } else if (!core_->state.at(slot).record.preempting) {
     return absl::AlreadyExistsError(absl::StrCat(core_->name(gang.job), " runs already"));
   }
   return core_->decide(gang, now);
@@ -198,8 +198,8 @@ APIARY_INLINE absl::Status gang_scheduler::commit(const plan& decided) {
   if (!decided.replaced.empty()) return commit_replacement(decided);
   const std::uint32_t slot = state.slot_of(decided.request_.job);
   if (slot != detail::scheduled_gangs::none) {
-    if (!state.at(slot).who.preempting ||
-        (decided.result == plan_result::bind) != state.at(slot).who.victims.empty())
+    if (!state.at(slot).record.preempting ||
+        (decided.result == plan_result::bind) != state.at(slot).record.victims.empty())
       return absl::InvalidArgumentError(absl::StrCat(name(), ": the plan was changed"));
     if (decided.result == plan_result::bind) {
       state.set_preempting(slot, false, decided.now_);

@@ -85,6 +85,7 @@ struct node_view {
   std::vector<resources> hosts{};
   std::vector<resources> whole_hosts{};
   std::vector<unsigned char> members{};
+  std::uint32_t num_members = 0;
 
   node_view(node_filter of, const ragged_tree& tree, std::uint32_t max_free)
       : filter(std::move(of)),
@@ -123,6 +124,7 @@ struct node_view {
   }
   // Takes over what the node has and has free; it is at this position and a member, or none is.
   void update(std::uint32_t position, const used_node* n) {
+    num_members += (n == nullptr ? 0U : 1U) - members[position];
     if (n == nullptr) {
       members[position] = 0;
       free.set(position, 0);

@@ -26,7 +26,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::find_r
   const std::uint32_t slot = state.slot_of(job);
   if (slot == detail::scheduled_gangs::none)
     return absl::NotFoundError(absl::StrCat(core_->name(job), " does not run"));
-  const running_gang& gang = state.at(slot).who;
+  const running_gang& gang = state.at(slot).record;
   if (gang.preempting || gang.ends_for)
     return absl::FailedPreconditionError(absl::StrCat(
         core_->name(job), gang.preempting ? " does not run yet" : " ends for another gang"));
@@ -90,7 +90,7 @@ APIARY_INLINE absl::Status gang_scheduler::commit_replacement(const plan& decide
       decided.result != plan_result::bind || decided.tasks.size() != decided.replaced.size())
     return changed();
   const detail::scheduled_gangs::entry& entry = state.at(slot);
-  running_gang gang = entry.who;
+  running_gang gang = entry.record;
   for (std::size_t i = 0; i < decided.replaced.size(); ++i) {
     const std::uint32_t t = decided.replaced[i];
     const placement& p = decided.tasks[i];

@@ -8,13 +8,16 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/candidate_gangs.h>
 #include <apiary/gang_scheduler/detail/cluster_state.h>
+#include <apiary/gang_scheduler/detail/gang_allocations.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/gang_scheduler/job_key.h>
 #include <apiary/model/placement.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,13 +39,13 @@ class scheduled_gangs : public candidate_gangs {
   using gang = gang_scheduler_types::running_gang;
 
   struct entry {
-    gang who{};
+    gang record{};
     std::vector<on_node> nodes{};
     std::uint64_t hash = 0;
     bool alive = false;
     // Whether another gang may preempt it.
     [[nodiscard]] bool is_candidate() const noexcept {
-      return alive && !who.preempting && !who.ends_for;
+      return alive && !record.preempting && !record.ends_for;
     }
   };
 
@@ -67,10 +70,10 @@ class scheduled_gangs : public candidate_gangs {
   [[nodiscard]] bool is_before(const ordered_gang& a, const ordered_gang& b) const {
     if (a.is_text != b.is_text) return b.is_text;
     if (!a.is_text) return a.number < b.number;
-    return gangs_[a.slot].who.what.job < gangs_[b.slot].who.what.job;
+    return gangs_[a.slot].record.what.job < gangs_[b.slot].record.what.job;
   }
   [[nodiscard]] ordered_gang ordered(std::uint32_t slot) const {
-    const job_key& job = gangs_[slot].who.what.job;
+    const job_key& job = gangs_[slot].record.what.job;
     return {job.is_text(), job.number(), slot};
   }
   // All gangs in ascending order of their jobs. Cost: O(gangs) after a change.
@@ -86,6 +89,30 @@ class scheduled_gangs : public candidate_gangs {
                          order_.end(), before);
     sorted_ = order_.size();
     return order_;
+  }
+  // What each candidate gives back on nodes of the whole cluster, without CPU and memory. Cost:
+  // O(nodes of the gangs that have changed since the last call); all the first time.
+  [[nodiscard]] const gang_allocations& allocations() {
+    if (!allocations_.active()) allocations_.begin(static_cast<std::uint32_t>(gangs_.size()));
+    allocations_.refresh(
+        [&](std::uint32_t slot, std::vector<gpus_on_node>& to) { list_allocations(slot, to); });
+    return allocations_;
+  }
+  // Whether an entry of allocations() is wrong whose gang is not marked as changed.
+  [[nodiscard]] bool has_wrong_allocation() const {
+    std::vector<gpus_on_node> again;
+    for (std::uint32_t slot = 0; allocations_.active() && slot < gangs_.size(); ++slot) {
+      again.clear();
+      list_allocations(slot, again);
+      const auto [first, last] = allocations_.of(slot);
+      if (!allocations_.is_marked(slot) &&
+          !std::ranges::equal(again, allocations_.all().subspan(first, last - first),
+                              [](const gpus_on_node& a, const gpus_on_node& b) {
+                                return a.node == b.node && a.gpus == b.gpus;
+                              }))
+        return true;
+    }
+    return false;
   }
   // What a gang has on each of its nodes, ascending.
   [[nodiscard]] static std::vector<on_node> nodes_of(const topology_constraints& gang,
@@ -122,7 +149,7 @@ class scheduled_gangs : public candidate_gangs {
     return nodes;
   }
   // Adds a gang. Requires: its GPUs are free, or it is preempting and they are its victims'.
-  void insert(gang who) {
+  void insert(gang added) {
     std::uint32_t slot = static_cast<std::uint32_t>(gangs_.size());
     if (free_slots_.empty()) {
       gangs_.emplace_back();
@@ -131,27 +158,27 @@ class scheduled_gangs : public candidate_gangs {
       free_slots_.pop_back();
     }
     entry& e = gangs_[slot];
-    e.who = std::move(who);
-    e.nodes = nodes_of(e.who.what.gang, e.who.tasks);
-    e.hash = hash_of(e.who);
+    e.record = std::move(added);
+    e.nodes = nodes_of(e.record.what.gang, e.record.tasks);
+    e.hash = hash_of(e.record);
     e.alive = true;
     hash_ += e.hash;
-    slots_.emplace(e.who.what.job, slot);
+    slots_.emplace(e.record.what.job, slot);
     order_.push_back(ordered(slot));
     for (const on_node& o : e.nodes) {
-      use(o, e.who.preempting, true);
+      use(o, e.record.preempting, true);
       nodes_[o.node].gangs.push_back({slot, o.mask});
       changed(o.node);
     }
     add_candidate(e, slot);
-    if (e.who.preempting)
-      for (const job_key& v : e.who.victims) set_ends_for(v, e.who.what.job);
-    if (e.who.ends_for) {
-      insert_sorted(gangs_[slot_of(*e.who.ends_for)].who.victims, e.who.what.job);
-      hash_ += hash_of_link(e.who.what.job, *e.who.ends_for);
+    if (e.record.preempting)
+      for (const job_key& v : e.record.victims) set_ends_for(v, e.record.what.job);
+    if (e.record.ends_for) {
+      insert_sorted(gangs_[slot_of(*e.record.ends_for)].record.victims, e.record.what.job);
+      hash_ += hash_of_link(e.record.what.job, *e.record.ends_for);
     }
     if (trials_ > 0)
-      on_undo([job = e.who.what.job](cluster_state& s) {
+      on_undo([job = e.record.what.job](cluster_state& s) {
         scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
         all.erase(all.slot_of(job));
       });
@@ -160,17 +187,19 @@ class scheduled_gangs : public candidate_gangs {
   void erase(std::uint32_t slot) {
     entry& e = gangs_[slot];
     if (trials_ > 0)
-      on_undo([who = e.who](cluster_state& s) { static_cast<scheduled_gangs&>(s).insert(who); });
+      on_undo([erased = e.record](cluster_state& s) {
+        static_cast<scheduled_gangs&>(s).insert(erased);
+      });
     forget_candidate(slot, e.nodes);
     briefs_[slot].alive = false;
-    if (e.who.preempting)
-      for (const job_key& v : e.who.victims) set_ends_for(v, std::nullopt);
-    if (e.who.ends_for) {
-      erase_sorted(gangs_[slot_of(*e.who.ends_for)].who.victims, e.who.what.job);
-      hash_ -= hash_of_link(e.who.what.job, *e.who.ends_for);
+    if (e.record.preempting)
+      for (const job_key& v : e.record.victims) set_ends_for(v, std::nullopt);
+    if (e.record.ends_for) {
+      erase_sorted(gangs_[slot_of(*e.record.ends_for)].record.victims, e.record.what.job);
+      hash_ -= hash_of_link(e.record.what.job, *e.record.ends_for);
     }
     for (const on_node& o : e.nodes) {
-      use(o, e.who.preempting, false);
+      use(o, e.record.preempting, false);
       std::vector<used_node::gang_here>& here = nodes_[o.node].gangs;
       const auto is_it = [&](const used_node::gang_here& g) { return g.slot == slot; };
       *std::find_if(here.begin(), here.end(), is_it) = here.back();
@@ -178,27 +207,27 @@ class scheduled_gangs : public candidate_gangs {
       changed(o.node);
     }
     hash_ -= e.hash;
-    slots_.erase(e.who.what.job);
+    slots_.erase(e.record.what.job);
     e = {};
     if (++dead_ > 64 && dead_ > order_.size() / 2) drop_dead();
   }
   // A preempting gang whose victims have ended starts to run, or the reverse.
   void set_preempting(std::uint32_t slot, bool preempting, time_ms started) {
     entry& e = gangs_[slot];
-    on_undo(
-        [job = e.who.what.job, was = e.who.preempting, before = e.who.started](cluster_state& s) {
-          scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
-          all.set_preempting(all.slot_of(job), was, before);
-        });
+    on_undo([job = e.record.what.job, was = e.record.preempting,
+             before = e.record.started](cluster_state& s) {
+      scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
+      all.set_preempting(all.slot_of(job), was, before);
+    });
     forget_candidate(slot, e.nodes);
-    for (const on_node& o : e.nodes) use(o, e.who.preempting, false);
+    for (const on_node& o : e.nodes) use(o, e.record.preempting, false);
     hash_ -= e.hash;
-    e.who.preempting = preempting;
-    e.who.started = started;
-    e.hash = hash_of(e.who);
+    e.record.preempting = preempting;
+    e.record.started = started;
+    e.hash = hash_of(e.record);
     hash_ += e.hash;
     for (const on_node& o : e.nodes) {
-      use(o, e.who.preempting, true);
+      use(o, e.record.preempting, true);
       set_usable(o.node);
     }
     add_candidate(e, slot);
@@ -226,14 +255,14 @@ class scheduled_gangs : public candidate_gangs {
   }
 
  private:
-  [[nodiscard]] std::uint64_t hash_of(const gang& who) const noexcept {
+  [[nodiscard]] std::uint64_t hash_of(const gang& g) const noexcept {
     digest d;
-    d.add(who.what.job.hash()).add(who.what.tenant.value).add(who.preempting ? 1 : 0);
-    d.add(static_cast<std::uint64_t>(who.what.priority));
-    d.add(static_cast<std::uint64_t>(who.started));
-    for (const constrained_task_group& m : who.what.gang.groups)
+    d.add(g.what.job.hash()).add(g.what.tenant.value).add(g.preempting ? 1 : 0);
+    d.add(static_cast<std::uint64_t>(g.what.priority));
+    d.add(static_cast<std::uint64_t>(g.started));
+    for (const constrained_task_group& m : g.what.gang.groups)
       d.add(m.tasks).add(m.gpus).add(m.host.cpu_milli).add(m.host.memory_mib);
-    for (const placement& p : who.tasks) d.add(nodes_[p.node.value].name_hash).add(p.gpu_mask);
+    for (const placement& p : g.tasks) d.add(nodes_[p.node.value].name_hash).add(p.gpu_mask);
     return d.value();
   }
   void use(const on_node& o, bool preempting, bool more) {
@@ -246,14 +275,22 @@ class scheduled_gangs : public candidate_gangs {
   }
   void add_candidate(const entry& e, std::uint32_t slot) {
     candidate_gangs::add_candidate(
-        slot, {e.who.gpus, e.who.started, e.who.what.priority, true, e.is_candidate()}, e.nodes);
+        slot, {e.record.gpus, e.record.started, e.record.what.priority, true, e.is_candidate()},
+        e.nodes);
+  }
+  void list_allocations(std::uint32_t slot, std::vector<gpus_on_node>& to) const {
+    if (!gangs_[slot].is_candidate()) return;
+    for (const on_node& o : gangs_[slot].nodes) {
+      const auto gpus = static_cast<std::uint32_t>(std::popcount(o.mask & usable(o.node).gpus));
+      if (gpus > 0) to.push_back({usable(o.node).position, gpus});
+    }
   }
   void set_ends_for(const job_key& victim, const std::optional<job_key>& by) {
     const std::uint32_t slot = slot_of(victim);
     entry& e = gangs_[slot];
     forget_candidate(slot, e.nodes);
-    if (e.who.ends_for) hash_ -= hash_of_link(victim, *e.who.ends_for);
-    e.who.ends_for = by;
+    if (e.record.ends_for) hash_ -= hash_of_link(victim, *e.record.ends_for);
+    e.record.ends_for = by;
     if (by) hash_ += hash_of_link(victim, *by);
     add_candidate(e, slot);
   }

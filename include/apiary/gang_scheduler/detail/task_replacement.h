@@ -40,7 +40,7 @@ class task_replacement {
   // Requires: `gang` is as it was proposed; `accepts` has a 1 for each position that it accepts.
   task_replacement(const scheduled_gangs& state, const scheduled_gangs::entry& gang,
                    const std::vector<unsigned char>& accepts, std::uint64_t budget)
-      : state_(state), gang_(gang.who), budget_(budget), tasks_of_(gang.who.what.gang) {
+      : state_(state), gang_(gang.record), budget_(budget), tasks_of_(gang.record.what.gang) {
     where_.assign(tasks_of_.size(), none);
     for (std::uint32_t t = 0; t < tasks_of_.size(); ++t) {
       const placement& p = gang_.tasks[t];

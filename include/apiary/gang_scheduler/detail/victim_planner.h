@@ -12,6 +12,7 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cell_gangs.h>
 #include <apiary/gang_scheduler/detail/cluster_excerpt.h>
+#include <apiary/gang_scheduler/detail/gang_allocations.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/detail/victim_bounds.h>
@@ -124,7 +125,7 @@ class victim_planner {
   }
   [[nodiscard]] std::uint64_t cost_of(std::uint32_t slot) const {
     if (cost_function)
-      return (std::min)(cost_function(state_->at(slot).who, now_), std::uint64_t{1} << 40);
+      return (std::min)(cost_function(state_->at(slot).record, now_), std::uint64_t{1} << 40);
     const scheduled_gangs::brief& b = state_->brief_of(slot);
     return (*costs_)({class_of(b.priority), scheduled_gangs::gpu_time_of(b, now_)});
   }
@@ -181,9 +182,9 @@ class victim_planner {
       most_.push_back(max);
     }
     for (const std::uint32_t slot : slots_) {
-      const auto at = group_of.find(state_->at(slot).who.what.tenant.value);
+      const auto at = group_of.find(state_->at(slot).record.what.tenant.value);
       groups_.push_back(at == group_of.end() ? ~std::uint32_t{0} : at->second);
-      gpus_.push_back(static_cast<std::uint32_t>(state_->at(slot).who.gpus));
+      gpus_.push_back(static_cast<std::uint32_t>(state_->at(slot).record.gpus));
     }
     return {groups_, most_, gpus_};
   }
@@ -198,8 +199,22 @@ class victim_planner {
     for (const std::uint32_t i : set.victims) victims_.push_back(slots_[i]);
     return true;
   }
+  // The filter accepts all nodes, so the list of allocations is the one that the state keeps.
+  void search_all_nodes() {
+    const gang_allocations& lists = state_->allocations();
+    for (const scheduled_gangs::ordered_gang& g : state_->in_order()) {
+      if (!is_candidate(g.slot)) continue;
+      const auto [first, last] = lists.of(g.slot);
+      if (first == last) continue;
+      slots_.push_back(g.slot);
+      candidates_.push_back({cost_of(g.slot), first, last});
+    }
+    if (candidates_.empty()) return;
+    keep(search_(view_->free, request_->gang, candidates_, lists.all(), limits()));
+  }
   void search_cluster() {
     begin_list();
+    if (hosts_.empty() && view_->num_members == state_->num_nodes()) return search_all_nodes();
     for (const scheduled_gangs::ordered_gang& g : state_->in_order())
       if (is_candidate(g.slot)) list(g.slot, nullptr);
     if (candidates_.empty()) return;

@@ -97,12 +97,19 @@ class group_capacity {
   [[nodiscard]] std::uint32_t candidate_of(std::uint32_t a) const noexcept {
     return candidate_of_[a];
   }
+  // The allocations of all candidates.
+  [[nodiscard]] std::size_t num_allocations() const noexcept { return on_.size(); }
 
  protected:
   enum state : std::uint8_t { running, gone, kept };
   [[nodiscard]] node_amounts amounts(std::uint32_t n) const noexcept {
     if (!hosted_) return {free_[n], 0, 0};
     return {free_[n], hosts_[n].cpu_milli, hosts_[n].memory_mib};
+  }
+  // The same if all candidates were evicted.
+  [[nodiscard]] node_amounts most_amounts(std::uint32_t n) const noexcept {
+    if (!hosted_) return {most_free_[n], 0, 0};
+    return {most_free_[n], most_hosts_[n].cpu_milli, most_hosts_[n].memory_mib};
   }
   [[nodiscard]] node_amounts freed_by(const item& i) const noexcept {
     if (!hosted_) return {i.gpus, 0, 0};
@@ -123,6 +130,8 @@ class group_capacity {
   std::span<const resources> freed_;
   std::vector<std::uint32_t> free_;
   std::vector<resources> hosts_;
+  std::vector<std::uint32_t> most_free_;              // of each node, if all candidates are evicted
+  std::vector<resources> most_hosts_;                 // the same
   std::vector<std::uint8_t> states_;                  // of each candidate
   std::vector<std::uint32_t> first_on_;               // of each node
   std::vector<item> on_;                              // by node
@@ -133,12 +142,18 @@ class group_capacity {
   std::uint64_t work_ = 0;
 
  private:
+  // Lists the allocations by node, and sums up what they free.
   void list_by_node() {
     first_on_.assign(free_.size() + 1, 0);
+    most_free_ = free_;
+    most_hosts_ = hosts_;
     candidate_of_.resize(allocations_.size());
     for (std::uint32_t j = 0; j < candidates_.size(); ++j)
       for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
-        ++first_on_[allocations_[a].node];
+        const auto [n, gpus] = allocations_[a];
+        ++first_on_[n];
+        most_free_[n] += gpus;
+        if (hosted_) most_hosts_[n] += freed_[a];
         candidate_of_[a] = j;
       }
     std::uint32_t sum = 0;
@@ -154,10 +169,8 @@ class group_capacity {
     capacity_[0].resize(free_.size());
     std::vector<std::uint64_t> most(free_.size());
     for (std::uint32_t n = 0; n < free_.size(); ++n) {
-      node_amounts left = amounts(n);
-      capacity_[0][n] = node_capacity(left);
-      for (const item& i : on(n)) left += freed_by(i);
-      most[n] = most_of_node_[n] = node_capacity(left);
+      capacity_[0][n] = node_capacity(amounts(n));
+      most[n] = most_of_node_[n] = node_capacity(most_amounts(n));
     }
     for (std::size_t h = 1; h < capacity_.size(); ++h) {
       capacity_[h].assign(levels_->num_cells(h), 0);

@@ -23,8 +23,8 @@ namespace detail {
 // Splits the cost of each gang among its allocations, so that each cell has a lower bound of its own
 // on the cost of evictions there, and the bounds of several cells can be added.
 // Requires: as group_capacity.
-// Cost:     begin O(nodes + allocations + candidates); least_cost and least_cost_in_full O(nodes of
-//           the cell + their allocations).
+// Cost:     begin O(nodes + allocations + candidates); first_least_cost O(nodes of the cell);
+//           least_cost and least_cost_in_full O(nodes of the cell + their allocations).
 class group_costs : public group_capacity {
  public:
   void begin(const eviction_levels& levels, std::span<const std::uint32_t> free,
@@ -36,15 +36,22 @@ class group_costs : public group_capacity {
   // The cost of a gang that is counted with this allocation, times 2^scale().
   [[nodiscard]] std::uint64_t& cost_of_allocation(std::uint32_t a) noexcept { return split_[a]; }
   [[nodiscard]] std::uint32_t scale() const noexcept { return scale_; }
-  // After least_cost(): the least cost of one gang that a set must have, and the most tasks that the
-  // cell may hold after evictions.
+  // After least_cost() or first_least_cost(): the least cost of one gang that a set must have, and the
+  // most tasks that the cell may hold after evictions.
   [[nodiscard]] std::uint64_t least_gang() const noexcept { return least_gang_; }
   [[nodiscard]] std::uint64_t possible() const noexcept { return possible_; }
   // A lower bound, with split costs, on what one more step of tasks costs in the cell: the cheapest
   // tasks of all its nodes. `tasks`: how many tasks the cell must hold.
   [[nodiscard]] std::uint64_t least_cost(std::size_t h, std::uint32_t c, std::uint32_t tasks) {
+    return sum_of_cheapest(levels_->nodes(h, c), tasks, [&](std::uint32_t n) {
+      return list_prices(n, [&](const item& i) { return split_[i.allocation]; });
+    });
+  }
+  // The same right after begin(), while no gang is evicted and no cost has changed.
+  [[nodiscard]] std::uint64_t first_least_cost(std::size_t h, std::uint32_t c,
+                                               std::uint32_t tasks) {
     return sum_of_cheapest(levels_->nodes(h, c), tasks,
-                           [&](const item& i) { return split_[i.allocation]; });
+                           [&](std::uint32_t n) { return list_first_prices(n); });
   }
   // The same if the cost of each gang is split among its allocations in this cell alone: a lower
   // bound on the cost in full, not times 2^scale().
@@ -64,8 +71,9 @@ class group_costs : public group_capacity {
     }
     for (const std::uint32_t j : gangs_in_cell_)
       in_cell_[j] = quotient(candidates_[j].cost << scale_, in_cell_[j]);
-    const std::uint64_t sum = sum_of_cheapest(nodes, tasks, [&](const item& i) {
-      return in_cell_[i.candidate] * (std::max)(i.gpus, 1U);
+    const std::uint64_t sum = sum_of_cheapest(nodes, tasks, [&](std::uint32_t n) {
+      return list_prices(
+          n, [&](const item& i) { return in_cell_[i.candidate] * (std::max)(i.gpus, 1U); });
     });
     for (const std::uint32_t j : gangs_in_cell_) in_cell_[j] = 0;
     return unscaled(sum);
@@ -92,6 +100,20 @@ class group_costs : public group_capacity {
   std::vector<std::uint64_t> of_tasks_;  // of one node: the cost of so many tasks more
 
  private:
+  // What the gangs on a node cost.
+  struct node_costs {
+    std::uint64_t all = 0;               // of the gangs that have GPUs there
+    std::uint64_t least = never;         // of one gang
+    std::uint64_t least_of_gpu = never;  // of one GPU
+    std::uint64_t least_gang = never;    // of one gang, in full
+    void add(std::uint64_t cost, std::uint32_t gpus, std::uint64_t in_full) noexcept {
+      least = (std::min)(least, cost);
+      least_gang = (std::min)(least_gang, in_full);
+      if (gpus == 0) return;
+      all += cost;
+      least_of_gpu = (std::min)(least_of_gpu, quotient(cost, gpus));
+    }
+  };
   // Splits the cost of each gang among its allocations in a root cell, by GPUs; only allocations
   // where evictions add capacity count.
   void split_costs() {
@@ -99,6 +121,7 @@ class group_costs : public group_capacity {
     for (const eviction_candidate& c : candidates_) sum += c.cost;
     scale_ = static_cast<std::uint32_t>((std::max)(std::countl_zero(sum), 2) - 2);
     split_.resize(allocations_.size());
+    first_costs_.assign(free_.size(), {});
     if (levels_->num_cells(levels_->root()) == 1) return split_costs_in_one_root();
     std::vector<std::uint64_t> weight_in(levels_->num_cells(levels_->root()));
     for (const eviction_candidate& c : candidates_) {
@@ -113,9 +136,10 @@ class group_costs : public group_capacity {
       });
       // The first allocation in each root cell has the remainder.
       each([&](std::uint32_t a, std::uint64_t& in, std::uint32_t weight) {
-        if (weight == 0 || in == 0) return;
-        split_[a] += (c.cost << scale_) - quotient(c.cost << scale_, in) * in;
+        if (weight == 0) return;
+        if (in != 0) split_[a] += (c.cost << scale_) - quotient(c.cost << scale_, in) * in;
         in = 0;
+        first_costs_[allocations_[a].node].add(split_[a], allocations_[a].gpus, c.cost);
       });
     }
   }
@@ -130,6 +154,7 @@ class group_costs : public group_capacity {
         if (split_[a] == 0) continue;
         split_[a] = split_[a] * each + rest;
         rest = 0;
+        first_costs_[allocations_[a].node].add(split_[a], allocations_[a].gpus, c.cost);
       }
     }
   }
@@ -138,14 +163,15 @@ class group_costs : public group_capacity {
     const std::uint32_t n = allocations_[a].node;
     return most_of_node_[n] > capacity_[0][n] ? (std::max)(allocations_[a].gpus, 1U) : 0;
   }
-  // A lower bound on the cost of this many tasks on these nodes, if allocation a costs cost_of(a).
-  template <class CostOf>
+  // A lower bound on the cost of this many tasks on these nodes. list(n) appends the prices of node n
+  // to prices_ and returns how many tasks it holds.
+  template <class List>
   [[nodiscard]] std::uint64_t sum_of_cheapest(std::pair<std::uint32_t, std::uint32_t> nodes,
-                                              std::uint64_t tasks, const CostOf& cost_of) {
+                                              std::uint64_t tasks, const List& list) {
     prices_.clear();
     least_gang_ = never;
     std::uint64_t present = 0;
-    for (std::uint32_t n = nodes.first; n < nodes.second; ++n) present += list_prices(n, cost_of);
+    for (std::uint32_t n = nodes.first; n < nodes.second; ++n) present += list(n);
     possible_ = present + prices_.size();
     work_ += nodes.second - nodes.first + prices_.size();
     if (present >= tasks) return 0;
@@ -158,42 +184,48 @@ class group_costs : public group_capacity {
     for (auto p = prices_.begin(); p != end; ++p) sum += *p;
     return sum;
   }
-  // Appends lower bounds of the costs of each task that a node may hold more. Returns how many it
-  // holds.
+  // Appends lower bounds of the costs of each task that a node may hold more, if item i costs
+  // cost_of(i). Returns how many tasks it holds.
   template <class CostOf>
   std::uint32_t list_prices(std::uint32_t n, const CostOf& cost_of) {
-    const node_amounts left = amounts(n);
     const auto present = static_cast<std::uint32_t>(capacity_[0][n]);
     if (most_of_node_[n] == present) return present;
-    std::uint64_t sum = 0;
-    std::uint64_t least = never;
-    std::uint64_t least_of_gpu = never;
-    node_amounts all = left;
+    node_costs costs;
+    node_amounts all = amounts(n);
     for (const item& i : on(n)) {
       if (states_[i.candidate] != running) continue;
       all += freed_by(i);
-      const std::uint64_t cost = cost_of(i);
-      if (i.gpus > 0) sum += cost;  // of the gangs that hold the GPUs
-      least = (std::min)(least, cost);
-      least_gang_ = (std::min)(least_gang_, candidates_[i.candidate].cost);
-      if (i.gpus > 0) least_of_gpu = (std::min)(least_of_gpu, quotient(cost, i.gpus));
+      costs.add(cost_of(i), i.gpus, candidates_[i.candidate].cost);
     }
     work_ += on(n).size();
-    const std::uint32_t most = node_capacity(all);
+    list_prices(n, all, node_capacity(all), costs);
+    return present;
+  }
+  std::uint32_t list_first_prices(std::uint32_t n) {
+    const auto present = static_cast<std::uint32_t>(capacity_[0][n]);
+    if (most_of_node_[n] != present)
+      list_prices(n, most_amounts(n), most_of_node_[n], first_costs_[n]);
+    return present;
+  }
+  // The same if the node can have `all` free, and then holds `most` tasks.
+  void list_prices(std::uint32_t n, const node_amounts& all, std::uint32_t most,
+                   const node_costs& costs) {
+    const auto present = static_cast<std::uint32_t>(capacity_[0][n]);
+    const std::uint64_t free = free_[n];
+    least_gang_ = (std::min)(least_gang_, costs.least_gang);
+    const auto cost_of_tasks = [&](std::uint64_t tasks) {
+      const std::uint64_t needs = tasks * task_.gpus;
+      if (needs == all.gpus) return (std::max)(costs.all, costs.least);
+      if (needs <= free) return costs.least;
+      return (std::max)(costs.least_of_gpu * (needs - free), costs.least);
+    };
     if (most == present + 1) {
-      const std::uint64_t needs = std::uint64_t{most} * task_.gpus;
-      prices_.push_back(needs == all.gpus   ? (std::max)(sum, least)
-                        : needs > left.gpus ? (std::max)(least_of_gpu * (needs - left.gpus), least)
-                                            : least);
-      return present;
+      prices_.push_back(cost_of_tasks(most));
+      return;
     }
     of_tasks_.assign(1, 0);
-    for (std::uint32_t k = present + 1; k <= most; ++k) {
-      const std::uint64_t needs = k * task_.gpus;
-      std::uint64_t cost = needs > left.gpus ? least_of_gpu * (needs - left.gpus) : 0;
-      if (needs == all.gpus) cost = sum;
-      of_tasks_.push_back((std::max)({cost, of_tasks_.back(), least}));
-    }
+    for (std::uint32_t k = present + 1; k <= most; ++k)
+      of_tasks_.push_back((std::max)(cost_of_tasks(k), of_tasks_.back()));
     // The cheapest tasks of all nodes are a bound only if no task costs less than the one before.
     for (std::size_t i = 0; i + 1 < of_tasks_.size();) {
       std::size_t best = i + 1;
@@ -206,8 +238,9 @@ class group_costs : public group_capacity {
       prices_.insert(prices_.end(), best - i, price);
       i = best;
     }
-    return present;
   }
+
+  std::vector<node_costs> first_costs_;  // of each node, right after begin()
 };
 
 }  // namespace detail

@@ -90,11 +90,12 @@ class group_victim_search : group_victim_sets {
   // as they cost as much as the best set.
   void evict_greedily(std::uint64_t budget) {
     if (*std::min_element(bounds_.begin(), bounds_.end()) >= cost_) return;
-    const bool many = candidates_.size() + allocations_.size() > (std::min)(budget, left());
+    const std::size_t entries = cells_.num_allocations();
+    const bool many = candidates_.size() + entries > (std::min)(budget, left());
     evict_in_order([&](std::uint32_t j) { return candidates_[j].cost; },
                    many ? left() : left() - (std::min)(left(), budget));
     if (many || left() < budget) return;
-    work_ += allocations_.size();
+    work_ += entries;
     evict_in_order([&](std::uint32_t j) { return gpus_of(j); }, left() - budget);
   }
   [[nodiscard]] std::uint64_t gpus_of(std::uint32_t j) const {
@@ -153,8 +154,8 @@ class group_victim_search : group_victim_sets {
     for (const std::uint32_t j : forced_) tally_->add_victim(j);
     return tally_->within_budgets();
   }
-  // The gang with the greatest cost in allocations that are not chosen, among the gangs that have
-  // other allocations in chosen_. If there is none: a gang of a group that exceeds its disruption
+  // The gang with the greatest cost in allocations that are not chosen, the first of equals, among
+  // the gangs that have other allocations in chosen_. If there is none: a gang of a group that exceeds its disruption
   // budget; otherwise `none`.
   [[nodiscard]] std::uint32_t gang_to_branch_on() {
     merge_sort(chosen_);
@@ -173,7 +174,7 @@ class group_victim_search : group_victim_sets {
           left += cells_.cost_of_allocation(a);
         }
       }
-      if (left > most) {
+      if (left > most || (left == most && left > 0 && j < best)) {
         most = left;
         best = j;
       }

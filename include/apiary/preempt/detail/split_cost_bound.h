@@ -208,7 +208,7 @@ class split_cost_bound {
     for (std::uint32_t u = 0; u < n; ++u) {
       const auto [first, last] = levels_->nodes(at_, u);
       for (std::uint32_t i = first; i < last; ++i) unit_of_[i] = u;
-      refresh_rate(u);
+      set_rate(u, [&](std::uint32_t tasks) { return cells_.first_least_cost(at_, u, tasks); });
       units_[u].changed = units_[u].refined = false;
       units_[u].key.fill({never, 0, false});
       if (units_[u].rate == never) continue;
@@ -219,17 +219,20 @@ class split_cost_bound {
     }
   }
   void refresh_rate(std::uint32_t u) {
+    set_rate(u, [&](std::uint32_t tasks) { return cells_.least_cost(at_, u, tasks); });
+  }
+  template <class LeastCost>
+  void set_rate(std::uint32_t u, const LeastCost& least_cost) {
     units_[u].solved = false;
     const std::uint32_t now = cells_.capacity(at_, u);
-    units_[u].rate =
-        now + step() > levels_->levels[at_].most ? never : cells_.least_cost(at_, u, now + step());
+    units_[u].rate = now + step() > levels_->levels[at_].most ? never : least_cost(now + step());
     units_[u].possible = units_[u].rate == never
                              ? 0
                              : levels_->bound(at_, cells_.possible()) / step() - now / step();
   }
   [[nodiscard]] std::uint64_t first_bound(std::uint32_t root) {
     if (at_ == levels_->root())
-      return cells_.unscaled(cells_.least_cost(at_, root, levels_->tasks));
+      return cells_.unscaled(cells_.first_least_cost(at_, root, levels_->tasks));
     const auto [first, last] = units_of(root);
     by_rate_.clear();
     for (std::uint32_t u = first; u < last; ++u)
