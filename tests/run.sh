@@ -50,7 +50,7 @@ build=${APIARY_BUILD_DIR:-build/tests}
 # choose for themselves.
 set -- -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og "$@"
 if [ -n "$all" ]; then
-  more='libbenchmark-dev pkgconf'
+  more='libbenchmark-dev pkgconf libcpp-httplib-dev nlohmann-json3-dev curl'
   set -- -DAPIARY_QUICK=OFF -DAPIARY_BUILD_BENCHMARKS=ON "$@"
 else
   more=

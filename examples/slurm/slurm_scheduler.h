@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "../lowest_free_gpus.h"
 #include "slurm_records.h"
 #include <apiary/core/ids.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
@@ -162,17 +163,10 @@ class slurm_scheduler {
     for (const std::string& name : job.nodes) {
       const auto node = cluster_.find_node(name);
       if (!node.ok()) return false;
-      std::uint32_t used = 0;
-      for (const apiary::job_key& other : cluster_.jobs_on(*node))
-        for (const apiary::placement& task : cluster_.find(other)->tasks)
-          if (task.node == *node) used |= task.gpu_mask;
       const std::size_t group = (std::min)(tasks.size(), gang.gang.groups.size() - 1);
-      std::uint32_t mask = 0;
-      std::uint32_t missing = gang.gang.groups[group].gpus;
-      for (std::uint32_t g = 0; g < cluster_.node(*node)->gpus && missing > 0; ++g)
-        if ((used >> g & 1U) == 0) mask |= 1U << g, --missing;
-      if (missing > 0) return false;
-      tasks.push_back({*node, mask});
+      const auto mask = lowest_free_gpus(cluster_, *node, gang.gang.groups[group].gpus, tasks);
+      if (!mask) return false;
+      tasks.push_back({*node, *mask});
     }
     if (tasks.empty() || !cluster_.recover(gang, tasks, now).ok()) return false;
     known_[job.id] = {sorted(job.nodes), now};

@@ -1,0 +1,303 @@
+// apiary/tests/kubernetes/gang_extender_test.cpp - the decisions of the extender, without HTTP and JSON.
+// SPDX-License-Identifier: MIT
+#include "../../examples/kubernetes/gang_extender.h"
+
+#include <apiary/core/rng.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <support/fake_kubernetes.h>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using apiary_test::fake_kubernetes;
+using names_of_pods = std::vector<std::string>;
+
+std::set<std::string> nodes_of(fake_kubernetes& kube, const std::string& gang, int size) {
+  std::set<std::string> nodes;
+  for (int i = 0; i < size; ++i) nodes.insert(kube.node_of(gang + "-" + std::to_string(i)));
+  return nodes;
+}
+names_of_pods sorted(names_of_pods names) {
+  std::sort(names.begin(), names.end());
+  return names;
+}
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("extender: the first pod of a gang decides for all, and each gets its node") {
+  fake_kubernetes kube;
+  kube.submit("small", 1, 2);
+  CHECK(kube.schedule("small").empty());
+  CHECK(kube.node_of("small") == "n0");
+  kube.submit("train", 4, 8, 0, "block");
+  CHECK(kube.schedule("train-2").empty());
+  CHECK(kube.extender().cluster().num_gangs() == 2);
+  // A later pod of another gang does not get a node of the plan.
+  kube.submit("late", 2, 8);
+  CHECK(kube.schedule("late-0").empty());
+  kube.round();
+  CHECK(nodes_of(kube, "train", 4) == std::set<std::string>{"n4", "n5", "n6", "n7"});
+  for (const char* node : {"n4", "n5", "n6", "n7"})
+    CHECK(nodes_of(kube, "late", 2).count(node) == 0);
+}
+
+TEST_CASE("extender: a gang that does not fit waits as a whole, and says why") {
+  fake_kubernetes kube;
+  kube.submit("a", 1, 8);
+  kube.round();
+  kube.submit("rack", 2, 8, 0, "rack");
+  kube.round();
+  CHECK(nodes_of(kube, "rack", 2) == std::set<std::string>{"n2", "n3"});
+  kube.submit("wide", 4, 8, 0, "block");
+  kube.submit("never", 5, 8, 0, "block");
+  kube.submit("wrong", 2, 8, 0, "hall");
+  CHECK(kube.schedule("wide-1").empty());
+  CHECK(contains(kube.schedule("never-3"), "5 free nodes of 8 GPUs in one block"));
+  CHECK(contains(kube.schedule("wrong-0"), "\"hall\": the cluster has no such level"));
+  CHECK(kube.evicted.empty());
+}
+
+TEST_CASE(
+    "extender: a recreated pod takes the node of the one that has ended; a gang ends with its last "
+    "pod") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8);
+  kube.round();
+  CHECK(kube.node_of("train-1") == "n1");
+  auto again = *kube.find("train-1");
+  again.uid = "again";
+  again.node.clear();
+  again.plan.clear();
+  kube.end("train-1");
+  kube.update();
+  CHECK(kube.extender().cluster().num_gangs() == 1);
+  kube.submit("other", 1, 8);
+  kube.round();
+  CHECK(kube.node_of("other") == "n2");  // n1 is kept for the gang
+  kube.pods.push_back(again);
+  kube.round();
+  CHECK(kube.node_of("train-1") == "n1");
+  for (const char* name : {"train-0", "train-1"}) kube.end(name);
+  kube.update();
+  CHECK(kube.extender().cluster().num_gangs() == 1);
+}
+
+TEST_CASE("extender: a pod more than the gang has, or with other GPUs, gets no node") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 4);
+  kube.round();
+  kube.submit("train", 3, 4);
+  CHECK(contains(kube.schedule("train-2"), "no node of gang default/gang=train is left"));
+  kube.find("train-2")->gpus = 3;
+  CHECK(contains(kube.schedule("train-2"), "asks for 3 GPUs; the other pods"));
+}
+
+TEST_CASE("extender: a gang without a bound pod loses its nodes after a while") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8);
+  const auto pod = *kube.find("train-0");
+  REQUIRE(kube.extender().filter(pod, {"n0", "n1", "n2"}, kube.now).ok());
+  kube.update();
+  CHECK(kube.extender().cluster().num_gangs() == 1);
+  kube.now += apiary_kubernetes::gang_extender::patience;
+  kube.update();
+  CHECK(kube.extender().cluster().num_gangs() == 0);
+  kube.round();
+  CHECK(nodes_of(kube, "train", 2) == std::set<std::string>{"n0", "n1"});
+}
+
+TEST_CASE("extender: an owner's gang evicts exactly the victims of its plan") {
+  fake_kubernetes kube;
+  for (int i = 0; i < 7; ++i) kube.submit("guest" + std::to_string(i), 1, 8, -1);
+  kube.round();
+  CHECK(kube.node_of("guest6") == "n6");
+  kube.submit("owner", 4, 8, 5, "block");
+  kube.round();
+  CHECK(sorted(kube.evicted) == names_of_pods{"guest4", "guest5", "guest6"});
+  kube.round();
+  CHECK(nodes_of(kube, "owner", 4) == std::set<std::string>{"n4", "n5", "n6", "n7"});
+  CHECK(kube.evicted.size() == 3);
+}
+
+TEST_CASE("extender: all pods of a victim gang are evicted, also those on other nodes") {
+  fake_kubernetes kube;
+  kube.submit("train", 8, 8, 10);
+  kube.round();
+  kube.submit("urgent", 1, 8, 1000);
+  const auto urgent = *kube.find("urgent");
+  const auto answer = kube.extender().preempt(urgent, {"n3", "n5"}, ++kube.now);
+  REQUIRE(answer.ok());
+  CHECK(answer->empty());  // the plan has node n0, which is not offered
+  CHECK(kube.schedule("urgent") == "no node has so many free GPUs");
+  CHECK(kube.evicted.size() == 8);
+  kube.update();
+  kube.round();
+  CHECK(kube.node_of("urgent") == "n0");
+  CHECK(kube.evicted.size() == 8);
+}
+
+TEST_CASE("extender: a preemption is given up when its gang is deleted; the victims go on") {
+  fake_kubernetes kube;
+  kube.submit("guest", 2, 8, -1, "rack");
+  kube.submit("other", 6, 8, 7);
+  kube.round();
+  kube.submit("owner", 1, 8, 5);
+  const auto owner = *kube.find("owner");
+  const auto answer = kube.extender().preempt(owner, {"n6", "n7"}, ++kube.now);
+  REQUIRE(answer.ok());
+  CHECK(answer->size() == 1);
+  const auto* guest = kube.extender().cluster().find("default/gang=guest");
+  REQUIRE(guest != nullptr);
+  CHECK(guest->ends_for);
+  kube.end("owner");
+  kube.update();
+  guest = kube.extender().cluster().find("default/gang=guest");
+  REQUIRE(guest != nullptr);
+  CHECK_FALSE(guest->ends_for);
+  CHECK(kube.evicted.empty());
+}
+
+TEST_CASE("extender: nodes join, leave, break and return") {
+  fake_kubernetes kube;
+  kube.nodes[0].usable = false;
+  kube.nodes.push_back({.name = "n8", .labels = {{"rack", "rack4"}}, .gpus = 4});
+  kube.update();
+  kube.submit("a", 1, 4);
+  kube.submit("b", 1, 8);
+  kube.round();
+  CHECK(kube.node_of("a") == "n8");
+  CHECK(kube.node_of("b") == "n1");
+  kube.nodes[0].usable = true;
+  kube.nodes.erase(kube.nodes.begin() + 2);  // n2 is idle
+  kube.nodes[1].labels["zone"] = "z";        // n1 is in use: it changes later
+  kube.update();
+  CHECK_FALSE(kube.extender().cluster().find_node("n2").ok());
+  CHECK(kube.extender().cluster().node(*kube.extender().cluster().find_node("n1"))->labels.size() ==
+        2);
+  kube.end("b");
+  kube.update();
+  kube.update();
+  CHECK(kube.extender().cluster().node(*kube.extender().cluster().find_node("n1"))->labels.size() ==
+        3);
+  kube.submit("c", 1, 8);
+  kube.round();
+  CHECK(kube.node_of("c") == "n0");
+  kube.nodes[0].gpus = 16;
+  kube.update();
+  CHECK(kube.extender().cluster().node(*kube.extender().cluster().find_node("n0"))->gpus == 16);
+}
+
+TEST_CASE("extender: selectors and tolerations of a pod hold for its victims, too") {
+  fake_kubernetes kube;
+  for (int n = 0; n < 4; ++n)
+    kube.nodes[static_cast<std::size_t>(n)].taints = {{"team", "red", "NoSchedule"}};
+  kube.nodes[5].labels["fast"] = "yes";
+  kube.restart();
+  for (int i = 0; i < 4; ++i) kube.submit("guest" + std::to_string(i), 1, 8, -1);
+  kube.round();
+  CHECK(kube.node_of("guest0") == "n4");
+  kube.submit("a", 1, 8, 5);
+  kube.find("a")->node_selector = {{"fast", "yes"}};
+  const auto answer =
+      kube.extender().preempt(*kube.find("a"), {"n4", "n5", "n6", "n7"}, ++kube.now);
+  REQUIRE(answer.ok());
+  REQUIRE(answer->size() == 1);
+  CHECK(answer->begin()->first == "n5");
+  kube.submit("red", 1, 8, 5);
+  kube.find("red")->tolerations = {{.key = "team", .op = "Exists"}};
+  CHECK(kube.schedule("red").empty());
+  CHECK(kube.node_of("red") == "n0");
+}
+
+TEST_CASE(
+    "extender: after a restart the gangs are where they were, and their other pods get their "
+    "nodes") {
+  fake_kubernetes kube;
+  kube.submit("a", 1, 4);
+  kube.submit("train", 3, 8, 3, "block");
+  kube.round();
+  kube.submit("half", 2, 8, 3);
+  CHECK(kube.schedule("half-1").empty());
+  const auto before = kube.extender().cluster().free_capacity(0).value();
+  const std::string other = kube.extender().node_of(*kube.find("half-1"));
+  kube.restart();
+  CHECK(kube.extender().cluster().free_capacity(0).value() == before);
+  kube.submit("more", 1, 8);
+  kube.round();
+  CHECK(nodes_of(kube, "half", 2).size() == 2);
+  CHECK(kube.node_of("half-1") == other);
+  CHECK(kube.extender().cluster().num_gangs() == 4);
+}
+
+TEST_CASE("extender: pods on nodes that are not in their plan are recovered where they run") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8);
+  const auto pod = *kube.find("train-0");
+  REQUIRE(kube.extender().filter(pod, {"n0", "n1"}, ++kube.now).ok());
+  kube.find("train-0")->node = "n6";  // by another scheduler
+  kube.submit("b", 1, 8);
+  kube.find("b")->node = "n7";
+  kube.update();
+  CHECK(kube.extender().cluster().num_gangs() == 2);
+  CHECK(kube.extender().node_of(pod) == "n6");
+  CHECK(kube.extender().cluster().jobs_on(*kube.extender().cluster().find_node("n0")).empty());
+  CHECK_FALSE(kube.extender().bind("unknown", "n0").ok());
+  CHECK_FALSE(kube.extender().bind(pod.uid, "n5").ok());
+}
+
+TEST_CASE(
+    "extender: random pods, ends, failures and restarts: whole gangs run, and only lower ones are "
+    "evicted") {
+  apiary::rng random(7);
+  for (std::uint32_t run = 0; run < apiary_test::scaled(40U); ++run) {
+    fake_kubernetes kube;
+    std::map<std::string, std::int32_t> priority;
+    for (int step = 0; step < 60; ++step) {
+      const auto what = random.uniform(10);
+      if (what < 5) {
+        const std::string name = "g" + std::to_string(step);
+        const std::uint32_t size = 1 + random.uniform(4);
+        priority[name] = static_cast<std::int32_t>(random.uniform(3));
+        kube.submit(name, size, std::vector<std::uint32_t>{1, 2, 4, 8}[random.uniform(4)],
+                    priority[name],
+                    std::vector<std::string>{"", "rack", "block"}[random.uniform(3)]);
+      } else if (what < 7 && !kube.pods.empty()) {
+        const std::string gang =
+            kube.pods[random.uniform(static_cast<std::uint32_t>(kube.pods.size()))].gang_key();
+        std::erase_if(kube.pods, [&](const auto& pod) { return pod.gang_key() == gang; });
+        kube.update();
+      } else if (what == 7) {
+        auto& node = kube.nodes[random.uniform(8)];
+        node.usable = !node.usable;
+      } else if (what == 8) {
+        kube.restart();
+      }
+      kube.round();
+    }
+    // Without more events, each gang runs as a whole or not at all.
+    for (auto& node : kube.nodes) node.usable = true;
+    for (int i = 0; i < 6; ++i) kube.round();
+    std::map<std::string, std::pair<std::uint32_t, std::uint32_t>>
+        bound;  // pods, those with a node
+    for (const auto& pod : kube.pods) {
+      ++bound[pod.gang_key()].first;
+      if (!pod.node.empty()) ++bound[pod.gang_key()].second;
+    }
+    for (const auto& [gang, counts] : bound) {
+      CAPTURE(gang);
+      CHECK((counts.second == 0 || counts.second == counts.first));
+    }
+  }
+}
