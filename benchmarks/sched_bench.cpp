@@ -16,6 +16,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -178,6 +179,46 @@ BENCHMARK(fgd_by_gpus_memory_differs)
     ->Arg(trace_gpus)
     ->Arg(100 * trace_gpus);
 
+// The same with so many kinds: the CPU of each task is as in the trace, or up to a half less.
+experiment with_kinds(std::uint64_t gpus, std::uint32_t kinds) {
+  experiment e = scaled(gpus);
+  const auto trace_tasks = static_cast<std::uint32_t>(e.work.tasks.size());
+  std::vector<std::uint32_t> distinct;  // a task of each kind
+  for (std::uint32_t t = 0; t < trace_tasks; ++t) {
+    const task_request& task = e.work.tasks[t].request;
+    const auto same = [&](std::uint32_t other) {
+      const task_request& o = e.work.tasks[other].request;
+      return o.cpu_milli == task.cpu_milli && o.gpus == task.gpus &&
+             o.gpu_milli == task.gpu_milli && o.models == task.models;
+    };
+    if (std::none_of(distinct.begin(), distinct.end(), same)) distinct.push_back(t);
+  }
+  const std::uint32_t variants =
+      (std::max)(kinds / static_cast<std::uint32_t>(distinct.size()), 1U);
+  rng random(1);
+  std::vector<named_task> tasks;
+  for (std::uint32_t& arrival : e.work.arrivals) {
+    tasks.push_back(e.work.tasks[arrival]);
+    std::uint32_t& cpu = tasks.back().request.cpu_milli;
+    cpu -= static_cast<std::uint32_t>(std::uint64_t{cpu / 2} * random.uniform(variants) / variants);
+    arrival = static_cast<std::uint32_t>(tasks.size() - 1);
+  }
+  e.work.tasks = std::move(tasks);
+  return e;
+}
+void fgd_by_kinds(benchmark::State& state) {
+  const experiment e = with_kinds(static_cast<std::uint64_t>(state.range(0)),
+                                  static_cast<std::uint32_t>(state.range(1)));
+  run(state, e, fragmentation_gradient(fragmentation(e.mix)));
+}
+BENCHMARK(fgd_by_kinds)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgNames({"gpus", "kinds"})
+    ->Args({trace_gpus, 182})
+    ->Args({trace_gpus, 4004})
+    ->Args({100 * trace_gpus, 182})
+    ->Args({100 * trace_gpus, 4004});
+
 // A scheduler after most of the arrivals, which are as many for each node as in the trace.
 gpu_sharing_scheduler<fragmentation_gradient> loaded(const experiment& e) {
   auto scheduler = fgd::create(e.machines.nodes, fragmentation_gradient(fragmentation(e.mix)));
@@ -239,6 +280,18 @@ BENCHMARK(nodes_join)
     ->ArgName("gpus")
     ->Arg(trace_gpus)
     ->Arg(100 * trace_gpus);
+// A kind of request that was never seen before is proposed to a cluster that has seen 4,000.
+void new_kind(benchmark::State& state) {
+  const experiment e = with_kinds(static_cast<std::uint64_t>(state.range(0)), 4004);
+  auto scheduler = loaded(e);
+  std::uint32_t i = 0;
+  for (auto _ : state) {
+    task_request task = e.work.tasks[e.work.arrivals[++i % e.work.arrivals.size()]].request;
+    task.cpu_milli += 1 + i % 997;
+    benchmark::DoNotOptimize(scheduler.propose(task));
+  }
+}
+BENCHMARK(new_kind)->ArgName("gpus")->Arg(trace_gpus)->Arg(100 * trace_gpus);
 // Each node of a cluster grows by a core.
 void node_resizes(benchmark::State& state) {
   const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,24 @@ TEST_CASE("the tree answers as a scan does") {
       allowed.assign(random.uniform(size), random.uniform(3) != 0);
       REQUIRE(tree.best() == best_of(scores));
       REQUIRE(tree.best_of(allowed) == best_of(scores, &allowed));
+      // The scores as bounds of others, which are lower by 1 for none, some or all indices.
+      std::vector<std::uint8_t> exact = scores;
+      const std::uint32_t few = random.uniform(5);
+      if (size <= 4097) {
+        for (std::uint32_t j = 0; j < size; ++j) {
+          const bool lower = (j * 2654435761U >> 16) % 4 < few;
+          if (lower && exact[j] > 0) exact[j] = static_cast<std::uint8_t>(exact[j] - 1);
+        }
+        std::uint32_t calls = 0;
+        const auto counted = [&](std::uint32_t j) {
+          ++calls;
+          return exact[j];
+        };
+        REQUIRE(tree.best_by_bounds(counted, size) == best_of(exact));
+        const std::uint32_t needed = calls;
+        REQUIRE(tree.best_by_bounds(counted, needed) == best_of(exact));
+        if (needed > 0) REQUIRE(tree.best_by_bounds(counted, needed - 1) == std::nullopt);
+      }
     }
     std::uint32_t candidates = 0;
     for (const std::uint8_t s : scores) candidates += s != 0 ? 1 : 0;

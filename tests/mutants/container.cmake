@@ -31,6 +31,8 @@ mutant(bitset_fill_last container/bitset.h "off by one: a full set has a member 
 mutant(bitset_and_summary container/bitset.h "forgotten update: an intersection keeps the summaries"
   IN [[update(static_cast<std::uint32_t>(w));]]
   FROM [[update(static_cast<std::uint32_t>(w));]] TO [[]] STATEMENT)
+mutant(score_tree_bounds container/score_tree.h "wrong tie: among bounds the index that was seen first wins"
+  FROM [[here > best.score || (here > 0 && here == best.score && index < best.index)]] TO [[here > best.score]])
 mutant(score_tree_grow container/score_tree.h "forgotten update: a tree that has grown has no maxima"
   FROM [[larger.block_max(at)]] TO [[std::uint8_t{0}]])
 mutant(bitset_grow container/bitset.h "forgotten update: a set that has grown has no summaries"

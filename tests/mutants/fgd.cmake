@@ -26,9 +26,9 @@ mutant(clustering_own fgd/baseline_scores.h "dropped case: nodes with tasks of o
   FROM [[node.task_sizes == own]] TO [[node.task_sizes == 0]])
 mutant(random_first fgd/baseline_scores.h "off by one: the last GPU is never drawn"
   FROM [[random_.uniform(fitting)]] TO [[random_.uniform(fitting > 1 ? fitting - 1 : fitting)]])
-mutant(kinds_oldest fgd/gpu_sharing.h "swapped comparison: the kind that was used last is replaced"
+mutant(kinds_oldest fgd/detail/kind_cache.h "swapped comparison: the kind that was used last is replaced"
   FROM [[a.last_use < b.last_use]] TO [[a.last_use > b.last_use]])
-mutant(kinds_models fgd/gpu_sharing.h "dropped term: kinds that differ in their models are one"
+mutant(kinds_models fgd/detail/kind_cache.h "dropped term: kinds that differ in their models are one"
   IN [[task.gpu_milli, task.models}]] FROM [[task.models]] TO [[any_model]])
 mutant(reason_suggested fgd/gpu_sharing.h "dropped condition: bad nodes that are not suggested are the reason"
   FROM [[suggested != nullptr && !suggested->test(n)]] TO [[false]])
@@ -67,10 +67,10 @@ mutant(price_knapsack fgd/detail/price_tables.h "forgotten term: a GPU earns one
 mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first value"
   FROM [[now_[n] = now_of(nodes[n]);]]
   TO [[if (now_[n].value == 0) now_[n] = now_of(nodes[n]);]] STATEMENT)
-mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a kind waits for memory that no node has"
-  FROM [[std::int64_t{task.memory_mib} > known.most_memory]] TO [[known.most_memory < 0]])
-mutant(kind_shapes fgd/gpu_sharing.h "forgotten update: a kind waits for ever though a node that fits has joined"
-  FROM [[known.shapes != shapes_.version()]] TO [[known.shapes == 0]])
+mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a task waits for memory that no node has"
+  FROM [[task.memory_mib <= shapes_.most_memory_for(task)]] TO [[shapes_.most_memory_for(task) >= 0]])
+mutant(kind_bounds fgd/detail/best_score_placer.h "wrong filter: upper bounds of nodes that are not allowed count"
+  FROM [[(allowed != nullptr && !allowed->test(i)) || !nodes[n].fits(task)]] TO [[!nodes[n].fits(task)]])
 mutant(node_free_ids fgd/gpu_sharing.h "wrong order: a node that joins gets the id that was used last"
   FROM [[return a > b;]] TO [[return a < b;]] STATEMENT)
 mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a node that was removed"

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -132,6 +133,21 @@ class score_tree {
     return result.index;
   }
 
+  // The lowest index with the highest exact(index), if the scores are upper bounds of that; npos if
+  // exact() is 0 for all. nullopt: exact() would be called more than `limit` times.
+  template <class Exact>
+  [[nodiscard]] std::optional<std::uint32_t> best_by_bounds(const Exact& exact,
+                                                            std::uint32_t limit) const {
+    if (candidates_ == 0) return npos;
+    bounded_search state{.level = top(), .limit = limit};
+    while (state.level > 0 && state.level >= state.best.score) {
+      state.lower = 0;
+      if (visit(depth_ - 1, 0, exact, state) == visited::too_many) return std::nullopt;
+      state.level = state.lower;
+    }
+    return state.best.index;
+  }
+
   // A uniformly random candidate, from `allowed` if that is given; npos if there is none.
   // Cost: O(size / number of such candidates) draws; after 64 failed draws it scans the candidates.
   [[nodiscard]] std::uint32_t random_candidate(rng& random,
@@ -190,6 +206,43 @@ class score_tree {
         result = {index, scores_[at + i]};
       }
     }
+  }
+
+  // A search by upper bounds, which visits the indices with the highest score, then the next, ...
+  struct bounded_search {
+    std::uint8_t level = 0;  // the score of the indices that are visited
+    std::uint8_t lower = 0;  // the highest score below it that was seen
+    std::uint32_t limit = 0;
+    found best{npos, 0};
+  };
+  enum class visited : std::uint8_t { all, up_to_best, too_many };
+  // Visits block b of level l in order, up to an index that no later one can be better than.
+  template <class Exact>
+  visited visit(std::uint32_t l, std::uint32_t b, const Exact& exact, bounded_search& state) const {
+    const std::size_t at = first_[l] + std::size_t{b} * block;
+    for (std::uint32_t i = 0; i < block; ++i) {
+      const std::uint8_t score = scores_[at + i];
+      if (score < state.level) {
+        state.lower = score > state.lower ? score : state.lower;
+        continue;
+      }
+      const std::uint32_t index = b * block + i;
+      if (l > 0) {
+        const visited inside = visit(l - 1, index, exact, state);
+        if (inside != visited::all) return inside;
+      } else if (score == state.level) {
+        found& best = state.best;
+        if (best.score == state.level && best.index < index) return visited::up_to_best;
+        if (state.limit == 0) return visited::too_many;
+        --state.limit;
+        const std::uint8_t here = exact(index);
+        APIARY_ASSERT(here <= score);
+        if (here > best.score || (here > 0 && here == best.score && index < best.index))
+          best = {index, here};
+        if (here == state.level) return visited::up_to_best;
+      }
+    }
+    return visited::all;
   }
 
   std::vector<std::uint8_t> scores_;    // level 0, then the maxima of its blocks, ...

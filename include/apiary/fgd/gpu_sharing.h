@@ -6,7 +6,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/fgd/detail/best_score_placer.h>
+#include <apiary/fgd/detail/kind_cache.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/detail/running_tasks.h>
 #include <apiary/fgd/detail/shape_counts.h>
@@ -49,7 +49,7 @@ class gpu_sharing_scheduler {
   // A running task: its request, where it runs and, in a gang, its task group.
   using running_task = detail::running_task;
   // The number of request kinds with cached scores.
-  static constexpr std::uint32_t max_kinds = 1024;
+  static constexpr std::uint32_t max_kinds = detail::kind_cache<Score>::max_kinds;
 
   // A scheduler for these nodes. What `nodes` shows as used stays used.
   // kInvalidArgument: no node, a node whose shape is not valid(), or with more left than its shape
@@ -199,7 +199,7 @@ class gpu_sharing_scheduler {
   // Where the task would run now; nullopt if nowhere. Requires: the task is valid().
   [[nodiscard]] std::optional<placement> place(const task_request& task,
                                                const summary_bitset* suggested) {
-    return place(task, kind_of(task), suggested);
+    return placer_.place(nodes_, task, suggested);
   }
   // Whether some node could run the task if it were idle and healthy.
   [[nodiscard]] bool fits_idle_node(const task_request& task) const noexcept {
@@ -213,82 +213,28 @@ class gpu_sharing_scheduler {
     };
   }
 
-  node_table nodes_;                         // the free resources
-  detail::best_score_placer<Score> placer_;  // scores the nodes
-  detail::running_tasks running_;            // where they are used
+  node_table nodes_;                  // the free resources
+  detail::kind_cache<Score> placer_;  // scores the nodes
+  detail::running_tasks running_;     // where they are used
 
  private:
-  // What tells kinds of request apart.
-  struct kind_key {
-    std::uint64_t host;  // CPU, and memory unless the score ignores it
-    std::uint64_t gpus;  // the number of GPUs, and the thousandths of each
-    model_set models;
-    friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
-  };
-  struct known_kind {
-    kind_key key;
-    detail::kind_id kind;
-    std::uint64_t last_use = 0;
-    std::int64_t most_memory = 0;  // of an idle node for such a task, if the shapes are
-    std::uint64_t shapes = 0;      // still of this version
-  };
   // Orders a heap with the lowest id first.
   static constexpr auto later = [](node_id a, node_id b) { return a > b; };
 
-  [[nodiscard]] static kind_key key_of(const task_request& task) noexcept {
-    const std::uint32_t memory =
-        detail::best_score_placer<Score>::kinds_ignore_memory() ? 0 : task.memory_mib;
-    const std::uint64_t host = std::uint64_t{task.cpu_milli} << 32 | memory;
-    if (!task.wants_gpu()) return {host, 0, any_model};
-    return {host, std::uint64_t{task.gpus} << 32 | task.gpu_milli, task.models};
-  }
-
-  // The kind of the task, with current scores or none. The reference is valid until the next call.
-  [[nodiscard]] known_kind& kind_of(const task_request& task) {
-    const kind_key key = key_of(task);
-    const auto before = [](const known_kind& a, const kind_key& b) { return a.key < b; };
-    auto at = std::lower_bound(kinds_.begin(), kinds_.end(), key, before);
-    if (at == kinds_.end() || at->key != key) {
-      known_kind added{.key = key, .kind = {}};
-      if (kinds_.size() < max_kinds) {
-        added.kind = placer_.prepare(nodes_, task);
-      } else {
-        const auto oldest =
-            std::min_element(kinds_.begin(), kinds_.end(),
-                             [](const auto& a, const auto& b) { return a.last_use < b.last_use; });
-        added.kind = oldest->kind;
-        placer_.replace(added.kind, nodes_, task);
-        kinds_.erase(oldest);
-        at = std::lower_bound(kinds_.begin(), kinds_.end(), key, before);
-      }
-      at = kinds_.insert(at, added);
-    }
-    at->last_use = ++uses_;
-    return *at;
-  }
-  [[nodiscard]] std::optional<placement> place(const task_request& task, const known_kind& known,
-                                               const summary_bitset* suggested) {
-    return placer_.place(nodes_, known.kind, suggested, task.memory_mib);
-  }
   [[nodiscard]] task_plan decide(const task_request& task, const summary_bitset* suggested) {
-    known_kind& known = kind_of(task);
-    if (const std::optional<placement> where = place(task, known, suggested))
+    if (const std::optional<placement> where = place(task, suggested))
       return {.result = plan_result::bind, .where = *where};
-    return {.result = plan_result::wait, .reason = reason_to_wait(task, known, suggested)};
+    return {.result = plan_result::wait, .reason = reason_to_wait(task, suggested)};
   }
-  [[nodiscard]] wait_reason reason_to_wait(const task_request& task, known_kind& known,
+  [[nodiscard]] wait_reason reason_to_wait(const task_request& task,
                                            const summary_bitset* suggested) {
-    if (known.shapes != shapes_.version()) {
-      known.most_memory = shapes_.most_memory_for(task);
-      known.shapes = shapes_.version();
-    }
-    if (std::int64_t{task.memory_mib} > known.most_memory) return wait_reason::never;
+    if (!fits_idle_node(task)) return wait_reason::never;
     for (std::uint32_t n = bad_.find_first(); n != summary_bitset::npos;
          n = bad_.find_next(n + 1)) {
       if (suggested != nullptr && !suggested->test(n)) continue;
       if (nodes_[node_id(n)].fits_if_healthy(task)) return wait_reason::unhealthy;
     }
-    if (suggested != nullptr && placer_.fits_somewhere(nodes_, known.kind, task.memory_mib))
+    if (suggested != nullptr && placer_.fits_somewhere(nodes_, task))
       return wait_reason::not_suggested;
     return wait_reason::busy;
   }
@@ -318,8 +264,6 @@ class gpu_sharing_scheduler {
   detail::shape_counts shapes_;
   summary_bitset bad_;             // nodes
   std::vector<node_id> free_ids_;  // of removed nodes, a heap
-  std::vector<known_kind> kinds_;  // by key
-  std::uint64_t uses_ = 0;
 };
 
 APIARY_NAMESPACE_END

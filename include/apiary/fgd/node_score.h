@@ -32,7 +32,7 @@ concept PreparedScore = requires(const S& c, const node_table& nodes, node_id n,
 // | c.score(nodes, n, t)    | 0, ..., max_score; depends on t and nodes[n] only   | O(GPUs of n) |
 // | s.gpu_mask(nodes, n, t) | the GPUs of n that t would get, as a bit mask       | O(GPUs of n) |
 //
-// Four more functions and a constant are optional:
+// Four more functions and two constants are optional:
 // c.check() returns an absl::Status: the error of a scheduler that gets this score, for example
 // because a list of typical tasks is empty.
 // c.prepare(nodes, t) is called once for each kind of request, before its first score. score then
@@ -42,6 +42,8 @@ concept PreparedScore = requires(const S& c, const node_table& nodes, node_id n,
 // score_tree `candidates`, in `*allowed` if that is not null, or npos.
 // s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
 // gang_sharing_scheduler minimizes its sum. It may depend only on what is left on the node.
+// S::falls_with_cpu: if true, no score rises if the task requests more CPU. Tasks that differ only in
+// CPU can then have the same cached scores, as upper bounds. It needs ignores_memory, and no prepare().
 // S::ignores_memory: if true, the functions do not depend on memory. Tasks that differ only in memory
 // then have the same cached scores. It has no effect on a score with choose().
 //

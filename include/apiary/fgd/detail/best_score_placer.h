@@ -104,6 +104,38 @@ class best_score_placer {
     if (n == score_tree::npos) return std::nullopt;
     return placement{node_id(n), score_.gpu_mask(nodes, node_id(n), wanted.request)};
   }
+  // Whether a score does not rise if the same task requests more CPU.
+  [[nodiscard]] static constexpr bool falls_with_cpu() noexcept {
+    if constexpr (requires { Score::falls_with_cpu; })
+      return Score::falls_with_cpu && ignores_memory && !PreparedScore<Score>;
+    return false;
+  }
+  // A placement by upper bounds.
+  struct bounded_placement {
+    bool decided = false;              // false: too many nodes had to be scored
+    std::optional<placement> where{};  // nullopt: nowhere
+  };
+  // Where a task would run that differs from those of kind k in memory, and in CPU: it requests as
+  // much or more. Scores at most `limit` nodes. Requires: falls_with_cpu().
+  [[nodiscard]] bounded_placement place_by_bounds(const node_table& nodes, kind_id k,
+                                                  const task_request& task,
+                                                  const summary_bitset* allowed,
+                                                  std::uint32_t limit) {
+    const auto scored = [&](std::uint32_t i) {
+      const node_id n(i);
+      if ((allowed != nullptr && !allowed->test(i)) || !nodes[n].fits(task)) return std::uint8_t{0};
+      return static_cast<std::uint8_t>(score_.score(nodes, n, task) + 1);
+    };
+    const std::optional<std::uint32_t> n = refresh(nodes, k).scores.best_by_bounds(scored, limit);
+    if (!n) return {};
+    if (*n == score_tree::npos) return {.decided = true};
+    const node_id best(*n);
+    return {.decided = true, .where = placement{best, score_.gpu_mask(nodes, best, task)}};
+  }
+  // How many changes of nodes the scores of kind k have not seen yet.
+  [[nodiscard]] std::uint64_t changes_since(kind_id k) const noexcept {
+    return changes_ - kinds_[k].seen;
+  }
   // Whether any node can take a task of kind k now.
   [[nodiscard]] bool fits_somewhere(const node_table& nodes, kind_id k,
                                     std::uint32_t memory_mib = 0) {

@@ -31,10 +31,7 @@ class shape_counts {
   // One more node has the shape.
   void add(const node_shape& shape) {
     const auto [at, is_new] = index_of_.try_emplace(shape, shapes_.size());
-    if (is_new) {
-      shapes_.push_back({shape, 0});
-      ++version_;
-    }
+    if (is_new) shapes_.push_back({shape, 0});
     ++shapes_[at->second].nodes;
   }
   // One node less has it. Requires: a node has it.
@@ -43,15 +40,12 @@ class shape_counts {
     APIARY_ASSERT(found != index_of_.end());
     counted& gone = shapes_[found->second];
     if (--gone.nodes > 0) return;
-    ++version_;
     index_of_[shapes_.back().shape] = found->second;
     gone = shapes_.back();
     shapes_.pop_back();
     index_of_.erase(found);
   }
 
-  // Differs after a change of the set of shapes; at least 1 if there ever was a node.
-  [[nodiscard]] std::uint64_t version() const noexcept { return version_; }
   // The most memory of the nodes that could run the task, but for its memory, if they were idle and
   // healthy; -1: there is none.
   [[nodiscard]] std::int64_t most_memory_for(task_request task) const noexcept {
@@ -80,7 +74,6 @@ class shape_counts {
 
   std::vector<counted> shapes_;
   std::unordered_map<node_shape, std::size_t, hash> index_of_;
-  std::uint64_t version_ = 0;
 };
 
 }  // namespace detail

@@ -1,0 +1,127 @@
+// apiary/fgd/detail/kind_cache.h - the best node for a task, with cached scores for kinds of request.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/fgd/detail/best_score_placer.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Keeps a best_score_placer, and which kind of it a request is. If there are more kinds than max_kinds,
+// a new one replaces the one that was not used for the longest time.
+//
+// If a score falls with CPU (see NodeScore) and there are many kinds, a kind that is used rarely has no
+// cached scores of its own. It uses those of the kind with less CPU, rounded down: they are upper
+// bounds. The best nodes by them are scored for the task, until no other node can be better; if that
+// takes more than max_scored nodes, the kind gets scores of its own.
+template <NodeScore Score>
+class kind_cache : public best_score_placer<Score> {
+  using base = best_score_placer<Score>;
+
+ public:
+  static constexpr std::uint32_t max_kinds = 1024;  // with cached scores
+  static constexpr std::uint32_t own_kinds = 256;   // up to so many kinds have scores of their own
+  static constexpr std::uint32_t max_scored = 64;   // nodes, by upper bounds
+  // Changes of nodes since its last use after which a kind is used rarely.
+  static constexpr std::uint64_t rare = 128;
+
+  using base::base;
+
+  // Where the task would run, in `allowed` only if that is not null; nullopt: nowhere now.
+  // Requires: task.valid().
+  [[nodiscard]] std::optional<placement> place(const node_table& nodes, const task_request& task,
+                                               const summary_bitset* allowed) {
+    if constexpr (base::falls_with_cpu()) {
+      if (kinds_.size() >= own_kinds) {
+        const auto bounded = place_by_bounds(nodes, task, allowed);
+        if (bounded.decided) return bounded.where;
+      }
+    }
+    return base::place(nodes, kind_of(nodes, task), allowed, task.memory_mib);
+  }
+  // Whether the task fits on any node now. Requires: task.valid().
+  [[nodiscard]] bool fits_somewhere(const node_table& nodes, const task_request& task) {
+    if constexpr (base::falls_with_cpu()) return place(nodes, task, nullptr).has_value();
+    return base::fits_somewhere(nodes, kind_of(nodes, task), task.memory_mib);
+  }
+
+ private:
+  // What tells kinds of request apart.
+  struct kind_key {
+    std::uint64_t host;  // CPU, and memory unless the score ignores it
+    std::uint64_t gpus;  // the number of GPUs, and the thousandths of each
+    model_set models;
+    friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
+  };
+  struct known_kind {
+    kind_key key;
+    kind_id kind;
+    std::uint64_t last_use = 0;
+  };
+
+  [[nodiscard]] static kind_key key_of(const task_request& task) noexcept {
+    const std::uint32_t memory = base::kinds_ignore_memory() ? 0 : task.memory_mib;
+    const std::uint64_t host = std::uint64_t{task.cpu_milli} << 32 | memory;
+    if (!task.wants_gpu()) return {host, 0, any_model};
+    return {host, std::uint64_t{task.gpus} << 32 | task.gpu_milli, task.models};
+  }
+  [[nodiscard]] auto lower_bound(const kind_key& key) {
+    return std::lower_bound(kinds_.begin(), kinds_.end(), key,
+                            [](const known_kind& a, const kind_key& b) { return a.key < b; });
+  }
+  // The kind of the task.
+  [[nodiscard]] kind_id kind_of(const node_table& nodes, const task_request& task) {
+    const kind_key key = key_of(task);
+    auto at = lower_bound(key);
+    if (at == kinds_.end() || at->key != key) {
+      known_kind added{.key = key, .kind = {}};
+      if (kinds_.size() < max_kinds) {
+        added.kind = base::prepare(nodes, task);
+      } else {
+        const auto oldest =
+            std::min_element(kinds_.begin(), kinds_.end(),
+                             [](const auto& a, const auto& b) { return a.last_use < b.last_use; });
+        added.kind = oldest->kind;
+        base::replace(added.kind, nodes, task);
+        kinds_.erase(oldest);
+        at = lower_bound(key);
+      }
+      at = kinds_.insert(at, added);
+    }
+    at->last_use = ++uses_;
+    return at->kind;
+  }
+  [[nodiscard]] auto place_by_bounds(const node_table& nodes, const task_request& task,
+                                     const summary_bitset* allowed) ->
+      typename base::bounded_placement {
+    task_request less = task;
+    const auto bits = static_cast<std::uint32_t>(std::bit_width(task.cpu_milli));
+    const std::uint32_t rest = bits > 2 ? bits - 2 : 0;  // all but the two highest
+    less.cpu_milli = task.cpu_milli >> rest << rest;
+    if (less.cpu_milli == task.cpu_milli) return {};
+    const kind_key key = key_of(task);
+    const auto own = lower_bound(key);
+    if (own != kinds_.end() && own->key == key && base::changes_since(own->kind) <= rare) return {};
+    return base::place_by_bounds(nodes, kind_of(nodes, less), task, allowed, max_scored);
+  }
+
+  std::vector<known_kind> kinds_;  // by key
+  std::uint64_t uses_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
