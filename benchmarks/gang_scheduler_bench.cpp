@@ -216,7 +216,15 @@ void victims(benchmark::State& state, const topology_constraints& gang) {
 void victims_in_a_rack(benchmark::State& state) {
   victims(state, {.groups = {{.tasks = 16, .gpus = 8}}, .required = rack});
 }
+// In a cluster without an idle node.
 void victims_anywhere(benchmark::State& state) {
+  busy& cluster = full_cluster(state.range(0));
+  const topology_constraints whole_node{.groups = {{.tasks = 1, .gpus = 8}}};
+  for (bool idle = true; idle;) {
+    const std::size_t before = cluster.running.size();
+    cluster.submit({.job = cluster.next++, .gang = whole_node});
+    idle = cluster.running.size() > before;
+  }
   victims(state, {.groups = {{.tasks = 16, .gpus = 8}}});
 }
 void victims_in_slices(benchmark::State& state) {
@@ -271,13 +279,13 @@ BENCHMARK(waits)->Name("gang_scheduler/waits")->Apply(sizes);
 BENCHMARK(victims_in_a_rack)->Name("gang_scheduler/victims_in_a_rack")->Apply(sizes);
 BENCHMARK(victims_after_changes)->Name("gang_scheduler/victims_after_changes")->Apply(sizes);
 // At 573,440 GPUs about 20,000 gangs run.
-BENCHMARK(victims_anywhere)
-    ->Name("gang_scheduler/victims_anywhere")
+BENCHMARK(victims_in_slices)
+    ->Name("gang_scheduler/victims_in_slices")
     ->Arg(10'240)
     ->Arg(102'400)
     ->Arg(573'440);
-BENCHMARK(victims_in_slices)
-    ->Name("gang_scheduler/victims_in_slices")
+BENCHMARK(victims_anywhere)
+    ->Name("gang_scheduler/victims_anywhere")
     ->Arg(10'240)
     ->Arg(102'400)
     ->Arg(573'440);
