@@ -295,9 +295,9 @@ TEST_CASE(
       ++bound[pod.gang_key()].first;
       if (!pod.node.empty()) ++bound[pod.gang_key()].second;
     }
-    for (const auto& [gang, counts] : bound) {
-      CAPTURE(gang);
-      CHECK((counts.second == 0 || counts.second == counts.first));
+    for (const auto& one : bound) {
+      CAPTURE(one.first);
+      CHECK((one.second.second == 0 || one.second.second == one.second.first));
     }
   }
 }
