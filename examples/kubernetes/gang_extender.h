@@ -91,9 +91,8 @@ class gang_extender {
     return task == nullptr ? std::string() : task->node;
   }
 
-  // The node that the pod shall have, and the uids of the pods that must be evicted there. Without a
-  // node: nothing that is to be evicted on the offered nodes would help the pod.
-  // The first pod reserves GPUs for its gang; update() evicts the victims on the other nodes.
+  // The node for the pod, and the uids of the pods to evict there; empty: no eviction on these nodes
+  // helps it. It reserves GPUs for its gang; update() evicts the victims on the other nodes.
   [[nodiscard]] absl::StatusOr<std::map<std::string, std::vector<std::string>>> preempt(
       const pod_record& pod, const std::vector<std::string>& offered, apiary::time_ms now) {
     if (pod.gpus == 0)
@@ -139,8 +138,8 @@ class gang_extender {
     const auto pod = pods_.find(uid);
     if (pod == pods_.end()) return;
     const auto gang = gangs_.find(pod->second.pod.gang_key());
-    if (gang == gangs_.end()) return;
-    if (task_record* const task = gang->second.find(uid)) task->bound = false;
+    task_record* const task = gang == gangs_.end() ? nullptr : gang->second.find(uid);
+    if (task != nullptr) task->bound = false;
   }
 
   // Compares the lists of the API server, which was asked for them at `now`, with the gangs: nodes join,
@@ -167,7 +166,6 @@ class gang_extender {
     return evict;
   }
 
-  // The lines of the log since the last call.
   [[nodiscard]] std::vector<std::string> take_log() { return std::exchange(log_, {}); }
   [[nodiscard]] const apiary::gang_scheduler& cluster() const noexcept { return cluster_; }
 
@@ -253,8 +251,7 @@ class gang_extender {
     if (!text.empty() && hash == cluster_.hash()) return text;
     const auto answer = cluster_.explain(asked, now);
     hash = cluster_.hash();
-    text = answer.ok() ? answer->text : std::string(answer.status().message());
-    return text;
+    return text = answer.ok() ? answer->text : std::string(answer.status().message());
   }
 
   // A pod that was asked about after the list was made is not on it yet.
