@@ -51,6 +51,7 @@ build=${APIARY_BUILD_DIR:-build/tests}
 set -- -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og "$@"
 if [ -n "$all" ]; then
   more='libbenchmark-dev pkgconf libcpp-httplib-dev nlohmann-json3-dev curl'
+  more="$more pybind11-dev python3-dev python3-numpy python3-pip"
   set -- -DAPIARY_QUICK=OFF -DAPIARY_BUILD_BENCHMARKS=ON "$@"
 else
   more=
