@@ -1,5 +1,6 @@
 // How do I read a HiveD cluster and its tenants from YAML? The program prints a correct
-// configuration, then all errors of a wrong one. With an argument it reads that file instead.
+// configuration and its fields without effect, then all errors of a wrong one. With an argument it
+// reads that file instead.
 // SPDX-License-Identifier: MIT
 #include "hived_yaml.h"
 #include <apiary/core/status.h>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 using namespace apiary;
 
@@ -18,6 +20,7 @@ namespace {
 
 const std::string good = R"(
 physicalCluster:
+  skuTypes: { V100: { gpu: 1, cpu: 6, memory: 56Gi } }
   cellTypes:
     PAIR: { childCellType: V100, childCellNumber: 2 }
     NODE: { childCellType: PAIR, childCellNumber: 2, isNodeLevel: true }
@@ -74,6 +77,9 @@ void show(const absl::StatusOr<hived_config>& config) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  show(argc > 1 ? example::load_hived_yaml(argv[1]) : example::parse_hived_yaml(good));
+  std::vector<std::string> warnings;
+  show(argc > 1 ? example::load_hived_yaml(argv[1], &warnings)
+                : example::parse_hived_yaml(good, &warnings));
+  for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
   if (argc == 1) show(example::parse_hived_yaml(bad));
 }

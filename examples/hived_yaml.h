@@ -1,6 +1,7 @@
 // Reads a configuration of the open-source HiveD, in YAML or JSON, into apiary::hived_config. To be
 // copied; needs only yaml-cpp. It reports all faults of the document's structure, with path and line;
-// apiary::hived_layout::create checks the values.
+// apiary::hived_layout::create checks the values. Fields that the open-source scheduler accepts and
+// ignores, too, are warnings.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -27,7 +28,8 @@ namespace example {
 class hived_yaml_reader {
  public:
   apiary::hived_config config{};
-  std::string faults{};  // one on each line
+  std::string faults{};                 // one on each line
+  std::vector<std::string> warnings{};  // "path: what has no effect"
 
   // Reads virtualClusters and physicalCluster; ignores other fields of the document.
   void read(const YAML::Node& document) {
@@ -36,6 +38,7 @@ class hived_yaml_reader {
       if (top != "physicalCluster") return true;
       return entries(node, path, [this](auto& key, auto& n, auto& p) {
         if (key == "cellTypes") return read_types(n, p);
+        if (key == "skuTypes" || key == "gpuTypes") return warn(p, "has no effect");
         return key == "physicalCells" && read_cells(n, p, max_depth, config.physical_cells);
       });
     });
@@ -50,6 +53,10 @@ class hived_yaml_reader {
   bool fault(const YAML::Node& at, const std::string& path, const std::string& what) {
     faults += (faults.empty() ? "" : "\n") + (path.empty() ? "document" : path) + " (line " +
               std::to_string(at.Mark().line + 1) + "): " + what;
+    return true;
+  }
+  bool warn(const std::string& path, const std::string& what) {
+    warnings.push_back(path + ": " + what);
     return true;
   }
   // Whether the node has this type; if not, adds a fault unless the node is empty.
@@ -165,26 +172,34 @@ class hived_yaml_reader {
 };
 
 // Reads the configuration from the YAML::Node that `load` returns; catches yaml-cpp's exceptions.
+// Sets the warnings if they are wanted.
 // kInvalidArgument: all faults, one on each line, as "path (line N): what is wrong".
 template <class Load>
-absl::StatusOr<apiary::hived_config> read_hived_yaml_from(const std::string& name, Load load) {
+absl::StatusOr<apiary::hived_config> read_hived_yaml_from(const std::string& name, Load load,
+                                                          std::vector<std::string>* warnings) {
   try {
     hived_yaml_reader reader;
     reader.read(load());
     if (!reader.faults.empty()) return absl::InvalidArgumentError(reader.faults);
+    if (warnings != nullptr) *warnings = std::move(reader.warnings);
     return std::move(reader.config);
   } catch (const YAML::Exception& e) {
     return absl::InvalidArgumentError(name + ": " + e.what());
   }
 }
-inline absl::StatusOr<apiary::hived_config> read_hived_yaml(const YAML::Node& document) {
-  return read_hived_yaml_from("document", [&] { return document; });
+inline absl::StatusOr<apiary::hived_config> read_hived_yaml(
+    const YAML::Node& document, std::vector<std::string>* warnings = nullptr) {
+  return read_hived_yaml_from(
+      "document", [&] { return document; }, warnings);
 }
-inline absl::StatusOr<apiary::hived_config> parse_hived_yaml(const std::string& text) {
-  return read_hived_yaml_from("document", [&] { return YAML::Load(text); });
+inline absl::StatusOr<apiary::hived_config> parse_hived_yaml(
+    const std::string& text, std::vector<std::string>* warnings = nullptr) {
+  return read_hived_yaml_from(
+      "document", [&] { return YAML::Load(text); }, warnings);
 }
 // The same for a file. Also kNotFound, kPermissionDenied, ...: the file cannot be read.
-inline absl::StatusOr<apiary::hived_config> load_hived_yaml(const std::string& file) {
+inline absl::StatusOr<apiary::hived_config> load_hived_yaml(
+    const std::string& file, std::vector<std::string>* warnings = nullptr) {
   std::FILE* const in = std::fopen(file.c_str(), "rb");
   if (in == nullptr) return absl::ErrnoToStatus(errno, file);
   std::string text;
@@ -194,7 +209,8 @@ inline absl::StatusOr<apiary::hived_config> load_hived_yaml(const std::string& f
   const int error = std::ferror(in) != 0 ? errno : 0;
   std::fclose(in);
   if (error != 0) return absl::ErrnoToStatus(error, file);
-  return read_hived_yaml_from(file, [&] { return YAML::Load(text); });
+  return read_hived_yaml_from(
+      file, [&] { return YAML::Load(text); }, warnings);
 }
 
 }  // namespace example

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 using namespace apiary;
 
@@ -181,4 +183,27 @@ TEST_CASE("any part of a document is read or refused") {
       if (other.ok()) static_cast<void>(hived_layout::create(*other));
     }
   }
+}
+
+TEST_CASE(
+    "fields that the open-source scheduler ignores are warnings; shapes that users have load") {
+  std::size_t files = 0;
+  std::size_t warned = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(APIARY_SOURCE_DIR) +
+                                                               "/tests/examples/configurations")) {
+    const std::string file = entry.path().string();
+    CAPTURE(file);
+    std::vector<std::string> warnings;
+    const auto config = example::load_hived_yaml(file, &warnings);
+    REQUIRE_MESSAGE(config.ok(), config.status().ToString());
+    const auto layout = hived_layout::create(*config);
+    CHECK_MESSAGE(layout.ok(), layout.status().ToString());
+    ++files;
+    if (warnings.empty()) continue;
+    ++warned;
+    CHECK(warnings.size() == 1);
+    CHECK(warnings[0].ends_with("Types: has no effect"));
+  }
+  CHECK(files == 11);
+  CHECK(warned == 10);
 }
