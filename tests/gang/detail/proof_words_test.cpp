@@ -1,6 +1,7 @@
 // apiary/tests/gang/detail/proof_words_test.cpp - words and phrases of the sentences about a proof.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
+#include <apiary/gang/detail/proof_phrases.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/cell_names.h>
