@@ -45,7 +45,8 @@ APIARY_NAMESPACE_BEGIN
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
 // Cost:     O(candidates + allocations + cells + nodes), and the budget. If tasks differ, also
 //           victim_search in each cell that it searches; if they have other constraints, each set
-//           that it tries costs a step of the budget for every 32 nodes and task group.
+//           that it tries costs a step of the budget for every 32 nodes and task group, but at most
+//           a 256th of the budget.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -108,8 +109,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
 
  private:
   using cell_bound = detail::bounded_cells::cell;
-  using base::allocations_, base::bound_, base::candidates_, base::cost_, base::left, base::order_,
-      base::set_, base::steps_, base::tally_, base::victims_, base::evictions_;
+  using base::allocations_, base::bound_, base::budget_, base::candidates_, base::cost_, base::left,
+      base::order_, base::set_, base::steps_, base::tally_, base::victims_, base::evictions_;
 
   [[nodiscard]] bool has_other_constraints() const {
     const auto has = [&](const constrained_task_group& m) {
@@ -122,9 +123,12 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     max_fit_steps_ = steps;
     fit_ = topology_fit<Tree>(max_fit_steps_);
   }
-  // What a call of topology_fit does besides its own steps counts as so many.
+  // What a call of topology_fit does besides its own steps counts as so many. The budget pays for 256
+  // calls at least: enough to evict the cheapest gangs, and to keep those that are not needed.
   [[nodiscard]] std::uint64_t fit_steps() const noexcept {
-    return (std::uint64_t{evictions_.capacities().num_nodes()} * colocated_.size() + 31) / 32;
+    const std::uint64_t looked_at =
+        std::uint64_t{evictions_.capacities().num_nodes()} * colocated_.size();
+    return (std::max<std::uint64_t>)(1, (std::min)((looked_at + 31) / 32, budget_ / 256));
   }
   [[nodiscard]] bool pay_for_fit() noexcept {
     if (left() < fit_steps()) return false;

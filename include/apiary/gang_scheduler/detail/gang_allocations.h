@@ -15,10 +15,9 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The GPUs that each gang gives back on its nodes when it ends, as a search for victims reads them.
-// refresh() lists them again for the gangs that have changed. The list also has entries of no gang,
-// at most as many as others.
-// Cost: mark O(1); refresh O(nodes of the changed gangs), of all gangs the first time and after as
-//       many changes.
+// refresh() lists them again for the gangs that have changed. The list also has unused entries, at
+// most as many as used ones, and 64.
+// Cost: mark O(1); refresh O(nodes of the changed gangs), amortized; the first call lists all gangs.
 class gang_allocations {
  public:
   // The entries first, ..., last - 1 of all() are those of one gang.

@@ -162,9 +162,9 @@ class gang_audit {
       for (const std::uint32_t id : ids_)
         if (fresh.accepts(state_.node(id).shape))
           fresh.update(state_.node(id).position, &state_.node(id));
-      expect(v.members == fresh.members && v.hosts == fresh.hosts &&
-                 v.whole_hosts == fresh.whole_hosts && same(v.free, fresh.free) &&
-                 same(v.whole, fresh.whole),
+      expect(v.members == fresh.members && v.num_members == fresh.num_members &&
+                 v.hosts == fresh.hosts && v.whole_hosts == fresh.whole_hosts &&
+                 same(v.free, fresh.free) && same(v.whole, fresh.whole),
              "the index of a filter for ", v.filter.text(), " differs");
     }
   }

@@ -155,8 +155,8 @@ class group_victim_search : group_victim_sets {
     return tally_->within_budgets();
   }
   // The gang with the greatest cost in allocations that are not chosen, the first of equals, among
-  // the gangs that have other allocations in chosen_. If there is none: a gang of a group that exceeds its disruption
-  // budget; otherwise `none`.
+  // the gangs that have other allocations in chosen_. If there is none: a gang of a group that
+  // exceeds its disruption budget; otherwise `none`.
   [[nodiscard]] std::uint32_t gang_to_branch_on() {
     merge_sort(chosen_);
     std::uint64_t most = 0;
