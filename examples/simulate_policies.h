@@ -192,8 +192,8 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     std::sort(out.completion.begin(), out.completion.end());
     return absl::OkStatus();
   };
-  // The options that gandiva has by default: slices of a minute, and moves that pay.
   constexpr apiary::time_ms quantum = 600'000;  // of the queues that suspend by attained service
+  // The options that gandiva has by default: slices of a minute, and moves that pay.
   const apiary::time_sharing_options slices{.migrations = {.jobs = 4, .cost = 100}};
   absl::Status status;
   if (policy == "philly") {

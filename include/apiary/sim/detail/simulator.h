@@ -94,7 +94,7 @@ class simulator {
       }
       for (; arrived < jobs_.size() && jobs_[arrived].arrival == now; ++arrived) {
         job_request r = jobs_[arrived].request;
-        r.estimate = add_time(r.estimate, options_.start_cost);
+        if (r.estimate >= 0) r.estimate = add_time(r.estimate, options_.start_cost);
         APIARY_RETURN_IF_ERROR(calls_.submit(r, now));
         ++unended_;
         record({simulation_event::kind::arrival, now, jobs_[arrived].request.job}, {});
