@@ -178,6 +178,27 @@ TEST_CASE("extreme mixes and clusters get prices") {
   }
 }
 
+TEST_CASE(
+    "of nodes that join after the prices were made, none costs more for its id than the last") {
+  const synthetic_trace trace = small_trace(1);
+  price_score score = score_for(trace);
+  node_table nodes = trace.nodes.nodes;
+  std::uint32_t first = 0;
+  while (nodes.shape(node_id(first)).gpus == 0) ++first;
+  const node_shape shape = nodes.shape(node_id(first));
+  while (nodes.size() < 20'000) nodes.add(shape);
+  const task_request task{.cpu_milli = 1000, .gpus = 1, .gpu_milli = whole_gpu};
+  const price_score::prepared kind = score.prepare(nodes, task);
+  const auto score_of = [&](std::uint32_t n) {
+    score.update(nodes, node_id(n));
+    return score.score(nodes, node_id(n), task, kind);
+  };
+  const std::uint32_t last = score_of(trace.nodes.nodes.size());
+  CHECK(last > 0);
+  CHECK(last < score_of(first));
+  CHECK(score_of(19'999) == last);
+}
+
 TEST_CASE("wrong arguments of prices are errors") {
   const synthetic_trace trace = small_trace(1);
   const node_table& nodes = trace.nodes.nodes;

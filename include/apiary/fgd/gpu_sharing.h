@@ -38,8 +38,9 @@ APIARY_NAMESPACE_BEGIN
 // Requires: no concurrent calls: propose() updates cached scores.
 // Cost:     propose: one score for each node that changed since the last task of this kind, then
 //           O(log64 nodes). max_kinds kinds of request are cached, about one byte for each node and
-//           kind; another kind scans all nodes once. A task that waits costs O(bad nodes) more. If
-//           nodes lack memory for a task, one step for each of them with a better score.
+//           kind; another kind scans all nodes once. A task that waits costs O(bad nodes
+//           + distinct shapes of nodes) more. If nodes lack memory for a task, one step for each of
+//           them with a better score.
 //           commit, finish, mark_bad, mark_healthy: O(GPUs of a node) and a hash look-up.
 //           add_node, remove_node, resize_node: the same, amortized.
 // Example:  examples/own_policy.cpp

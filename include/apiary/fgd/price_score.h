@@ -122,7 +122,8 @@ class price_score {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n, const task_request& task,
                                     const prepared& kind) const noexcept {
-    const std::int64_t order = order_cost_ * n.value / num_nodes_;
+    const std::int64_t order =
+        order_cost_ * (std::min)(std::int64_t{n.value}, num_nodes_) / num_nodes_;
     return to_score(kind.best_gain - best(nodes[n], now_[n], task).gain + order);
   }
   // The GPUs of node n that give this score.
@@ -253,8 +254,7 @@ class price_score {
   detail::price_tables tables_;
   fragmentation metric_;
   std::int64_t samples_;
-  std::int64_t
-      num_nodes_;  // when the prices were made; nodes that join do not change the order term
+  std::int64_t num_nodes_;  // when the prices were made; a later node counts as the last one
   // Costs in millionths of a GPU, times samples_.
   std::int64_t fragmentation_cost_;  // of a thousandth of a GPU of fragmentation
   std::int64_t idle_cost_;           // of 128/1000 cores, and of 8/1000 GPUs

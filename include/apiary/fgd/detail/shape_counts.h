@@ -16,8 +16,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The distinct shapes of nodes, with the number of nodes of each. A cluster has few of them, so that
-// what an idle cluster could run is known without a scan of its nodes.
+// The distinct shapes of nodes, with the number of nodes of each. Where a cluster has few
+// of them, what it could run if it were idle is known without a scan of its nodes.
 //
 // Cost: add, remove: a hash look-up. most_memory_for: O(distinct shapes).
 class shape_counts {
