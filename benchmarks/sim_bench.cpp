@@ -374,7 +374,7 @@ BENCHMARK(conservative_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 void tried_conservative_day(benchmark::State& state) { run_day(state, try_conservative); }
 BENCHMARK(tried_conservative_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 
-// 100,000 jobs that ask for so many per cent of the GPUs. Estimates are up to three times too long if
+// 100,000 jobs that together request `percent` % of the GPUs. Estimates are up to three times too long if
 // `loose`, so that nearly every end is early.
 std::vector<timed_job> jobs_for(std::int64_t gpus, std::int64_t percent, bool loose) {
   constexpr double window = 1e9;
@@ -416,7 +416,7 @@ BENCHMARK(conservative_growth)
     ->Args({100'000, 100, 0})
     ->Unit(benchmark::kMillisecond)
     ->Iterations(1);
-// With migrations, and as many jobs at once as have GPUs.
+// With migration; jobs do not share GPUs in time slices.
 void gandiva_growth(benchmark::State& state) {
   grow(state, [](const server_spec& spec) {
     return gandiva::create({.servers = spec, .migrates = true}).value();

@@ -66,8 +66,7 @@ int main() {
   const level_t rack = cluster.find_level("rack").value();
   gang.gang.preferred = rack;
   try_placement(cluster, "one rack", gang);
-  gang.gang.preferred = any_level;
-  gang.gang.groups[0].spread = {{rack, 2}};
-  try_placement(cluster, "two tasks a rack", gang);
+  gang.filter.nodes = {"n9", "n10", "n11", "n12"};
+  try_placement(cluster, "the idle rack", gang);
   std::printf("jobs after the trials: %u\n", cluster.num_gangs());
 }

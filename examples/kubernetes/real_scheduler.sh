@@ -146,4 +146,4 @@ grep -v '^begin' extender.log
 [ "$(kubectl get pods | grep -c guest)" -eq 4 ] || { echo "not three guests were evicted"; exit 1; }
 [ "$(kubectl get pods -l gang=train -o 'jsonpath={.items[*].spec.nodeName}' | tr ' ' '\n' | sort | tr '\n' ' ')" \
   = "n4 n5 n6 n7 " ] || { echo "the gang is not in one block"; exit 1; }
-echo "three guests made way for the gang"
+echo "three guests were evicted for the gang"

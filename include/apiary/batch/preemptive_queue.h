@@ -38,9 +38,8 @@ struct preemptive_options {
   rules rule = rules::least_attained;  // which jobs run
   // least_attained only: jobs are chosen again at the first decide() from each multiple of it on.
   time_ms quantum = 1;
-  // least_attained only, in GPUs * ms, above 0, ascending: a job counts as if it had run for the
-  // largest of these that it has reached, or not at all. Jobs between two thresholds run in order of
-  // their ids. Empty: what each job has attained counts.
+  // least_attained only, in GPUs * ms, above 0, ascending: jobs are ordered by the largest
+  // threshold that they have reached, or 0, then by id. Empty: by what they have attained.
   std::vector<std::int64_t> thresholds{};
 };
 

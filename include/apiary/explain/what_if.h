@@ -31,6 +31,7 @@ inline void set_host(transaction& tx, resources& host, resources free) {
 // Requires: hosts: free CPU and memory of each node, or empty if they do not count; they stay at
 //           their address while the transaction is open.
 // Cost:     capacity_index::set for each node changed, now and when it is rolled back.
+// Example:  on the page of the module
 namespace journaled {
 
 // Places a gang: takes the GPUs, CPU and memory of its tasks. portions: as topology_fit found them.

@@ -26,7 +26,7 @@ namespace detail {
 // Requires: the shift never increases while a job is below 0 and, with thresholds, no job is and the
 //           shift never decreases; positions and times below 2^62; thresholds above 0, ascending.
 // Cost:     a call O(log jobs), or O(GPU counts * log jobs) where it looks at all queues; amortized
-//           for shift_to(), which moves each job once.
+//           for shift_to(), which moves each job once; with thresholds, once for each of them.
 class run_queues {
  public:
   using entry = wait_queues::entry;
