@@ -49,10 +49,9 @@ template <JobScheduler Scheduler, class Speed, class Observer>
                                                          Speed&& speed, Observer&& observe) {
   APIARY_RETURN_IF_ERROR(
       detail::check_simulation(jobs, outages, options.servers, scheduler.total_gpus()));
-  if (options.start_cost < 0) {
+  if (options.start_cost < 0)
     return absl::InvalidArgumentError("a start costs " + std::to_string(options.start_cost) +
                                       " ms; it must cost at least 0");
-  }
   constexpr bool neighbours_matter =
       std::invocable<Speed&, const timed_job&, const job_placement&, std::span<const job_id>>;
   // The functions live until the end of the expression, and so does the simulator.
