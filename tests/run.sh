@@ -11,7 +11,8 @@
 # they take half as long again to compile. It parses the headers of others once, and compiles HiveD
 # once. Random tests run at 5 % of their length. It leaves out the benchmarks, the tests that read
 # public traces, the compilation of each header alone, and the few examples and tests that take longest
-# to compile or run; --all does these, too, at full length.
+# to compile or run; --all does these, too, at full length. The tests of the module kubernetes need
+# cpp-httplib and nlohmann-json: they run with --all, and where this module is named.
 #
 # Ends with the line "N passed, N failed", before it "N skipped" if any were, and with 0 when none
 # failed. The build is kept in build/tests, or where the environment variable APIARY_BUILD_DIR says: the
@@ -31,6 +32,7 @@ give_up() {
 all=
 targets=
 tests=
+kubernetes=
 for argument in "$@"; do
   shift
   case $argument in
@@ -39,6 +41,7 @@ for argument in "$@"; do
     *)
       [ -n "$(find "tests/$argument" -name '*_test.cpp' 2> /dev/null)" ] ||
         give_up "$argument is no folder of tests/ with tests, and no option"
+      [ "$argument" != kubernetes ] || kubernetes=ON
       targets="$targets ${argument}_tests"
       tests="${tests:+$tests|}$argument"
       ;;
@@ -49,13 +52,13 @@ build=${APIARY_BUILD_DIR:-build/tests}
 # Without debug information, and optimised a little, for compiling is what takes the time: benchmarks
 # choose for themselves.
 set -- -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og "$@"
+http='pkgconf libcpp-httplib-dev nlohmann-json3-dev'
 if [ -n "$all" ]; then
-  more='libbenchmark-dev pkgconf libcpp-httplib-dev nlohmann-json3-dev curl'
-  more="$more pybind11-dev python3-dev python3-numpy python3-pip"
+  more="$http libbenchmark-dev curl pybind11-dev python3-dev python3-numpy python3-pip"
   set -- -DAPIARY_QUICK=OFF -DAPIARY_BUILD_BENCHMARKS=ON "$@"
 else
-  more=
-  set -- -DAPIARY_QUICK=ON -DAPIARY_BUILD_BENCHMARKS=OFF "$@"
+  more=${kubernetes:+$http}
+  set -- -DAPIARY_QUICK=ON -DAPIARY_COMPILE_LONG=${kubernetes:-OFF} -DAPIARY_BUILD_BENCHMARKS=OFF "$@"
   APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
   export APIARY_TEST_SCALE
 fi

@@ -7,6 +7,7 @@
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 
+#include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
@@ -27,16 +28,23 @@ class cluster_nodes {
   void update(apiary::gang_scheduler& cluster, const std::vector<node_record>& nodes,
               std::vector<std::string>& log) {
     taints_.clear();
-    std::set<std::string> listed;
+    std::set<std::string> listed, faults;
     for (const node_record& node : nodes) {
       for (const taint_record& taint : node.taints)
         if (std::find(taints_.begin(), taints_.end(), taint) == taints_.end())
           taints_.push_back(taint);
+      const auto wanted = described(node, levels_);
+      const absl::Status done = wanted.ok() ? change(cluster, *wanted, log) : wanted.status();
+      if (!done.ok()) {
+        const std::string fault = absl::StrCat("error ", std::string(done.message()));
+        if (faults.insert(fault).second && !faults_.contains(fault)) log.push_back(fault);
+        continue;
+      }
       listed.insert(node.name);
-      if (!change(cluster, described(node, levels_), log)) continue;
       names_.insert(node.name);
       set_health(cluster, node.name, node.usable, log);
     }
+    faults_ = std::move(faults);
     std::erase_if(names_, [&](const std::string& name) {
       if (listed.contains(name)) return false;
       if (!cluster.remove_node(*cluster.find_node(name)).ok()) {
@@ -49,29 +57,30 @@ class cluster_nodes {
     });
   }
   [[nodiscard]] bool contains(const std::string& name) const { return names_.contains(name); }
+  // Whether the node is not ready, cordoned, or about to leave.
+  [[nodiscard]] bool is_bad(const std::string& name) const { return bad_.contains(name); }
   // The taints of all nodes, each once.
   [[nodiscard]] const std::vector<taint_record>& taints() const noexcept { return taints_; }
 
  private:
-  // Whether the cluster has the node now, perhaps still as it was.
-  bool change(apiary::gang_scheduler& cluster, const apiary::gang_cluster::node& wanted,
-              std::vector<std::string>& log) {
+  // OK: the cluster has the node now, perhaps still as it was.
+  absl::Status change(apiary::gang_scheduler& cluster, const apiary::gang_cluster::node& wanted,
+                      std::vector<std::string>& log) {
     if (const auto id = cluster.find_node(wanted.name); id.ok()) {
       apiary::gang_cluster::node now = *cluster.node(*id);
-      if (now == wanted) return true;
+      if (now == wanted) return absl::OkStatus();
       now.gpus = wanted.gpus;
       if (now == wanted) {
         cluster.resize_node(*id, wanted.gpus, wanted.host).IgnoreError();
-        return true;
+        return absl::OkStatus();
       }
-      if (!cluster.remove_node(*id).ok()) return true;  // gangs run on it
+      if (!cluster.remove_node(*id).ok()) return absl::OkStatus();  // gangs run on it
       names_.erase(wanted.name);
       bad_.erase(wanted.name);
     }
-    const auto added = cluster.add_node(wanted);
-    log.push_back(added.ok() ? absl::StrCat("node ", wanted.name, " joins")
-                             : absl::StrCat("error ", std::string(added.status().message())));
-    return added.ok();
+    const absl::Status added = cluster.add_node(wanted).status();
+    if (added.ok()) log.push_back(absl::StrCat("node ", wanted.name, " joins"));
+    return added;
   }
   void set_health(apiary::gang_scheduler& cluster, const std::string& name, bool usable,
                   std::vector<std::string>& log) {
@@ -83,8 +92,9 @@ class cluster_nodes {
 
   std::vector<level_label> levels_;
   std::vector<taint_record> taints_;
-  std::set<std::string> names_;  // the nodes of the cluster
-  std::set<std::string> bad_;    // those that are not usable
+  std::set<std::string> names_;   // the nodes of the cluster
+  std::set<std::string> bad_;     // those that are not usable
+  std::set<std::string> faults_;  // of the last list; each is logged once
 };
 
 }  // namespace apiary_kubernetes

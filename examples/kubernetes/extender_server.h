@@ -15,6 +15,8 @@
 #include <functional>
 #include <httplib.h>
 #include <string>
+#include <sys/socket.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,37 +25,80 @@ namespace apiary_kubernetes {
 // A longer body gets status 413: 250 whole nodes, or 30,000 names of nodes.
 inline constexpr std::size_t max_body = 512 * 1024;
 // A client that sends nothing for so long gets status 400, one whose body takes so long status 408.
-inline constexpr std::chrono::seconds max_silence{2};
-inline constexpr std::chrono::seconds max_time_of_body{4};
+struct client_limits {
+  std::chrono::milliseconds silence{2000};
+  std::chrono::milliseconds body{4000};
+};
 // So many connections are served at a time.
 inline constexpr std::size_t max_connections = 64;
 
+// An HTTP server with a thread of its own, until the end of the scope.
+class http_server {
+ public:
+  http_server() = default;
+  http_server(const http_server&) = delete;
+  http_server& operator=(const http_server&) = delete;
+  ~http_server() { stop(); }
+
+  // Add its paths here before it starts.
+  [[nodiscard]] httplib::Server& paths() noexcept { return server_; }
+  // Listens and answers; returns the port. Port 0: any that is free. kUnavailable: it cannot listen
+  // there, perhaps because another program does.
+  [[nodiscard]] absl::StatusOr<int> start(const std::string& address, int port) {
+    // The options of httplib would let a second extender listen on the same port.
+    server_.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    const int bound = port == 0                             ? server_.bind_to_any_port(address)
+                      : server_.bind_to_port(address, port) ? port
+                                                            : -1;
+    if (bound <= 0)
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address, ":", port, "; does another program?"));
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    // Before it runs, httplib ignores stop().
+    while (!server_.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return bound;
+  }
+  void stop() {
+    if (!thread_.joinable()) return;
+    server_.stop();
+    thread_.join();
+  }
+
+ private:
+  httplib::Server server_;
+  std::thread thread_;
+};
+
 // Adds the paths of an extender: POST /v1/extender/{filter,prioritize,preempt,bind}, GET /healthz.
-inline void serve(httplib::Server& server, extender_service& service) {
+inline void serve(httplib::Server& server, extender_service& service, client_limits limits = {}) {
   server.new_task_queue = [] { return new httplib::ThreadPool(max_connections); };
-  server.set_read_timeout(max_silence);
-  server.set_write_timeout(max_silence);
+  server.set_read_timeout(limits.silence);
+  server.set_write_timeout(limits.silence);
   server.set_payload_max_length(max_body);
   server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
     response.set_content("ok", "text/plain");
   });
-  server.Post("/v1/extender/([a-z]+)", [&service](const httplib::Request& request,
-                                                  httplib::Response& response,
-                                                  const httplib::ContentReader& read) {
+  server.Post("/v1/extender/([a-z]+)", [&service, limits](const httplib::Request& request,
+                                                          httplib::Response& response,
+                                                          const httplib::ContentReader& read) {
     const auto begin = std::chrono::steady_clock::now();
     std::string body;
     int fault = 0;
     const bool complete = read([&](const char* data, std::size_t size) {
       if (size > max_body - body.size()) fault = 413;  // the rest is read, but not kept
       if (fault == 0) body.append(data, size);
-      if (std::chrono::steady_clock::now() - begin <= max_time_of_body) return true;
+      if (std::chrono::steady_clock::now() - begin <= limits.body) return true;
       fault = 408;
       return false;
     });
     if (!complete && fault == 0) fault = response.status == 413 ? 413 : 400;
+    const std::string verb = request.matches[1].str();
     const answer to =
-        fault == 0 ? service.call(request.matches[1].str(), body)
-                   : answer{fault, R"({"Error":"the body is too long, too slow or not complete"})"};
+        fault == 0 ? service.call(verb, body)
+                   : service.refuse(verb, fault, "the body is too long, too slow or not complete");
     response.status = to.status;
     response.set_content(to.body, "application/json");
     if (!complete) response.set_header("Connection", "close");
@@ -71,10 +116,14 @@ class api_server {
     const auto pods =
         get("/api/v1/pods?fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed");
     if (!pods.ok()) return pods.status();
-    cluster_lists to;
-    to.nodes = read_list(*nodes, read_node, faults);
-    to.pods = read_list(*pods, read_pod, faults);
-    return to;
+    auto all_nodes = read_list(*nodes, read_node, faults);
+    if (!all_nodes.ok()) return all_nodes.status();
+    auto all_pods = read_list(*pods, read_listed_pod, faults);
+    if (!all_pods.ok()) return all_pods.status();
+    for (const pod_record& pod : *all_pods)
+      if (!pod.gang_fault.empty())
+        faults.push_back(absl::StrCat(pod.gang_fault, "; the pod runs, and its GPUs are in use"));
+    return cluster_lists{*std::move(all_nodes), *std::move(all_pods)};
   }
   // The annotation of the binding becomes one of the pod.
   [[nodiscard]] absl::Status bind(const pod_record& pod, const std::string& node,
@@ -102,9 +151,10 @@ class api_server {
  private:
   [[nodiscard]] httplib::Client connect() const {
     httplib::Client client(url_);
-    client.set_connection_timeout(max_silence);
-    client.set_read_timeout(max_silence);
-    client.set_write_timeout(max_silence);
+    constexpr std::chrono::seconds patience{2};
+    client.set_connection_timeout(patience);
+    client.set_read_timeout(patience);
+    client.set_write_timeout(patience);
     return client;
   }
   static std::string path_of(const pod_record& pod) {

@@ -55,24 +55,33 @@ class extender_service {
   // status 400 and {"Error": ...}; what cannot be done now is in the field Error of status 200.
   [[nodiscard]] answer call(std::string_view verb, std::string_view body) {
     const absl::StatusOr<json> document = parse(body);
-    if (!document.ok()) return refusal(document.status());
+    if (!document.ok()) return refuse(verb, 400, std::string(document.status().message()));
     absl::StatusOr<json> result = absl::NotFoundError(absl::StrCat("no verb ", std::string(verb)));
     if (verb == "filter") result = filter(*document);
     if (verb == "prioritize") result = prioritize(*document);
     if (verb == "preempt") result = preempt(*document);
     if (verb == "bind") result = bind(*document);
-    if (!result.ok()) return refusal(result.status());
-    return {200, print(*result)};
+    if (result.ok()) return {200, print(*result)};
+    const absl::Status why = result.status();
+    const int status = absl::IsNotFound(why) ? 404 : absl::IsUnavailable(why) ? 503 : 400;
+    return refuse(verb, status, std::string(why.message()));
+  }
+  // The answer {"Error": why}, which is logged, too.
+  [[nodiscard]] answer refuse(std::string_view verb, int status, const std::string& why) const {
+    answer to{status, print(json{{"Error", why}})};
+    api_.say(absl::StrCat("refuse ", std::string(verb), " ", status, " ", to.body));
+    return to;
   }
 
   // Compares the gangs with what the API server lists now, and evicts what is to be evicted.
+  // kUnavailable: there are no lists; nothing changes.
   absl::Status refresh() {
     if (!api_.list) return absl::OkStatus();
     const std::lock_guard<std::mutex> one_at_a_time(
         refreshing_);  // lists are applied in their order
     const apiary::time_ms now = api_.now();
     const absl::StatusOr<cluster_lists> lists = api_.list();
-    if (!lists.ok()) return lists.status();
+    if (!lists.ok()) return absl::UnavailableError(lists.status().message());
     std::vector<pod_record> evict;
     locked([&] { evict = extender_.update(lists->nodes, lists->pods, now); });
     for (const pod_record& pod : evict) {
@@ -86,10 +95,6 @@ class extender_service {
  private:
   static absl::Status fault(const auto&... words) {
     return absl::InvalidArgumentError(absl::StrCat(words...));
-  }
-  static answer refusal(const absl::Status& why) {
-    const int status = absl::IsNotFound(why) ? 404 : absl::IsUnavailable(why) ? 503 : 400;
-    return {status, print(json{{"Error", std::string(why.message())}})};
   }
   // Calls `what` while no other thread uses the extender, and writes its log.
   template <class What>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../lowest_free_gpus.h"
+#include "kubernetes_records.h"
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
@@ -35,6 +36,7 @@ struct task_record {
 // The tasks of a gang that has nodes, or that has reserved them.
 struct gang_tasks {
   std::vector<task_record> tasks{};
+  gang_shape shape{};         // as its first pod said
   apiary::time_ms since = 0;  // when it was decided
 
   // The nodes, separated by commas.

@@ -45,9 +45,13 @@ namespace {
 constexpr std::chrono::milliseconds period{1000};  // of looking at the API server
 volatile std::sig_atomic_t stopped = 0;
 
+// Milliseconds since 1970, as the times of pods, but the clock is read only once: it may be set later.
 apiary::time_ms now_ms() {
+  using std::chrono::steady_clock, std::chrono::system_clock;
+  static const auto zero =
+      system_clock::now().time_since_epoch() - steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
+             zero + steady_clock::now().time_since_epoch())
       .count();
 }
 void say(const std::string& line) {
@@ -86,7 +90,11 @@ absl::StatusOr<cluster_lists> read_file(const std::string& name, std::vector<std
   if (!document.ok())
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": ", std::string(document.status().message())));
-  return cluster_lists{read_list(*document, read_node, faults), {}};
+  auto nodes = read_list(*document, read_node, faults);
+  if (!nodes.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": ", std::string(nodes.status().message())));
+  return cluster_lists{*std::move(nodes), {}};
 }
 
 }  // namespace
@@ -144,17 +152,12 @@ int main(int argc, char** argv) {
   extender_service service(*std::move(extender), std::move(api));
   bool lost = !service.refresh().ok();
 
-  httplib::Server server;
-  serve(server, service);
+  http_server server;
+  serve(server.paths(), service);
   const std::string address = options["--address"];
-  int bound = *port;
-  if (*port == 0)
-    bound = server.bind_to_any_port(address);
-  else if (!server.bind_to_port(address, *port))
-    bound = -1;
-  if (bound <= 0) return give_up(absl::StrCat("cannot listen on ", address, ":", *port));
-  std::thread answers([&] { server.listen_after_bind(); });
-  say(absl::StrCat("begin ", lists->nodes.size(), " nodes, listening on ", address, ":", bound));
+  const auto bound = server.start(address, *port);
+  if (!bound.ok()) return give_up(std::string(bound.status().message()));
+  say(absl::StrCat("begin ", lists->nodes.size(), " nodes, listening on ", address, ":", *bound));
   while (stopped == 0) {
     wait_for(period);
     const absl::Status done = service.refresh();
@@ -162,7 +165,6 @@ int main(int argc, char** argv) {
     lost = !done.ok();
   }
   server.stop();
-  answers.join();
   say("end");
   return EXIT_SUCCESS;
 }

@@ -12,8 +12,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -149,19 +151,29 @@ template <class Number>
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string_view::npos;
 }
 
-// A pod. kInvalidArgument: it has no name, namespace or uid, a wrong number, or an annotation
-// "apiary/..." that does not exist.
-[[nodiscard]] inline absl::StatusOr<pod_record> read_pod(const json& from) {
-  const json& metadata = member(from, "metadata");
-  const json& spec = member(from, "spec");
-  pod_record pod{.uid = text_of(metadata, "uid"),
-                 .name_space = text_of(metadata, "namespace"),
-                 .name = text_of(metadata, "name")};
-  if (pod.uid.empty() || !is_name(pod.name_space) || !is_name(pod.name))
-    return absl::InvalidArgumentError("a pod has no valid metadata.uid, namespace or name");
+// A time as Kubernetes writes it, "2026-11-23T02:18:48Z", in ms since 1970; 0: the text is none.
+[[nodiscard]] inline apiary::time_ms time_of(const std::string& text) {
+  int year = 0;
+  unsigned month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  int length = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2u-%2uT%2u:%2u:%2uZ%n", &year, &month, &day, &hour, &minute,
+                  &second, &length) != 6 ||
+      static_cast<std::size_t>(length) != text.size())
+    return 0;
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month),
+                                         std::chrono::day(day)};
+  if (!date.ok()) return 0;
+  const std::chrono::milliseconds since_1970 =
+      std::chrono::sys_days(date).time_since_epoch() + std::chrono::hours(hour) +
+      std::chrono::minutes(minute) + std::chrono::seconds(second);
+  return since_1970.count();
+}
+
+// What the annotations and the label of a pod say about its gang. kInvalidArgument: a wrong number, no
+// label, or an annotation "apiary/..." that does not exist.
+[[nodiscard]] inline absl::Status read_gang(const json& metadata, pod_record& pod) {
   const auto fault = [&](const auto&... words) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pod ", pod.name_space, "/", pod.name, ": ", words...));
+    return absl::InvalidArgumentError(absl::StrCat("pod ", pod.full_name(), ": ", words...));
   };
   for (const auto& [key, value] : texts_of(member(metadata, "annotations"))) {
     if (!key.starts_with("apiary/")) continue;
@@ -177,10 +189,32 @@ template <class Number>
       return fault("there is no annotation \"", key, "\"");
     }
   }
-  if (pod.gang_size > 1) {
-    pod.gang = text_of(member(metadata, "labels"), gang_label);
-    if (pod.gang.empty()) return fault(size_annotation, " needs the label \"", gang_label, "\"");
-  }
+  if (pod.gang_size == 1) return absl::OkStatus();
+  pod.gang = text_of(member(metadata, "labels"), gang_label);
+  if (pod.gang.empty()) return fault(size_annotation, " needs the label \"", gang_label, "\"");
+  return absl::OkStatus();
+}
+
+// A pod of a list. If it is bound and its gang cannot be read, its field gang_fault says why: its GPUs
+// are in use all the same. kInvalidArgument: it has no name, namespace or uid, a wrong number, or it is
+// not bound and its gang cannot be read.
+[[nodiscard]] inline absl::StatusOr<pod_record> read_listed_pod(const json& from) {
+  const json& metadata = member(from, "metadata");
+  const json& spec = member(from, "spec");
+  pod_record pod{.uid = text_of(metadata, "uid"),
+                 .name_space = text_of(metadata, "namespace"),
+                 .name = text_of(metadata, "name")};
+  if (pod.uid.empty() || !is_name(pod.name_space) || !is_name(pod.name))
+    return absl::InvalidArgumentError("a pod has no valid metadata.uid, namespace or name");
+  pod.node = text_of(spec, "nodeName");
+  pod_record with_gang = pod;
+  const absl::Status gang = read_gang(metadata, with_gang);
+  if (!gang.ok() && pod.node.empty()) return gang;
+  if (gang.ok()) pod = std::move(with_gang);
+  pod.gang_fault = std::string(gang.message());
+  const auto fault = [&](const auto&... words) {
+    return absl::InvalidArgumentError(absl::StrCat("pod ", pod.full_name(), ": ", words...));
+  };
   if (const json& priority = member(spec, "priority"); !priority.is_null()) {
     using limits = std::numeric_limits<std::int32_t>;
     const auto number = number_of<std::int32_t>(priority, (limits::min)(), (limits::max)());
@@ -199,23 +233,31 @@ template <class Number>
     for (const json& one : tolerations)
       pod.tolerations.push_back({text_of(one, "key"), text_of(one, "operator"),
                                  text_of(one, "value"), text_of(one, "effect")});
-  pod.node = text_of(spec, "nodeName");
-  const std::string phase = text_of(member(from, "status"), "phase");
+  const json& status = member(from, "status");
+  const std::string phase = text_of(status, "phase");
+  pod.started = time_of(text_of(status, "startTime"));
   pod.ending = member(metadata, "deletionTimestamp").is_string();
   pod.ended = phase == "Succeeded" || phase == "Failed";
   return pod;
 }
 
-// The nodes or pods of a list (`kubectl get nodes -o json`): `read` is read_node or read_pod. What
-// cannot be read is left out, and said in `faults`.
+// A pod that kube-scheduler asks about. kInvalidArgument: as read_listed_pod, or its gang cannot be read.
+[[nodiscard]] inline absl::StatusOr<pod_record> read_pod(const json& from) {
+  auto pod = read_listed_pod(from);
+  if (pod.ok() && !pod->gang_fault.empty()) return absl::InvalidArgumentError(pod->gang_fault);
+  return pod;
+}
+
+// The nodes or pods of a list (`kubectl get nodes -o json`): `read` is read_node or read_listed_pod. What
+// cannot be read is left out, and said in `faults`. kInvalidArgument: it is no list.
 template <class Read>
-[[nodiscard]] auto read_list(const json& list, const Read& read, std::vector<std::string>& faults) {
+[[nodiscard]] auto read_list(const json& list, const Read& read, std::vector<std::string>& faults)
+    -> absl::StatusOr<std::vector<typename decltype(read(list))::value_type>> {
   std::vector<typename decltype(read(list))::value_type> all;
   const json& items = member(list, "items");
-  if (!items.is_array()) {
-    faults.emplace_back("the list has no items");
-    return all;
-  }
+  if (!items.is_array())
+    return absl::InvalidArgumentError(
+        absl::StrCat("a list has no items: ", print(list).substr(0, 100)));
   for (const json& item : items) {
     auto one = read(item);
     if (one.ok())

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace apiary_kubernetes {
@@ -67,6 +68,20 @@ struct node_record {
   bool usable = true;      // it is ready, and not cordoned
 };
 
+// What the pods of a gang ask for; the same for each of them.
+struct gang_shape {
+  std::uint32_t pods = 1;
+  std::uint32_t gpus = 0;  // of each pod
+  std::int32_t priority = 0;
+  std::string required_level{};
+  friend bool operator==(const gang_shape&, const gang_shape&) = default;
+
+  [[nodiscard]] std::string text() const {
+    return absl::StrCat(pods, pods == 1 ? " pod of " : " pods of ", gpus, " GPUs with priority ",
+                        priority, required_level.empty() ? "" : " in one ", required_level);
+  }
+};
+
 struct pod_record {
   std::string uid{};
   std::string name_space{};
@@ -79,11 +94,14 @@ struct pod_record {
   std::uint32_t gpus = 0;
   text_map node_selector{};
   std::vector<toleration_record> tolerations{};
-  std::string node{};   // empty: not bound
-  bool ending = false;  // it was deleted, and may run for its grace period
-  bool ended = false;   // Succeeded or Failed
+  std::string node{};           // empty: not bound
+  apiary::time_ms started = 0;  // since 1970; 0: not known
+  bool ending = false;          // it was deleted, and may run for its grace period
+  bool ended = false;           // Succeeded or Failed
+  std::string gang_fault{};     // why its gang cannot be read; it then counts as a gang of its own
 
   [[nodiscard]] std::string full_name() const { return absl::StrCat(name_space, "/", name); }
+  [[nodiscard]] gang_shape shape() const { return {gang_size, gpus, priority, required_level}; }
 
   // The key of its gang: "default/gang=train", or "default/train-0" without a gang.
   [[nodiscard]] std::string gang_key() const {
@@ -93,14 +111,18 @@ struct pod_record {
 
 // A node of the cluster. Its cells have the names of those above them in front, so racks of different
 // blocks may have the same label. A node without a label is a cell of its own.
-[[nodiscard]] inline apiary::gang_cluster::node described(const node_record& node,
-                                                          const std::vector<level_label>& levels) {
+// kInvalidArgument: the label of a level is empty.
+[[nodiscard]] inline absl::StatusOr<apiary::gang_cluster::node> described(
+    const node_record& node, const std::vector<level_label>& levels) {
   apiary::gang_cluster::node to{.name = node.name, .gpus = node.gpus};
   std::string above;
   for (std::size_t l = levels.size(); l-- > 0;) {
     const auto at = node.labels.find(levels[l].label);
-    above = absl::StrCat(above, above.empty() ? "" : "/",
-                         at == node.labels.end() ? node.name : at->second);
+    const std::string& cell = at == node.labels.end() ? node.name : at->second;
+    if (cell.empty())
+      return absl::InvalidArgumentError(absl::StrCat(
+          "node ", node.name, " is left out: its label \"", levels[l].label, "\" is empty"));
+    above = absl::StrCat(above, above.empty() ? "" : "/", cell);
     to.cells.insert(to.cells.begin(), above);
   }
   for (const auto& [key, value] : node.labels) to.labels.push_back(absl::StrCat(key, "=", value));
@@ -108,12 +130,13 @@ struct pod_record {
   return to;
 }
 
-// The cluster; the lowest level comes first.
+// The cluster; the lowest level comes first. Nodes that cannot be described are left out.
 [[nodiscard]] inline apiary::gang_cluster cluster_of(const std::vector<node_record>& nodes,
                                                      const std::vector<level_label>& levels) {
   apiary::gang_cluster cluster;
   for (const level_label& level : levels) cluster.levels.push_back(level.name);
-  for (const node_record& node : nodes) cluster.nodes.push_back(described(node, levels));
+  for (const node_record& node : nodes)
+    if (auto one = described(node, levels); one.ok()) cluster.nodes.push_back(*std::move(one));
   return cluster;
 }
 

@@ -5,6 +5,8 @@
 #include "../../examples/kubernetes/kubernetes_json.h"
 #include <apiary/core/rng.h>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -36,14 +38,16 @@ struct recorded_cluster {
   apiary_kubernetes::cluster_lists lists{};
   std::vector<std::string> bound{};
   std::set<std::string> evicted{};  // uids
-  bool refuses = false;             // to bind
+  std::vector<std::string> log{};
+  bool refuses = false;  // to bind
   apiary::time_ms now = 0;
 
   recorded_cluster() {
     std::vector<std::string> faults;
     lists.nodes =
         apiary_kubernetes::read_list(apiary_kubernetes::parse(file_text("nodes.json")).value(),
-                                     apiary_kubernetes::read_node, faults);
+                                     apiary_kubernetes::read_node, faults)
+            .value();
     CHECK(faults.empty());
     REQUIRE(lists.nodes.size() == 8);
   }
@@ -64,7 +68,7 @@ struct recorded_cluster {
       return absl::OkStatus();
     };
     api.now = [this] { return ++now; };
-    api.say = [](const std::string&) {};
+    api.say = [this](const std::string& line) { log.push_back(line); };
     return api;
   }
   [[nodiscard]] apiary_kubernetes::gang_extender extender() const {
@@ -206,8 +210,9 @@ TEST_CASE(
     recorded_cluster cluster;
     std::vector<std::string> faults;
     cluster.lists.pods = apiary_kubernetes::read_list(
-        apiary_kubernetes::parse(file_text(mode + "_pods.json")).value(),
-        apiary_kubernetes::read_pod, faults);
+                             apiary_kubernetes::parse(file_text(mode + "_pods.json")).value(),
+                             apiary_kubernetes::read_listed_pod, faults)
+                             .value();
     CHECK(faults.empty());
     REQUIRE(cluster.lists.pods.size() == 10);
     apiary_kubernetes::extender_service service(cluster.extender(), cluster.calls());
@@ -318,6 +323,43 @@ TEST_CASE("service: wrong requests get an error that says what is wrong") {
   CHECK(answers_error(service.call("filter", asked.dump()), "no such level"));
 }
 
+TEST_CASE("service: what is refused is logged") {
+  recorded_cluster cluster;
+  apiary_kubernetes::extender_service service(cluster.extender(), cluster.calls());
+  json asked = right_request("filter");
+  asked["po\nd"] = 1;
+  CHECK(service.call("filter", asked.dump()).status == 400);
+  REQUIRE_FALSE(cluster.log.empty());
+  CHECK(cluster.log.back() == R"(refuse filter 400 {"Error":"unknown field \"po\nd\""})");
+  CHECK(service.call("explain", "{}").status == 404);
+  CHECK(cluster.log.back() == R"(refuse explain 404 {"Error":"no verb explain"})");
+  CHECK(service.call("preempt", "{").status == 400);
+  CHECK(cluster.log.back() == R"(refuse preempt 400 {"Error":"the body is no valid JSON"})");
+}
+
+TEST_CASE("service: without lists, nothing is evicted and no gang ends") {
+  recorded_cluster cluster;
+  auto api = cluster.calls();
+  absl::Status broken;
+  api.list = [&, list = api.list]() -> absl::StatusOr<apiary_kubernetes::cluster_lists> {
+    if (!broken.ok()) return broken;
+    return list();
+  };
+  apiary_kubernetes::extender_service service(cluster.extender(), std::move(api));
+  CHECK(service.call("filter", right_request("filter").dump()).status == 200);
+  CHECK(service.call("bind", right_request("bind").dump()).body == R"({"Error":""})");
+  broken = absl::InvalidArgumentError("a list has no items: {}");
+  CHECK(absl::IsUnavailable(service.refresh()));
+  const auto answer = service.call("preempt", right_request("preempt").dump());
+  CHECK(answer.status == 503);
+  CHECK(answers_error(answer, "a list has no items"));
+  // The pod is still known, on its node.
+  json other = right_request("filter");
+  other["Pod"]["metadata"]["name"] = "other";
+  other["Pod"]["metadata"]["uid"] = "v";
+  CHECK(json::parse(service.call("filter", other.dump()).body)["NodeNames"] == json::array({"n1"}));
+}
+
 TEST_CASE("service: damaged requests never end it, and leave its state in order") {
   recorded_cluster cluster;
   apiary_kubernetes::extender_service service(cluster.extender(), cluster.calls());
@@ -386,6 +428,33 @@ TEST_CASE("service: nodes and pods are read as Kubernetes means them") {
   pod["status"]["phase"] = "Failed";
   CHECK(read_pod(pod)->ending);
   CHECK(read_pod(pod)->ended);
+  CHECK(read_pod(pod)->started == 0);
+  pod["status"]["startTime"] = "2026-11-23T02:18:48Z";
+  CHECK(read_pod(pod)->started == 1'795'400'328'000);
+  for (const char* time : {"2026-13-23T02:18:48Z", "2026-02-30T02:18:48Z", "2026-11-23T02:18:48",
+                           "2026-11-23T02:18:48+01:00", "today"}) {
+    CAPTURE(time);
+    pod["status"]["startTime"] = time;
+    CHECK(read_pod(pod)->started == 0);
+  }
+  // A bound pod uses its GPUs, whatever its annotations say.
+  using apiary_kubernetes::read_listed_pod;
+  pod["metadata"]["annotations"]["apiary/gang-sise"] = "4";
+  CHECK_FALSE(read_pod(pod).ok());
+  CHECK_FALSE(read_listed_pod(pod).ok());
+  pod["spec"]["nodeName"] = "n1";
+  CHECK_FALSE(read_pod(pod).ok());
+  const auto bound = read_listed_pod(pod);
+  REQUIRE(bound.ok());
+  CHECK(bound->gpus == 12);
+  CHECK(bound->node == "n1");
+  CHECK(bound->gang_key() == "default/p");
+  CHECK(bound->gang_fault == "pod default/p: there is no annotation \"apiary/gang-sise\"");
+
+  std::vector<std::string> faults;
+  CHECK(apiary_kubernetes::read_list(json{{"items", json::array()}}, read_node, faults)->empty());
+  CHECK_FALSE(apiary_kubernetes::read_list(json::object(), read_node, faults).ok());
+  CHECK_FALSE(apiary_kubernetes::read_list(json{{"items", nullptr}}, read_node, faults).ok());
 
   const apiary_kubernetes::taint_record taint{"team", "red", "NoSchedule"};
   using toleration = apiary_kubernetes::toleration_record;

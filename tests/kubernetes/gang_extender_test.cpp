@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -32,6 +33,22 @@ names_of_pods sorted(names_of_pods names) {
 }
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+// The nodes of the gang's decision; none: it waits.
+std::set<std::string> decided(fake_kubernetes& kube, const std::string& key) {
+  std::set<std::string> nodes;
+  const auto& cluster = kube.extender().cluster();
+  if (const auto* gang = cluster.find(key))
+    for (const auto& task : gang->tasks) nodes.insert(cluster.node(task.node)->name);
+  return nodes;
+}
+// A pod like this one, as its controller creates it again.
+apiary_kubernetes::pod_record created_again(apiary_kubernetes::pod_record pod) {
+  pod.uid += "-again";
+  pod.node.clear();
+  pod.plan.clear();
+  pod.ending = false;
+  return pod;
 }
 
 }  // namespace
@@ -76,10 +93,7 @@ TEST_CASE(
   kube.submit("train", 2, 8);
   kube.round();
   CHECK(kube.node_of("train-1") == "n1");
-  auto again = *kube.find("train-1");
-  again.uid = "again";
-  again.node.clear();
-  again.plan.clear();
+  const auto again = created_again(*kube.find("train-1"));
   kube.end("train-1");
   kube.update();
   CHECK(kube.extender().cluster().num_gangs() == 1);
@@ -99,9 +113,173 @@ TEST_CASE("extender: a pod more than the gang has, or with other GPUs, gets no n
   kube.submit("train", 2, 4);
   kube.round();
   kube.submit("train", 3, 4);
+  CHECK(kube.schedule("train-2") ==
+        "pod default/train-2 belongs to a gang of 3 pods of 4 GPUs with priority 0; gang "
+        "default/gang=train has 2 pods of 4 GPUs with priority 0");
+  kube.find("train-2")->gang_size = 2;
   CHECK(contains(kube.schedule("train-2"), "no node of gang default/gang=train is left"));
   kube.find("train-2")->gpus = 3;
-  CHECK(contains(kube.schedule("train-2"), "asks for 3 GPUs; the other pods"));
+  CHECK(contains(kube.schedule("train-2"), "belongs to a gang of 2 pods of 3 GPUs"));
+}
+
+TEST_CASE("extender: a gang that was deleted and created again is decided anew") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8);
+  kube.round();
+  CHECK(nodes_of(kube, "train", 2) == std::set<std::string>{"n0", "n1"});
+  for (int i = 0; i < 2; ++i) {
+    kube.pods[static_cast<std::size_t>(i)].ending = true;
+    kube.pods[static_cast<std::size_t>(i)].name = "old-" + std::to_string(i);
+  }
+  kube.update();
+  kube.submit("train", 3, 8);
+  CHECK(contains(kube.schedule("train-0"), "can start again when its pods have ended"));
+  kube.end("old-0");
+  kube.update();
+  CHECK(contains(kube.schedule("train-0"), "can start again when its pods have ended"));
+  kube.end("old-1");
+  kube.round();
+  kube.round();
+  CHECK(nodes_of(kube, "train", 3) == std::set<std::string>{"n0", "n1", "n2"});
+  // All old pods vanish between two lists.
+  kube.pods.clear();
+  kube.submit("train", 4, 8, 0, "block");
+  kube.round();
+  kube.round();
+  CHECK(nodes_of(kube, "train", 4) == std::set<std::string>{"n0", "n1", "n2", "n3"});
+}
+
+TEST_CASE("extender: a decision that no pod uses is not for other pods of the same name") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8);
+  REQUIRE(kube.extender().filter(*kube.find("train-0"), {"n0", "n1"}, ++kube.now).ok());
+  kube.pods.clear();
+  kube.submit("train", 3, 8, 4);
+  kube.update();
+  CHECK(kube.schedule("train-1").empty());
+  const auto* gang = kube.extender().cluster().find("default/gang=train");
+  REQUIRE(gang != nullptr);
+  CHECK(gang->what.priority == 4);
+  CHECK(gang->tasks.size() == 3);
+}
+
+TEST_CASE("extender: the explanation of a gang is that of the last request") {
+  fake_kubernetes kube;
+  for (const char* node : {"n0", "n2", "n4", "n6"}) {
+    kube.submit(std::string("on-") + node, 1, 8);
+    kube.pods.back().node = node;
+  }
+  kube.update();
+  kube.submit("train", 2, 8, 0, "rack");
+  CHECK(contains(kube.schedule("train-0"), "2 free nodes of 8 GPUs in one rack"));
+  const auto pod = *kube.find("train-0");
+  const auto answer = kube.extender().filter(pod, {"n5", "n7"}, ++kube.now);
+  REQUIRE(answer.ok());
+  CHECK(contains(answer->failed.at("n5"), "\"n5\" or \"n7\""));
+  kube.pods.resize(4);
+  kube.submit("train", 3, 8, 0, "rack");
+  CHECK(contains(kube.schedule("train-0"), "3 free nodes of 8 GPUs in one rack"));
+}
+
+TEST_CASE("extender: a pod that replaces one of a failed node gets another node") {
+  fake_kubernetes kube;
+  kube.submit("small", 1, 8);
+  kube.submit("train", 3, 8, 0, "block");
+  kube.round();
+  REQUIRE(nodes_of(kube, "train", 3) == std::set<std::string>{"n1", "n2", "n3"});
+  const auto again = created_again(*kube.find("train-1"));
+  kube.nodes[static_cast<std::size_t>(kube.node_of("train-1")[1] - '0')].usable = false;
+  kube.end("train-1");
+  kube.end("small");
+  kube.update();
+  kube.pods.push_back(again);
+  CHECK(kube.schedule("train-1").empty());
+  CHECK(kube.node_of("train-1") == "n0");  // in the block; it was not free when the gang started
+  // The next extender has the new node for the gang, too, and the one of a pod that comes later.
+  const auto third = created_again(*kube.find("train-2"));
+  const std::string node = kube.node_of("train-2");
+  kube.end("train-2");
+  kube.restart();
+  CHECK(kube.extender().cluster().num_gangs() == 1);
+  kube.pods.push_back(third);
+  CHECK(kube.schedule("train-2").empty());
+  CHECK(kube.node_of("train-2") == node);
+}
+
+TEST_CASE("extender: a pod that was deleted on a failed node is replaced before it is gone") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8, 0, "block");
+  kube.round();
+  REQUIRE(kube.node_of("train-1") == "n1");
+  kube.nodes[1].usable = false;
+  kube.find("train-1")->ending = true;
+  kube.update();
+  kube.pods.push_back(created_again(*kube.find("train-1")));
+  kube.pods.back().name = "train-2";
+  CHECK(kube.schedule("train-2").empty());
+  CHECK(kube.node_of("train-2") == "n2");
+  kube.restart();
+  kube.nodes[1].usable = true;  // the node returns, the deleted pod ends there
+  kube.update();
+  CHECK(decided(kube, "default/gang=train") == std::set<std::string>{"n0", "n2"});
+}
+
+TEST_CASE("extender: a failed node is not replaced while another pod runs on a bad node") {
+  fake_kubernetes kube;
+  kube.submit("train", 3, 8);
+  kube.round();
+  REQUIRE(nodes_of(kube, "train", 3) == std::set<std::string>{"n0", "n1", "n2"});
+  const auto again = created_again(*kube.find("train-1"));
+  kube.nodes[0].usable = false;  // cordoned: its pod runs on
+  kube.nodes[1].usable = false;
+  kube.end("train-1");
+  kube.update();
+  kube.pods.push_back(again);
+  CHECK(kube.schedule("train-1") ==
+        "gang default/gang=train gets no other nodes while its pod default/train-0 runs on the bad "
+        "node n0");
+  kube.nodes[0].usable = true;
+  kube.update();
+  CHECK(kube.schedule("train-1").empty());
+  CHECK(kube.node_of("train-1") == "n3");
+}
+
+TEST_CASE("extender: a pod waits if its failed node cannot be replaced, and says why") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8, 0, "rack");
+  kube.round();
+  REQUIRE(kube.node_of("train-1") == "n1");
+  kube.nodes[1].usable = false;
+  const auto again = created_again(*kube.find("train-1"));
+  kube.end("train-1");
+  kube.update();
+  kube.pods.push_back(again);
+  CHECK(contains(kube.schedule("train-1"), "cannot move 1 task from node n1 now"));
+  kube.nodes[1].usable = true;
+  kube.update();
+  CHECK(kube.schedule("train-1").empty());
+  CHECK(kube.node_of("train-1") == "n1");
+}
+
+TEST_CASE("extender: a running pod whose gang cannot be read any more keeps its GPUs") {
+  fake_kubernetes kube;
+  kube.submit("train", 2, 8);
+  kube.round();
+  const auto before = kube.extender().cluster().free_capacity(0).value();
+  auto& pod = *kube.find("train-0");
+  pod.gang.clear();
+  pod.gang_size = 1;
+  pod.plan.clear();
+  pod.gang_fault = "there is no such annotation";
+  kube.update();
+  CHECK(kube.extender().cluster().free_capacity(0).value() == before);
+  CHECK(decided(kube, "default/gang=train") == std::set<std::string>{"n0", "n1"});
+  kube.restart();
+  CHECK(kube.extender().cluster().free_capacity(0).value() == before);
+  kube.end("train-1");
+  kube.update();
+  CHECK(decided(kube, "default/train-0") == std::set<std::string>{"n0"});
+  CHECK(kube.extender().cluster().num_gangs() == 1);
 }
 
 TEST_CASE("extender: a gang without a bound pod loses its nodes after a while") {
@@ -111,7 +289,7 @@ TEST_CASE("extender: a gang without a bound pod loses its nodes after a while") 
   REQUIRE(kube.extender().filter(pod, {"n0", "n1", "n2"}, kube.now).ok());
   kube.update();
   CHECK(kube.extender().cluster().num_gangs() == 1);
-  kube.now += apiary_kubernetes::gang_extender::patience;
+  kube.now += apiary_kubernetes::known_cluster::patience;
   kube.update();
   CHECK(kube.extender().cluster().num_gangs() == 0);
   kube.round();
@@ -139,13 +317,49 @@ TEST_CASE("extender: all pods of a victim gang are evicted, also those on other 
   const auto urgent = *kube.find("urgent");
   const auto answer = kube.extender().preempt(urgent, {"n3", "n5"}, ++kube.now);
   REQUIRE(answer.ok());
-  CHECK(answer->empty());  // the plan has node n0, which is not offered
+  REQUIRE(answer->size() == 1);
+  CHECK(answer->begin()->first == "n3");
+  CHECK(answer->begin()->second.size() == 1);
   CHECK(kube.schedule("urgent") == "no node has so many free GPUs");
   CHECK(kube.evicted.size() == 8);
   kube.update();
   kube.round();
-  CHECK(kube.node_of("urgent") == "n0");
+  CHECK(kube.node_of("urgent") == "n3");
   CHECK(kube.evicted.size() == 8);
+}
+
+TEST_CASE("extender: victims are only on nodes that kube-scheduler has offered") {
+  fake_kubernetes kube;
+  for (int i = 0; i < 7; ++i) kube.submit("guest" + std::to_string(i), 1, 8, -1);
+  kube.round();
+  kube.submit("owner", 2, 8, 5);
+  const auto owner = *kube.find("owner-0");
+  auto answer = kube.extender().preempt(owner, {"n4"}, ++kube.now);
+  REQUIRE(answer.ok());
+  CHECK(answer->empty());  // two nodes are needed
+  CHECK(decided(kube, "default/gang=owner").empty());
+  CHECK(kube.extender().filter(owner, {"n7"}, ++kube.now)->nodes.empty());
+  answer = kube.extender().preempt(owner, {"n4"}, ++kube.now);
+  REQUIRE(answer.ok());
+  REQUIRE(answer->size() == 1);
+  CHECK(answer->begin()->first == "n4");
+  CHECK(decided(kube, "default/gang=owner") == std::set<std::string>{"n4", "n7"});
+}
+
+TEST_CASE("extender: the gang that has run for less time is the victim, also after a restart") {
+  fake_kubernetes kube;
+  kube.submit("older", 1, 8);
+  kube.round();
+  kube.now += 5000;
+  kube.submit("younger", 1, 8);
+  kube.submit("other", 6, 8, 7);
+  kube.round();
+  CHECK(kube.node_of("older") == "n0");
+  kube.now += 5000;
+  kube.restart();
+  kube.submit("owner", 1, 8, 5);
+  kube.round();
+  CHECK(kube.evicted == names_of_pods{"younger"});
 }
 
 TEST_CASE("extender: a preemption is given up when its gang is deleted; the victims go on") {
@@ -197,6 +411,30 @@ TEST_CASE("extender: nodes join, leave, break and return") {
   kube.nodes[0].gpus = 16;
   kube.update();
   CHECK(kube.extender().cluster().node(*kube.extender().cluster().find_node("n0"))->gpus == 16);
+}
+
+TEST_CASE("extender: a node whose label of a level is empty is left out") {
+  fake_kubernetes kube;
+  kube.nodes[3].labels["block"] = "";
+  kube.restart();
+  kube.update();
+  const std::string fault = "error node n3 is left out: its label \"block\" is empty";
+  auto log = kube.extender().take_log();
+  CHECK(std::count(log.begin(), log.end(), fault) == 1);
+  CHECK_FALSE(kube.extender().cluster().find_node("n3").ok());
+  kube.submit("train", 7, 8);
+  kube.round();
+  CHECK(nodes_of(kube, "train", 7).count("n3") == 0);
+  CHECK(nodes_of(kube, "train", 7).count("") == 0);
+  kube.nodes[3].labels["block"] = "block0";
+  kube.nodes[4].labels["block"] = "";  // a gang runs on it: it stays until the gang ends
+  kube.update();
+  CHECK(kube.extender().cluster().find_node("n3").ok());
+  CHECK(kube.extender().cluster().find_node("n4").ok());
+  kube.pods.clear();
+  kube.update();
+  kube.update();
+  CHECK_FALSE(kube.extender().cluster().find_node("n4").ok());
 }
 
 TEST_CASE("extender: selectors and tolerations of a pod hold for its victims, too") {

@@ -96,6 +96,7 @@ class fake_kubernetes {
         REQUIRE(bound.ok());
         find(name)->node = node;
         find(name)->plan = absl::StrSplit(bound->plan, ',');
+        find(name)->started = now;
         check();
         return "";
       }
