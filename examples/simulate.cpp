@@ -57,7 +57,7 @@ absl::Status fit(const simulate_options& o, job_list& list) {
   for (timed_job& j : list.jobs) {
     if (j.duration >= longest || (end += j.duration) >= all)
       return absl::InvalidArgumentError(o.jobs + ": the jobs take more time than can be counted");
-    // Beyond this, queues by GPU-time refuse an estimate.
+    // `srtf` refuses a GPU-time of 2^62 and more; a start adds its cost.
     j.request.estimate = std::min(j.request.estimate, (time_ms{1} << 61) / j.request.gpus);
   }
   return absl::OkStatus();

@@ -28,7 +28,8 @@ void try_placement(gang_scheduler& cluster, const char* name, const gang_schedul
     const level_t rack = trial.find_level("rack").value();
     std::uint32_t free_nodes = 0;
     std::uint32_t free_racks = 0;
-    for (const auto& r : trial.free_capacity(rack).value()) {
+    const auto capacity = trial.free_capacity(rack).value();
+    for (const auto& r : capacity) {
       free_nodes += r.free_nodes;
       free_racks += r.free_nodes == r.nodes ? 1 : 0;
     }

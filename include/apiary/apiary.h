@@ -25,6 +25,7 @@
 #include <apiary/container/fast_div.h>
 #include <apiary/container/keyed_number.h>
 #include <apiary/container/score_tree.h>
+#include <apiary/container/summed_tree.h>
 #include <apiary/container/timer_queue.h>
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>

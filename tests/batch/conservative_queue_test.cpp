@@ -71,6 +71,21 @@ TEST_CASE("conservative_queue: each job has the earliest start that delays no jo
   CHECK(line.at(4) == 20);
 }
 
+TEST_CASE("conservative_queue: of jobs that arrive together, the lower id is first") {
+  reserved_line line;
+  line.submit(0, 4, 10, 0);
+  line.submit(2, 4, 10, 0);
+  line.submit(1, 4, 10, 0);
+  CHECK(line.decide(0) == jobs_by_start{job_id(0)});
+  CHECK(line.at(1) == 10);
+  CHECK(line.at(2) == 20);
+  // So it stays when all reservations are made again.
+  REQUIRE(line.queue.mark_healthy(node_id(0), 0).ok());
+  CHECK(line.decide(0).empty());
+  CHECK(line.at(1) == 10);
+  CHECK(line.at(2) == 20);
+}
+
 TEST_CASE("conservative_queue: when a job ends early, or is withdrawn, those behind it move up") {
   reserved_line line;
   line.submit(1, 4, 10, 0);

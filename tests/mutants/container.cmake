@@ -57,17 +57,22 @@ mutant(timer_cancel container/timer_queue.h "forgotten update: a gap deep in the
 mutant(timer_children container/timer_queue.h "off by one: the last child is not looked at"
   FROM [[child + 1 < heap_.size()]] TO [[child + 2 < heap_.size()]])
 mutant(weighted_lightest container/weighted_tree.h "wrong comparison: the lightest item of a range may be beyond its end"
-  FROM [[if (here.at.key <= to) consider(high, here.left);]]
-  TO [[consider(high, here.left);]] STATEMENT)
+  FROM [[if (here.at.key <= to) consider(here.at, here.left);]]
+  TO [[consider(here.at, here.left);]] STATEMENT)
 mutant(weighted_reach container/weighted_tree.h "wrong comparison: a sum that is reached exactly is passed"
   FROM [[with_it >= sum]] TO [[with_it > sum]])
 mutant(weighted_update container/weighted_tree.h "forgotten update: the lightest of a subtree forgets a child"
-  FROM [[lighter(nodes_[child].lightest, here.lightest)]]
-  TO [[child == here.left && lighter(nodes_[child].lightest, here.lightest)]])
+  FROM [[lighter(child->lightest, all.lightest)]]
+  TO [[child == left && lighter(child->lightest, all.lightest)]])
 mutant(weighted_tie container/weighted_tree.h "wrong tie: of equal weights the highest id is lightest"
-  FROM [[i.id < j.id]] TO [[i.id > j.id]])
-mutant(weighted_free container/weighted_tree.h "dropped update: the node of an erased item is not used again"
+  IN [[a.weight != b.weight ? a.weight < b.weight : a.id < b.id]]
+  FROM [[a.id < b.id]] TO [[a.id > b.id]])
+mutant(summed_free container/summed_tree.h "dropped update: the node of an erased item is not used again"
   FROM [[free_.push_back(n);]] TO [[]] STATEMENT)
+mutant(summed_after container/summed_tree.h "off by one: the item that was passed is found again"
+  FROM [[if (Traits::before(passed, here.at)) {]] TO [[if (!Traits::before(here.at, passed)) {]])
+mutant(summed_edit container/summed_tree.h "forgotten update: an edit does not change the summaries above it"
+  FROM [[if (found) update(n);]] TO [[]] STATEMENT)
 mutant(dense_map_id container/dense_map.h "off by one: the id of a copied value"
   IN [[    values_.push_back(value);
     return Id(size() - 1);]] FROM [[Id(size() - 1)]] TO [[Id(size())]])

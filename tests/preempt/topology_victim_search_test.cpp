@@ -430,6 +430,30 @@ TEST_CASE("what unequal tasks under constraints look at counts against the budge
   }
 }
 
+TEST_CASE("few steps are enough for a set if few gangs run on the nodes that it takes") {
+  // What fits takes a search, so the cheapest gangs first decide nothing; all 280 together do. Of
+  // these, only the gangs on the nodes that the new gang takes need a fit each.
+  rng random(17);
+  running in(4, 70);
+  for (std::uint32_t n = 0; n < 280; ++n) {
+    const std::uint32_t gpus = 3 + random.uniform(6);
+    in.run(1 + random.uniform(5), {{n, gpus}});
+    in.capacities.set(n, 0);
+  }
+  topology_constraints gang;
+  gang.required = rack;
+  const std::uint32_t groups = 2 + random.uniform(5);
+  for (const std::uint32_t gpus : {7U, 5U, 3U, 2U, 4U, 6U})
+    if (gang.groups.size() < groups)
+      gang.groups.push_back({.tasks = 1 + random.uniform(12), .gpus = gpus});
+  gang.groups[0].spread = {{node, 1}};
+  topology_victim_search<uniform_tree> search(2'250);
+  const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 144);
+  CHECK(found.steps <= 2'250);
+}
+
 TEST_CASE("victims give back CPU and memory, too") {
   running in(1, 2);
   in.run(3, {{0, 2}});

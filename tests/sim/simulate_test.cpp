@@ -102,13 +102,16 @@ TEST_CASE("simulate: jobs without duration end when they have started") {
   check(gandiva::create({.servers = {.gpus = {2}}}).value());
 }
 
-TEST_CASE("simulate: a wrong estimate and a negative cost of a start are errors") {
+TEST_CASE("simulate: a wrong estimate and a negative cost are errors") {
   std::vector<timed_job> jobs{job(0, 1, 0, 10)};
   const auto run = [&](time_ms start_cost) {
     conservative_queue queue(servers({4}));
     return simulate(queue, jobs, {}, {.start_cost = start_cost}, at_full_speed, unseen).status();
   };
   CHECK(run(-1) == absl::InvalidArgumentError("a start costs -1 ms; it must cost at least 0"));
+  conservative_queue queue(servers({4}));
+  CHECK(simulate(queue, jobs, {}, {.migration_cost = -1}, at_full_speed, unseen).status() ==
+        absl::InvalidArgumentError("a migration costs -1 ms; it must cost at least 0"));
   jobs[0].request.estimate = -5;
   CHECK(run(0).code() == absl::StatusCode::kInvalidArgument);
   CHECK(run(1000) == run(0));

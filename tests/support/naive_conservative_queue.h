@@ -67,8 +67,9 @@ class naive_conservative_queue {
       for (record* const r : order) r->reserved = apiary::max_time;
       moved_ = true;
     }
-    for (const job_id job : new_) {
-      if (!moved_) reserve(jobs_.at(job.value), now);
+    for (record* const r : order) {
+      const bool is_new = std::find(new_.begin(), new_.end(), r->request.job) != new_.end();
+      if (is_new && !moved_) reserve(*r, now);
     }
     while (std::exchange(moved_, false)) {
       for (record* const r : order) {

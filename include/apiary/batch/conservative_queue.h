@@ -174,15 +174,12 @@ class conservative_queue {
       const record* const r = jobs_.look_up(job);
       if (r != nullptr) added.push_back(reserved_as(*r));
     }
-    if (!move_up_) {
-      for (const detail::reserved_job& r : added) reservations_.add(r, now);
-      return;
-    }
     // A job that was withdrawn and submitted again is there twice.
     std::sort(added.begin(), added.end(), detail::reserved_job::before);
     const auto same = [](const auto& a, const auto& b) { return a.job == b.job; };
     added.erase(std::unique(added.begin(), added.end(), same), added.end());
-    reservations_.move_up(added);
+    if (move_up_) return reservations_.move_up(added);
+    for (const detail::reserved_job& r : added) reservations_.add(r, now);
   }
   // Makes all reservations again, in order, around the running jobs.
   void start_over(time_ms now) {

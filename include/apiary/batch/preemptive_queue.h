@@ -66,7 +66,8 @@ class preemptive_queue {
     APIARY_ASSERT(options_.quantum > 0);
     APIARY_ASSERT(by_remaining()
                       ? options_.thresholds.empty()
-                      : std::is_sorted(options_.thresholds.begin(), options_.thresholds.end()));
+                      : std::is_sorted(options_.thresholds.begin(), options_.thresholds.end()) &&
+                            (options_.thresholds.empty() || options_.thresholds.front() > 0));
   }
 
   // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an

@@ -2,25 +2,21 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/summed_tree.h>
 #include <apiary/core/config.h>
 
-#include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <utility>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
 // Items in order of key and then id, with weights: prefix sums, and the first item below a weight.
 //
-// Model:    a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities
-//           are a hash of the ids, so equal calls make equal trees.
+// Model:    a summed_tree. Equal calls make equal trees.
 // Requires: no two items with equal key and id; weights >= 0. Sums saturate at 2^63 - 1.
-// Cost:     every call O(log items) expected. Memory: 60 bytes for each item, for the largest
+// Cost:     every call O(log items) expected. Memory: 64 bytes for each item, for the largest
 //           number of items so far.
 class weighted_tree {
  public:
@@ -38,29 +34,19 @@ class weighted_tree {
   };
 
   // The number of items.
-  [[nodiscard]] std::size_t size() const noexcept { return nodes_.size() - free_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return tree_.size(); }
   // Whether there is no item.
-  [[nodiscard]] bool empty() const noexcept { return root_ == none; }
+  [[nodiscard]] bool empty() const noexcept { return tree_.empty(); }
   // The sum of all weights.
-  [[nodiscard]] std::int64_t sum() const noexcept { return root_ == none ? 0 : nodes_[root_].sum; }
+  [[nodiscard]] std::int64_t sum() const noexcept { return sum_of(tree_.root()); }
 
   // Inserts an item.
   void insert(const item& added) {
     APIARY_ASSERT(added.weight >= 0);
-    std::uint32_t n;
-    if (free_.empty()) {
-      n = static_cast<std::uint32_t>(nodes_.size());
-      nodes_.emplace_back();
-    } else {
-      n = free_.back();
-      free_.pop_back();
-    }
-    nodes_[n] = {added, added.weight, added.weight, n, none, none};
-    const auto [low, high] = split(root_, added);
-    root_ = merge(merge(low, n), high);
+    tree_.insert(added);
   }
   // Removes an item. Requires: there is an item with this key and id.
-  void erase(std::int64_t key, std::uint32_t id) { root_ = without(root_, item{key, id, 0}); }
+  void erase(std::int64_t key, std::uint32_t id) { tree_.erase({key, id, 0}); }
 
   // The first item; nullopt if there is none.
   [[nodiscard]] std::optional<item> first() const noexcept {
@@ -68,11 +54,11 @@ class weighted_tree {
   }
   // The first item whose weight is at most `limit`; nullopt if there is none.
   [[nodiscard]] std::optional<item> first_at_most(std::int64_t limit) const noexcept {
-    std::uint32_t n = root_;
-    if (n == none || nodes_[n].least > limit) return std::nullopt;
+    std::uint32_t n = tree_.root();
+    if (!has_at_most(n, limit)) return std::nullopt;
     while (true) {
-      const node& here = nodes_[n];
-      if (here.left != none && nodes_[here.left].least <= limit) {
+      const auto& here = tree_[n];
+      if (has_at_most(here.left, limit)) {
         n = here.left;
       } else if (here.at.weight <= limit) {
         return here.at;
@@ -85,10 +71,11 @@ class weighted_tree {
   [[nodiscard]] std::optional<item> next(std::int64_t key, std::uint32_t id) const noexcept {
     const item passed{key, id, 0};
     std::optional<item> found;
-    for (std::uint32_t n = root_; n != none;) {
-      const bool later = before(passed, nodes_[n].at);
-      if (later) found = nodes_[n].at;
-      n = later ? nodes_[n].left : nodes_[n].right;
+    for (std::uint32_t n = tree_.root(); n != none;) {
+      const auto& here = tree_[n];
+      const bool later = in_order::before(passed, here.at);
+      if (later) found = here.at;
+      n = later ? here.left : here.right;
     }
     return found;
   }
@@ -96,37 +83,38 @@ class weighted_tree {
   [[nodiscard]] std::optional<item> previous(std::int64_t key, std::uint32_t id) const noexcept {
     const item end{key, id, 0};
     std::optional<item> found;
-    for (std::uint32_t n = root_; n != none;) {
-      const bool earlier = before(nodes_[n].at, end);
-      if (earlier) found = nodes_[n].at;
-      n = earlier ? nodes_[n].right : nodes_[n].left;
+    for (std::uint32_t n = tree_.root(); n != none;) {
+      const auto& here = tree_[n];
+      const bool earlier = in_order::before(here.at, end);
+      if (earlier) found = here.at;
+      n = earlier ? here.right : here.left;
     }
     return found;
   }
   // The item with the least weight, then id, with a key in [from, to]; nullopt if there is none.
   [[nodiscard]] std::optional<item> lightest(std::int64_t from, std::int64_t to) const noexcept {
-    std::uint32_t n = root_;
-    while (n != none && (nodes_[n].at.key < from || nodes_[n].at.key > to)) {
-      n = nodes_[n].at.key < from ? nodes_[n].right : nodes_[n].left;
+    std::uint32_t n = tree_.root();
+    while (n != none && (tree_[n].at.key < from || tree_[n].at.key > to)) {
+      n = tree_[n].at.key < from ? tree_[n].right : tree_[n].left;
     }
     if (n == none) return std::nullopt;
-    std::uint32_t best = n;
-    const auto consider = [&](std::uint32_t one, std::uint32_t subtree) {
+    item best = tree_[n].at;
+    const auto consider = [&](const item& one, std::uint32_t subtree) {
       if (lighter(one, best)) best = one;
-      if (subtree != none && lighter(nodes_[subtree].lightest, best))
-        best = nodes_[subtree].lightest;
+      if (subtree != none && lighter(tree_[subtree].all.lightest, best))
+        best = tree_[subtree].all.lightest;
     };
-    for (std::uint32_t low = nodes_[n].left; low != none;) {
-      const node& here = nodes_[low];
-      if (here.at.key >= from) consider(low, here.right);
+    for (std::uint32_t low = tree_[n].left; low != none;) {
+      const auto& here = tree_[low];
+      if (here.at.key >= from) consider(here.at, here.right);
       low = here.at.key >= from ? here.left : here.right;
     }
-    for (std::uint32_t high = nodes_[n].right; high != none;) {
-      const node& here = nodes_[high];
-      if (here.at.key <= to) consider(high, here.left);
+    for (std::uint32_t high = tree_[n].right; high != none;) {
+      const auto& here = tree_[high];
+      if (here.at.key <= to) consider(here.at, here.left);
       high = here.at.key <= to ? here.right : here.left;
     }
-    return nodes_[best].at;
+    return best;
   }
   // The sum of the weights of all items up to this key and id (without an id: up to this key).
   [[nodiscard]] std::int64_t sum_to(
@@ -134,12 +122,12 @@ class weighted_tree {
       std::uint32_t id = (std::numeric_limits<std::uint32_t>::max)()) const noexcept {
     const item last{key, id, 0};
     std::int64_t sum = 0;
-    for (std::uint32_t n = root_; n != none;) {
-      const node& here = nodes_[n];
-      if (before(last, here.at)) {
+    for (std::uint32_t n = tree_.root(); n != none;) {
+      const auto& here = tree_[n];
+      if (in_order::before(last, here.at)) {
         n = here.left;
       } else {
-        sum = plus(sum, plus(here.at.weight, here.left == none ? 0 : nodes_[here.left].sum));
+        sum = plus(sum, plus(here.at.weight, sum_of(here.left)));
         n = here.right;
       }
     }
@@ -147,12 +135,12 @@ class weighted_tree {
   }
   // The first item whose prefix sum is at least `sum`; nullopt if the total is less.
   [[nodiscard]] std::optional<reached> reach(std::int64_t sum) const noexcept {
-    if (root_ == none || nodes_[root_].sum < sum) return std::nullopt;
+    if (empty() || this->sum() < sum) return std::nullopt;
     std::int64_t passed = 0;
-    std::uint32_t n = root_;
+    std::uint32_t n = tree_.root();
     while (true) {
-      const node& here = nodes_[n];
-      const std::int64_t before_it = plus(passed, here.left == none ? 0 : nodes_[here.left].sum);
+      const auto& here = tree_[n];
+      const std::int64_t before_it = plus(passed, sum_of(here.left));
       const std::int64_t with_it = plus(before_it, here.at.weight);
       if (here.left != none && before_it >= sum) {
         n = here.left;
@@ -166,88 +154,46 @@ class weighted_tree {
   }
 
  private:
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-
-  struct node {
-    item at{};
-    std::int64_t least = 0;         // the least weight in this subtree
-    std::int64_t sum = 0;           // of the weights in this subtree
-    std::uint32_t lightest = none;  // item of this subtree
-    std::uint32_t left = none;
-    std::uint32_t right = none;
+  struct totals {
+    std::int64_t sum = 0;  // of the weights
+    item lightest{};
   };
+  struct in_order {
+    using item = weighted_tree::item;
+    using summary = totals;
+    [[nodiscard]] static bool before(const item& a, const item& b) noexcept {
+      return a.key != b.key ? a.key < b.key : a.id < b.id;
+    }
+    [[nodiscard]] static std::uint64_t number(const item& i) noexcept { return i.id; }
+    [[nodiscard]] static totals sum(const totals* left, const item& i,
+                                    const totals* right) noexcept {
+      totals all{i.weight, i};
+      for (const totals* const child : {left, right}) {
+        if (child == nullptr) continue;
+        all.sum = plus(all.sum, child->sum);
+        if (lighter(child->lightest, all.lightest)) all.lightest = child->lightest;
+      }
+      return all;
+    }
+  };
+  using tree = summed_tree<in_order>;
+  static constexpr std::uint32_t none = tree::none;
 
   [[nodiscard]] static std::int64_t plus(std::int64_t a, std::int64_t b) noexcept {
     constexpr std::int64_t most = (std::numeric_limits<std::int64_t>::max)();
     return a > most - b ? most : a + b;
   }
-  [[nodiscard]] static bool before(const item& a, const item& b) noexcept {
-    return a.key != b.key ? a.key < b.key : a.id < b.id;
+  [[nodiscard]] static bool lighter(const item& a, const item& b) noexcept {
+    return a.weight != b.weight ? a.weight < b.weight : a.id < b.id;
   }
-  [[nodiscard]] bool lighter(std::uint32_t a, std::uint32_t b) const noexcept {
-    const item& i = nodes_[a].at;
-    const item& j = nodes_[b].at;
-    return i.weight != j.weight ? i.weight < j.weight : i.id < j.id;
+  [[nodiscard]] std::int64_t sum_of(std::uint32_t n) const noexcept {
+    return n == none ? 0 : tree_[n].all.sum;
   }
-  [[nodiscard]] static std::uint64_t rank(const item& i) noexcept {
-    std::uint64_t z = (std::uint64_t{i.id} + 1) * 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    return z ^ (z >> 31);
+  [[nodiscard]] bool has_at_most(std::uint32_t n, std::int64_t limit) const noexcept {
+    return n != none && tree_[n].all.lightest.weight <= limit;
   }
 
-  // Recomputes the sums of node n. Returns n.
-  std::uint32_t update(std::uint32_t n) noexcept {
-    node& here = nodes_[n];
-    here.sum = here.at.weight;
-    here.lightest = n;
-    for (const std::uint32_t child : {here.left, here.right}) {
-      if (child == none) continue;
-      here.sum = plus(here.sum, nodes_[child].sum);
-      if (lighter(nodes_[child].lightest, here.lightest)) here.lightest = nodes_[child].lightest;
-    }
-    here.least = nodes_[here.lightest].at.weight;
-    return n;
-  }
-  // Splits the subtree n into the items before `at` and the others.
-  std::pair<std::uint32_t, std::uint32_t> split(std::uint32_t n, const item& at) noexcept {
-    if (n == none) return {none, none};
-    if (before(nodes_[n].at, at)) {
-      const auto [low, high] = split(nodes_[n].right, at);
-      nodes_[n].right = low;
-      return {update(n), high};
-    }
-    const auto [low, high] = split(nodes_[n].left, at);
-    nodes_[n].left = high;
-    return {low, update(n)};
-  }
-  // Merges two subtrees. Requires: all items of a are before all items of b.
-  std::uint32_t merge(std::uint32_t a, std::uint32_t b) noexcept {
-    if (a == none) return b;
-    if (b == none) return a;
-    if (rank(nodes_[a].at) > rank(nodes_[b].at)) {
-      nodes_[a].right = merge(nodes_[a].right, b);
-      return update(a);
-    }
-    nodes_[b].left = merge(a, nodes_[b].left);
-    return update(b);
-  }
-  std::uint32_t without(std::uint32_t n, const item& gone) {
-    APIARY_VERIFY(n != none);
-    node& here = nodes_[n];
-    if (before(gone, here.at)) {
-      here.left = without(here.left, gone);
-    } else if (before(here.at, gone)) {
-      here.right = without(here.right, gone);
-    } else {
-      free_.push_back(n);
-      return merge(here.left, here.right);
-    }
-    return update(n);
-  }
-
-  std::vector<node> nodes_;
-  std::vector<std::uint32_t> free_;  // of nodes_
-  std::uint32_t root_ = none;
+  tree tree_;
 };
 
 APIARY_NAMESPACE_END

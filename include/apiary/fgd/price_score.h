@@ -40,8 +40,7 @@ struct price_options {
   // Weights of the other terms of the gain, in thousandths of a GPU, each at most 1,000:
   std::uint32_t fragmentation_weight = 50;  // for a GPU more of fragmentation
   std::uint32_t idle_weight = 5;            // for an idle node of 128 cores and 8 GPUs
-  std::uint32_t order_weight =
-      100;  // for the last node, when prices are made, instead of the first
+  std::uint32_t order_weight = 100;    // times n / nodes for node n; once for nodes that join later
   std::uint32_t pressure_weight = 60;  // for a GPU of a model that tasks request twice over
 };
 
@@ -254,11 +253,11 @@ class price_score {
   detail::price_tables tables_;
   fragmentation metric_;
   std::int64_t samples_;
-  std::int64_t num_nodes_;  // when the prices were made; a later node counts as the last one
+  std::int64_t num_nodes_;  // when the prices were made
   // Costs in millionths of a GPU, times samples_.
   std::int64_t fragmentation_cost_;  // of a thousandth of a GPU of fragmentation
   std::int64_t idle_cost_;           // of 128/1000 cores, and of 8/1000 GPUs
-  std::int64_t order_cost_;          // of the last node
+  std::int64_t order_cost_;          // times n / num_nodes_ for node n
   std::array<std::int64_t, max_gpu_models> pressure_cost_;  // of a GPU
   std::vector<node_state> typical_nodes_{};                 // idle, one of each class
   dense_map<node_id, now> now_{};

@@ -45,8 +45,8 @@ APIARY_NAMESPACE_BEGIN
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
 // Cost:     O(candidates + allocations + cells + nodes), and the budget. If tasks differ, also
 //           victim_search in each cell that it searches; if they have other constraints, each set
-//           that it tries costs a step of the budget for every 32 nodes and task group, but at most
-//           a 256th of the budget.
+//           that it tries takes O(nodes * task groups): a step of the budget for 32 of them, but at
+//           most a 256th of the budget.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -123,8 +123,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     max_fit_steps_ = steps;
     fit_ = topology_fit<Tree>(max_fit_steps_);
   }
-  // What a call of topology_fit does besides its own steps counts as so many. The budget pays for 256
-  // calls at least: enough to evict the cheapest gangs, and to keep those that are not needed.
+  // What a call of topology_fit does besides its own steps counts as so many, fewer than it takes on a
+  // large cluster: a budget from 256 on pays for 256 calls, enough for a set of cheap gangs.
   [[nodiscard]] std::uint64_t fit_steps() const noexcept {
     const std::uint64_t looked_at =
         std::uint64_t{evictions_.capacities().num_nodes()} * colocated_.size();
@@ -211,15 +211,14 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     sets_count_ = false;
     const reprieve_at_end at_end{evictions_};
     fit_verdict possible = evict_cheapest(all_);
+    bool affordable = true;
     if (possible == fit_verdict::budget_ended) {  // with all evicted: here a no is a proof
       limit_fit(left());
       possible = fits_now();
-      // Without a fit for each of them, gangs that are not needed would stay in the set.
-      if (possible == fit_verdict::fits && evictions_.tried().size() > left() / fit_steps())
-        return fit_verdict::budget_ended;
+      affordable = possible == fit_verdict::fits && affords_minimal();
     }
     if (possible != fit_verdict::fits) return possible;
-    if (!over_budget_) keep_minimal();
+    if (affordable && !over_budget_) keep_minimal();
     evictions_.reprieve_all();
     sets_count_ = true;
     by_bound_.begin(cells_.bounds(), cost_);
@@ -309,6 +308,14 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const fit_verdict verdict = try_set();
     over_budget_ = verdict != fit_verdict::does_not_fit;
     return verdict;
+  }
+  // Whether the budget pays for a fit for each gang that keep_minimal() would try. Without one, gangs
+  // that are not needed would stay in the set.
+  [[nodiscard]] bool affords_minimal() const {
+    const std::span<const std::uint32_t> tried = evictions_.tried();
+    const auto is_tried = [&](std::uint32_t j) { return is_on_placed_node(j); };
+    const auto fits = std::count_if(tried.begin(), tried.end(), is_tried);
+    return static_cast<std::uint64_t>(fits) <= left() / fit_steps();
   }
   // After a yes: keeps the set without victims that are not needed.
   void keep_minimal() {

@@ -34,9 +34,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or
 //           duration; an outage is not in order of `from`, ends before it begins or breaks a broken
-//           server; options.servers and the scheduler differ in GPUs; a start costs less than 0
-//           ms. kInternal: wake() is not
-//           later than the last decide(); an action of decide() or a job of mark_bad() is wrong, for
+//           server; options.servers and the scheduler differ in GPUs; a start or a migration costs
+//           less than 0 ms. kInternal: wake() is not later than the last decide(); an action of decide() or a job of mark_bad() is wrong, for
 //           example it starts a job that runs. Otherwise the first error of the scheduler.
 // Requires: durations below 2^53 / 1000; the scheduler is new.
 // Cost:     O(log jobs running) an event beside the work of the scheduler; about 120 bytes a job.
@@ -47,11 +46,7 @@ template <JobScheduler Scheduler, class Speed, class Observer>
                                                          std::span<const outage> outages,
                                                          const simulation_options& options,
                                                          Speed&& speed, Observer&& observe) {
-  APIARY_RETURN_IF_ERROR(
-      detail::check_simulation(jobs, outages, options.servers, scheduler.total_gpus()));
-  if (options.start_cost < 0)
-    return absl::InvalidArgumentError("a start costs " + std::to_string(options.start_cost) +
-                                      " ms; it must cost at least 0");
+  APIARY_RETURN_IF_ERROR(detail::check_simulation(jobs, outages, options, scheduler.total_gpus()));
   constexpr bool neighbours_matter =
       std::invocable<Speed&, const timed_job&, const job_placement&, std::span<const job_id>>;
   // The functions live until the end of the expression, and so does the simulator.

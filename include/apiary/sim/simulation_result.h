@@ -28,7 +28,7 @@ struct simulation_options {
   // breaks; 0: it loses all of its work.
   time_ms checkpoint_interval = 0;
   time_ms until = max_time;              // the simulation ends then, even if jobs are still running
-  time_ms migration_cost = 0;            // ms from the migration of a job until it makes progress
+  time_ms migration_cost = 0;            // ms from a migration until the job makes progress; >= 0
   std::vector<std::uint32_t> servers{};  // GPUs of each server; empty: measures no fragmentation
 };
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/detail/summed_tree.h>
+#include <apiary/container/summed_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/model/job.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/batch/detail/reservation_profile.h>
-#include <apiary/batch/detail/summed_tree.h>
+#include <apiary/container/summed_tree.h>
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>

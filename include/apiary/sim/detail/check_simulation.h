@@ -16,6 +16,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -23,7 +24,7 @@ namespace detail {
 // kInvalidArgument: as simulate().
 [[nodiscard]] inline absl::Status check_simulation(std::span<const timed_job> jobs,
                                                    std::span<const outage> outages,
-                                                   std::span<const std::uint32_t> servers,
+                                                   const simulation_options& options,
                                                    std::uint32_t total_gpus) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const timed_job& j = jobs[i];
@@ -52,6 +53,14 @@ namespace detail {
     }
     until = o.until;
   }
+  if (options.start_cost < 0)
+    return absl::InvalidArgumentError("a start costs " + std::to_string(options.start_cost) +
+                                      " ms; it must cost at least 0");
+  if (options.migration_cost < 0)
+    return absl::InvalidArgumentError("a migration costs " +
+                                      std::to_string(options.migration_cost) +
+                                      " ms; it must cost at least 0");
+  const std::vector<std::uint32_t>& servers = options.servers;
   std::uint64_t all = 0;
   for (std::size_t i = 0; i < servers.size(); ++i) {
     all += servers[i];

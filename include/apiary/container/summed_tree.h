@@ -1,4 +1,4 @@
-// apiary/batch/detail/summed_tree.h - items in order, with a summary of each subtree.
+// apiary/container/summed_tree.h - items in order, with a summary of each subtree.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,7 +10,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-namespace detail {
 
 // Items in order, with a summary of each subtree, so that a search can skip whole subtrees.
 //
@@ -20,24 +19,33 @@ namespace detail {
 // Traits::number(item)             a number of the item, from which its priority is hashed
 // Traits::sum(left, item, right)   the summary of a subtree; null: there is no such child
 //
-// Model: a treap, as container/weighted_tree.h.
+// Model: a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities are a
+//        hash of the numbers of the items, so equal calls make equal trees.
 // Cost:  insert, erase, edit O(log items) expected.
 template <class Traits>
 class summed_tree {
  public:
+  // What the tree holds.
   using item = typename Traits::item;
+  // What is kept of each subtree.
   using summary = typename Traits::summary;
+  // No node.
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  // A node of the tree.
   struct node {
-    item at{};
-    summary all{};  // of this node and both children
-    std::uint32_t left = none;
-    std::uint32_t right = none;
+    item at{};                   // its item
+    summary all{};               // of this node and both children
+    std::uint32_t left = none;   // the child with the items before it
+    std::uint32_t right = none;  // the child with the items after it
   };
 
+  // The number of items.
+  [[nodiscard]] std::size_t size() const noexcept { return nodes_.size() - free_.size(); }
+  // Whether there is no item.
   [[nodiscard]] bool empty() const noexcept { return root_ == none; }
   // The root; none if the tree is empty.
   [[nodiscard]] std::uint32_t root() const noexcept { return root_; }
+  // Node n. Requires: n is the root, or a child of a node.
   [[nodiscard]] const node& operator[](std::uint32_t n) const noexcept { return nodes_[n]; }
 
   // The item of this order; null: there is none.
@@ -52,7 +60,7 @@ class summed_tree {
     return nullptr;
   }
 
-  // Requires: the item is not in the tree.
+  // Inserts an item. Requires: the item is not in the tree.
   void insert(const item& added) {
     std::uint32_t n;
     if (free_.empty()) {
@@ -67,7 +75,7 @@ class summed_tree {
     const auto [low, high] = split(root_, added);
     root_ = merge(merge(low, n), high);
   }
-  // Requires: the item is in the tree.
+  // Removes an item. Requires: the item is in the tree.
   void erase(const item& gone) { root_ = without(root_, gone); }
   // Calls change(item) for the item of this order; returns whether there is one.
   template <class Change>
@@ -164,5 +172,4 @@ class summed_tree {
   std::uint32_t root_ = none;
 };
 
-}  // namespace detail
 APIARY_NAMESPACE_END

@@ -1,7 +1,7 @@
-// apiary/tests/batch/detail/summed_tree_test.cpp - items in order, against a list that is scanned.
+// apiary/tests/container/summed_tree_test.cpp - items in order, against a list that is scanned.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
-#include <apiary/batch/detail/summed_tree.h>
+#include <apiary/container/summed_tree.h>
 #include <apiary/core/rng.h>
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ struct by_key {
 
 TEST_CASE("summed_tree: the first item after another with a value large enough is that of a scan") {
   rng random(5);
-  detail::summed_tree<by_key> tree;
+  summed_tree<by_key> tree;
   std::map<std::uint32_t, std::uint32_t> list;
   const int steps = apiary_test::scaled(20'000);
   for (int step = 0; step < steps; ++step) {
