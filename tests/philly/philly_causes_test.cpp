@@ -1,5 +1,6 @@
 // apiary/tests/philly/philly_causes_test.cpp - why jobs waited, counted again from a log of events.
 // SPDX-License-Identifier: MIT
+#include "support/philly_loads.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -100,8 +100,7 @@ std::vector<delays> recount(const std::vector<philly_entry>& log,
   std::map<job_id, delay_cause> waiting;
   std::map<job_id, std::uint32_t> collected;
   std::vector<std::uint32_t> used(options.quotas.size(), 0);
-  std::uint32_t idle =
-      std::accumulate(options.servers.gpus.begin(), options.servers.gpus.end(), 0U);
+  std::uint32_t idle = apiary_test::gpus_of(options.servers);
   time_ms last = 0;
   for (const philly_entry& e : log) {
     for (const auto& [job, cause] : waiting) waited[job.value][cause] += e.at - last;
@@ -147,33 +146,17 @@ TEST_CASE("philly: the causes of delay are those of a log of events, counted aga
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    philly_options options{.servers = {.gpus = {}, .servers_per_rack = 1 + random.uniform(4)},
-                           .acquire_time = 1 + random.uniform(20),
-                           .backoff_time = 1 + random.uniform(20),
-                           .max_tries = random.uniform(4),
-                           .preempt_percent = 60 + random.uniform(41)};
-    options.servers.gpus.resize(3 + random.uniform(5));
-    std::uint32_t total = 0;
-    for (std::uint32_t& g : options.servers.gpus) total += g = 2 + random.uniform(7);
-    for (std::uint32_t left = total; options.quotas.size() < 3; left -= options.quotas.back())
-      options.quotas.push_back(random.uniform(left + 1));
-    const job_list list = generate_jobs({.seed = seed,
-                                         .jobs = 120,
-                                         .tenants = 3,
-                                         .window = 600,
-                                         .shortest = 5,
-                                         .longest = 200,
-                                         .sizes = {{1, 4}, {2, 3}, {4, 2}, {total / 2, 1}}})
-                              .value();
-    const std::vector<outage> outages{{node_id(0), 100, 200}, {node_id(1), 150, 170}};
+    const philly_options options = apiary_test::random_philly(random);
+    const std::vector<timed_job> jobs =
+        apiary_test::philly_jobs(seed, 120, apiary_test::gpus_of(options.servers));
     logged_philly host{philly::create(options).value(), options.servers.gpus};
     const auto run = simulate(
-        host, list.jobs, outages, {},
+        host, jobs, apiary_test::two_outages(), {},
         [](const timed_job&, const job_placement&) { return full_speed; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
-    const std::vector<delays> expected = recount(host.log, list.jobs, options);
-    for (std::size_t j = 0; j < list.jobs.size(); ++j) {
+    const std::vector<delays> expected = recount(host.log, jobs, options);
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
       REQUIRE(run->jobs[j].waited == expected[j]);
       all += expected[j];
     }

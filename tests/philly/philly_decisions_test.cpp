@@ -2,6 +2,7 @@
 // of its moments, and asks for no more calls than it needs.
 // SPDX-License-Identifier: MIT
 #include "support/naive_philly.h"
+#include "support/philly_loads.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/philly/philly.h>
@@ -14,7 +15,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -22,25 +22,6 @@ using namespace apiary;
 using namespace apiary::detail;
 
 namespace {
-
-// A few servers of different sizes in racks, three tenants, short times.
-philly_options random_options(rng& random) {
-  philly_options options{.servers = {.gpus = {}, .servers_per_rack = 1 + random.uniform(4)},
-                         .acquire_time = 1 + random.uniform(20),
-                         .backoff_time = 1 + random.uniform(20),
-                         .max_tries = random.uniform(4),
-                         .first_locality = static_cast<job_locality>(random.uniform(3)),
-                         .preempt_percent = 60 + random.uniform(41)};
-  if (random.uniform(4) == 0) options.max_tries = philly_options::no_limit;
-  options.servers.gpus.resize(3 + random.uniform(5));
-  std::uint32_t left = 0;
-  for (std::uint32_t& g : options.servers.gpus) left += g = 2 + random.uniform(7);
-  while (options.quotas.size() < 3) {
-    options.quotas.push_back(random.uniform(left + 1));
-    left -= options.quotas.back();
-  }
-  return options;
-}
 
 // Both schedulers under one host. The naive one is called at each of its moments, the other one when
 // it asks for it or something happens.
@@ -115,7 +96,7 @@ struct two_phillies {
 std::size_t compare_decisions(std::uint64_t seed) {
   CAPTURE(seed);
   rng random(seed);
-  const philly_options options = random_options(random);
+  const philly_options options = apiary_test::random_philly(random);
   two_phillies both(options);
   const std::uint32_t total = both.fast.total_gpus();
   const std::uint32_t most = 5 + random.uniform(60);  // jobs at once
@@ -163,21 +144,12 @@ TEST_CASE("philly: in a simulation, every placement and delay is that of the nai
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(100U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const philly_options options = random_options(random);
-    const std::uint32_t total =
-        std::accumulate(options.servers.gpus.begin(), options.servers.gpus.end(), 0U);
-    const job_list list = generate_jobs({.seed = seed,
-                                         .jobs = 150,
-                                         .tenants = 3,
-                                         .window = 600,
-                                         .shortest = 5,
-                                         .longest = 200,
-                                         .sizes = {{1, 4}, {2, 3}, {4, 2}, {total / 2, 1}}})
-                              .value();
-    const std::vector<outage> outages{{node_id(0), 100, 200}, {node_id(1), 150, 170}};
+    const philly_options options = apiary_test::random_philly(random);
+    const std::vector<timed_job> jobs =
+        apiary_test::philly_jobs(seed, 150, apiary_test::gpus_of(options.servers));
     const auto run = [&](auto scheduler) {
       return simulate(
-                 scheduler, list.jobs, outages, {},
+                 scheduler, jobs, apiary_test::two_outages(), {},
                  [](const timed_job&, const job_placement&) { return full_speed; },
                  [](const simulation_event&) {})
           .value();
@@ -187,7 +159,7 @@ TEST_CASE("philly: in a simulation, every placement and delay is that of the nai
     REQUIRE(fast.log.value() == naive.log.value());
     REQUIRE(fast.events == naive.events);
     REQUIRE(fast.decisions <= naive.decisions);
-    for (std::size_t j = 0; j < list.jobs.size(); ++j)
+    for (std::size_t j = 0; j < jobs.size(); ++j)
       REQUIRE(fast.jobs[j].waited == naive.jobs[j].waited);
   }
 }

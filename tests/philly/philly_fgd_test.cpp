@@ -4,6 +4,7 @@
 #include "support/naive_philly.h"
 #include "support/naive_pool.h"
 #include "support/naive_sharing.h"
+#include "support/philly_loads.h"
 #include "support/scale.h"
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
@@ -36,17 +37,13 @@ namespace {
 
 using fgd_pool = gpu_sharing_pool<fragmentation_gradient>;
 
-// Nodes of 2 to 8 GPUs with some CPU, in racks; three tenants, short times.
-philly_options random_times(rng& random, std::uint32_t gpus) {
-  philly_options options{.acquire_time = 1 + random.uniform(20),
-                         .backoff_time = 1 + random.uniform(20),
-                         .max_tries = random.uniform(4),
-                         .first_locality = static_cast<job_locality>(random.uniform(3)),
-                         .preempt_percent = 60 + random.uniform(41)};
-  for (std::uint32_t left = gpus; options.quotas.size() < 3; left -= options.quotas.back())
-    options.quotas.push_back(random.uniform(left + 1));
+// Three tenants, short times.
+philly_options random_options(rng& random, std::uint32_t gpus) {
+  philly_options options = apiary_test::random_philly_times(random);
+  options.quotas = apiary_test::random_quotas(random, gpus);
   return options;
 }
+// Nodes of 2 to 8 GPUs with some CPU.
 node_table random_nodes_for_gangs(rng& random) {
   node_table nodes;
   const std::uint32_t count = 3 + random.uniform(5);
@@ -273,7 +270,7 @@ seen_sharing random_sharing(std::uint64_t seed) {
   rng random(seed);
   const node_table nodes = random_nodes_for_gangs(random);
   const auto gpus = static_cast<std::uint32_t>(nodes.total_gpus());
-  const philly_options options = random_times(random, gpus);
+  const philly_options options = random_options(random, gpus);
   shared_host host(options, nodes, 1 + random.uniform(4));
   const std::uint32_t pause = 1 + random.uniform(20);
   const std::uint32_t most = 5 + random.uniform(20);
@@ -335,25 +332,15 @@ TEST_CASE("philly_over: equal pools, equal decisions, places and delays") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(100U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    server_spec spec{.gpus = std::vector<std::uint32_t>(3 + random.uniform(5)),
-                     .servers_per_rack = 1 + random.uniform(4)};
-    for (std::uint32_t& g : spec.gpus) g = 2 + random.uniform(7);
-    const std::uint32_t total = std::accumulate(spec.gpus.begin(), spec.gpus.end(), 0U);
-    const philly_options options = random_times(random, total);
+    const philly_options options = apiary_test::random_philly(random);
+    const server_spec& spec = options.servers;
     node_table nodes;
     for (const std::uint32_t gpus : spec.gpus) nodes.add({.gpus = gpus});
-    const job_list list = generate_jobs({.seed = seed,
-                                         .jobs = 120,
-                                         .tenants = 3,
-                                         .window = 500,
-                                         .shortest = 5,
-                                         .longest = 200,
-                                         .sizes = {{1, 4}, {2, 3}, {4, 2}, {total / 2, 1}}})
-                              .value();
-    const std::vector<outage> outages{{node_id(0), 100, 200}, {node_id(1), 150, 170}};
+    const std::vector<timed_job> jobs =
+        apiary_test::philly_jobs(seed, 120, apiary_test::gpus_of(spec));
     const auto run = [&](auto scheduler) {
       return simulate(
-                 scheduler, list.jobs, outages, {},
+                 scheduler, jobs, apiary_test::two_outages(), {},
                  [](const timed_job&, const job_placement&) { return full_speed; },
                  [](const simulation_event&) {})
           .value();
@@ -369,7 +356,7 @@ TEST_CASE("philly_over: equal pools, equal decisions, places and delays") {
     REQUIRE(a.log.value() == b.log.value());
     REQUIRE(a.log.value() == c.log.value());
     REQUIRE(a.decisions == c.decisions);
-    for (std::size_t j = 0; j < list.jobs.size(); ++j) {
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
       REQUIRE(a.jobs[j].waited == b.jobs[j].waited);
       REQUIRE(a.jobs[j].waited == c.jobs[j].waited);
     }

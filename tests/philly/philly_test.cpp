@@ -1,6 +1,7 @@
 // apiary/tests/philly/philly_test.cpp - every edge of the state machine by a virtual clock, quotas,
 // preemption, and every second of delay with its cause, over either pool.
 // SPDX-License-Identifier: MIT
+#include "support/philly_loads.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
@@ -551,23 +552,9 @@ TEST_CASE_TEMPLATE(
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    philly_options options{.servers = {.gpus = {}, .servers_per_rack = 1 + random.uniform(4)},
-                           .acquire_time = 10 + random.uniform(20),
-                           .backoff_time = 5 + random.uniform(20),
-                           .max_tries = random.uniform(3)};
-    options.servers.gpus.resize(3 + random.uniform(5));
-    std::uint32_t total = 0;
-    for (std::uint32_t& g : options.servers.gpus) total += g = 2 + random.uniform(7);
-    for (std::uint32_t left = total; options.quotas.size() < 3; left -= options.quotas.back())
-      options.quotas.push_back(random.uniform(left + 1));
-    const job_list list = generate_jobs({.seed = seed,
-                                         .jobs = 60,
-                                         .tenants = 3,
-                                         .window = 400,
-                                         .shortest = 20,
-                                         .longest = 400,
-                                         .sizes = {{1, 4}, {2, 3}, {4, 2}, {total / 2, 1}}})
-                              .value();
+    const philly_options options = apiary_test::random_philly(random);
+    const std::vector<timed_job> jobs =
+        apiary_test::philly_jobs(seed, 60, apiary_test::gpus_of(options.servers));
     std::vector<outage> outages;
     for (std::uint32_t n = 0; n < 2; ++n) {
       const time_ms from = random.uniform(300);
@@ -577,14 +564,13 @@ TEST_CASE_TEMPLATE(
               [](const outage& a, const outage& b) { return a.from < b.from; });
     audited<P> scheduler{make_philly<P>(options), options.quotas};
     const auto run = simulate(
-        scheduler, list.jobs, outages, {},
-        [](const timed_job&, const job_placement&) { return 1000U; },
+        scheduler, jobs, outages, {}, [](const timed_job&, const job_placement&) { return 1000U; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
-    for (std::size_t j = 0; j < list.jobs.size(); ++j) {
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
       const simulation_result::job_record& r = run->jobs[j];
       REQUIRE(r.ended != max_time);
-      REQUIRE(r.ended == list.jobs[j].arrival + r.waited.total() + list.jobs[j].duration + r.lost);
+      REQUIRE(r.ended == jobs[j].arrival + r.waited.total() + jobs[j].duration + r.lost);
       REQUIRE(r.waited[delay_cause::order] == 0);
     }
     REQUIRE(scheduler.p.num_jobs() == 0);
