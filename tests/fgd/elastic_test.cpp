@@ -3,6 +3,7 @@
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/fgd/detail/kind_cache.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/price_score.h>
 #include <apiary/metric/task_mix.h>
@@ -128,11 +129,11 @@ gpu_sharing_scheduler<Score> restarted(const known_cluster& known, const Score& 
   return fresh;
 }
 
-// Random events. Each decision is that of a scan with a score computed afresh. Now and then the nodes
-// are compared with a table made afresh, and all decisions with those of a scheduler built afresh,
-// which sometimes takes over.
+// Random events, with so many kinds of task. Each decision is that of a scan with a score computed
+// afresh. Now and then the nodes are compared with a table made afresh, and all decisions with those
+// of a scheduler built afresh, which sometimes takes over.
 template <class Score>
-void random_events(std::uint32_t seed, std::uint32_t events,
+void random_events(std::uint32_t seed, std::uint32_t events, std::uint32_t num_kinds,
                    const std::function<Score(rng&)>& new_score) {
   CAPTURE(seed);
   rng random(seed);
@@ -141,7 +142,10 @@ void random_events(std::uint32_t seed, std::uint32_t events,
   Score score = new_score(random);
   auto scheduler = gpu_sharing_scheduler<Score>::create(known.inventory(), score).value();
   std::vector<task_request> kinds;
-  for (std::uint32_t i = 0; i < 40; ++i) kinds.push_back(apiary_test::random_task(random, 0));
+  for (std::uint32_t i = 0; i < num_kinds; ++i) {
+    kinds.push_back(apiary_test::random_task(random, 0));
+    if (i >= 40) kinds.back().cpu_milli = random.uniform(12'000);  // nearly all differ
+  }
   std::map<std::string, int> seen;
   std::uint32_t last_job = 0;
   for (std::uint32_t event = 0; event < events; ++event) {
@@ -195,7 +199,7 @@ void random_events(std::uint32_t seed, std::uint32_t events,
       REQUIRE(scheduler.set_score(score).ok());
       ++seen["scores"];
     } else {
-      task_request task = kinds[random.uniform(40)];
+      task_request task = kinds[random.uniform(num_kinds)];
       task.job = job_id(++last_job);
       if (random.uniform(3) == 0) task.memory_mib = 4096 * random.uniform(20);
       const task_plan plan = scheduler.propose(task).value();
@@ -229,16 +233,19 @@ void random_events(std::uint32_t seed, std::uint32_t events,
 
 TEST_CASE("FGD in a cluster that grows and shrinks decides as a scheduler built afresh") {
   const std::uint32_t events = apiary_test::scaled(200'000U);
+  // In every second run more kinds than have scores of their own.
+  static_assert(detail::kind_cache<fragmentation_gradient>::kinds_before_bounds < 600);
   for (std::uint32_t seed = 0; seed < 5; ++seed)
-    random_events<fragmentation_gradient>(seed, events, [](rng& random) {
-      return fragmentation_gradient(fragmentation(apiary_test::random_mix(random)));
-    });
+    random_events<fragmentation_gradient>(
+        seed, events, seed % 2 == 0 ? 40U : 600U, [](rng& random) {
+          return fragmentation_gradient(fragmentation(apiary_test::random_mix(random)));
+        });
 }
 
 TEST_CASE("prices in a cluster that grows and shrinks decide as a scheduler built afresh") {
   const std::uint32_t events = apiary_test::scaled(40'000U);
   for (std::uint32_t seed = 0; seed < 2; ++seed)
-    random_events<price_score>(seed, events, [](rng& random) {
+    random_events<price_score>(seed, events, 40, [](rng& random) {
       const node_table nodes = apiary_test::random_nodes(random, 20);
       const task_mix mix(
           {{{.cpu_milli = 1000, .gpus = 1, .gpu_milli = 500}, 2 + random.uniform(9)},

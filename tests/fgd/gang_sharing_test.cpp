@@ -311,7 +311,7 @@ TEST_CASE("a gang is recovered on bad nodes, with the tasks that still run") {
   CHECK_FALSE(scheduler.nodes()[node_id(1)].healthy);
   gang.groups[0].tasks = 2;  // as it runs now
   CHECK(scheduler.commit(job_id(2), gang, placements) ==
-        absl::AbortedError("job 2: GPUs 2 (a bit mask) of node 1 are not free"));
+        absl::AbortedError("job 2: node 1 has 0/1000 of GPU 1 left; the task requests 1000"));
   REQUIRE(scheduler.finish(job_id(1)).ok());
   CHECK(scheduler.commit(job_id(2), gang, placements) ==
         absl::AbortedError("job 2: node 1 is bad"));
@@ -583,8 +583,12 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
   refused(scheduler.commit(job_id(8), gang, changed), kNotFound, "node 4");
   // The last of three places is not free: the first two are given back.
   changed = scheduler.propose(gang).value().placements;
+  changed[2].where = places[2].where;
+  refused(scheduler.commit(job_id(8), gang, changed), kAborted, "has 0/1000 of GPU 0 left");
+  changed = scheduler.propose(gang).value().placements;
   std::swap(changed[2].where, changed[0].where);
-  refused(scheduler.commit(job_id(8), gang, changed), kAborted, "not free");
+  refused(scheduler.commit(job_id(8), gang, changed), kAborted,
+          "the placement has 2 GPUs; the task requests 1");
 }
 
 namespace {

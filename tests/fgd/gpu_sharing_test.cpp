@@ -203,6 +203,34 @@ TEST_CASE("a task that fits nowhere now: the text says what each GPU model lacks
         absl::StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("a task that fits on no suggested node: the text counts the others") {
+  node_table nodes;
+  for (int n = 0; n < 4; ++n) nodes.add({{8000, 8000}, 2, 0});
+  nodes.add({{8000, 8000}, 2, 3});
+  nodes.add({{8000, 8000}, 1, 3});  // could not run it
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+  const task_request task{.gpus = 2, .gpu_milli = 1000};
+  summary_bitset suggested(6);
+  for (const std::uint32_t n : {0U, 1U, 5U}) suggested.set(n);
+  CHECK(scheduler.explain(task, suggested).value().empty());
+  REQUIRE(scheduler.commit({.job = job_id(1), .gpus = 1, .gpu_milli = 1}, {node_id(0), 1}).ok());
+  REQUIRE(scheduler.commit({.job = job_id(2), .gpus = 1, .gpu_milli = 1}, {node_id(2), 1}).ok());
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  REQUIRE(scheduler.mark_bad(node_id(3)).ok());
+  CHECK(scheduler.propose(task, suggested)->reason == wait_reason::unhealthy);
+  CHECK(scheduler.explain(task).value().empty());  // node 4
+  CHECK(scheduler.explain(task, suggested).value() ==
+        "not now: GPU model 0: of 4 nodes that could run it, 1 lacks free GPUs (at most 1 of 2), "
+        "1 is bad, 2 are not suggested (0 could run it now); GPU model 3: of 1 node that could run "
+        "it, 1 is not suggested (1 could run it now)");
+  CHECK(scheduler.explain({.gpus = 3, .gpu_milli = 1000}, suggested).value() ==
+        "never: it requests 3 GPUs; a node has at most 2");
+  CHECK(scheduler.explain(task, summary_bitset(5)).status() ==
+        absl::InvalidArgumentError("suggested nodes: 5 bits for 6 nodes"));
+  CHECK(scheduler.explain({.gpus = 2, .gpu_milli = 1}, suggested).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+}
+
 TEST_CASE("a host may ask what runs, and where") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   CHECK(scheduler.jobs().empty());
@@ -359,7 +387,7 @@ TEST_CASE("nodes join, leave and change while tasks run") {
   CHECK(scheduler.jobs_on(node_id(2)) == std::vector<job_id>{job_id(1)});
   CHECK(scheduler.resize_node(node_id(2), 5, {8000, 8000}) ==
         absl::FailedPreconditionError(
-            "node 2: its tasks use GPUs below 6, 0 thousandths of a core and 0 MiB"));
+            "node 2: GPU 5 is in use; it would have 5 GPUs, numbered from 0"));
   REQUIRE(scheduler.resize_node(node_id(2), 6, {9000, 0}).ok());
   CHECK(scheduler.propose({.cpu_milli = 9000})->where.node == node_id(2));
   CHECK(scheduler.propose({.gpus = 8, .gpu_milli = 1000})->reason == wait_reason::never);
@@ -376,6 +404,42 @@ TEST_CASE("nodes join, leave and change while tasks run") {
   for (const std::uint32_t n : {0U, 1U, 2U, 3U})
     CHECK(scheduler.add_node({{1000, 1000}, n, 0}).value() == node_id(n));
   CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 500})->where.node == node_id(1));
+}
+
+TEST_CASE("what was in use at create is forgotten with its node, what runs is not") {
+  node_table nodes;
+  const node_shape shape{{8000, 8000}, 2, 0};
+  for (int n = 0; n < 2; ++n) {
+    nodes.place({.cpu_milli = 3000, .memory_mib = 500, .gpus = 1, .gpu_milli = 400},
+                {nodes.add(shape), 0b10});
+  }
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  const task_request whole{.job = job_id(1), .cpu_milli = 5000, .gpus = 1, .gpu_milli = 1000};
+  CHECK(scheduler.commit(whole, {node_id(1), 0b10}).code() == absl::StatusCode::kAborted);
+  REQUIRE(scheduler.commit(whole, {node_id(1), 0b1}).ok());
+  CHECK(scheduler.jobs_on(node_id(0)).empty());
+  CHECK(scheduler.resize_node(node_id(0), 1, shape.host) ==
+        absl::FailedPreconditionError(
+            "node 0: GPU 1 is in use; it would have 1 GPUs, numbered from 0"));
+  CHECK(scheduler.remove_node(node_id(0)).ok());
+  CHECK(scheduler.remove_node(node_id(1)) ==
+        absl::FailedPreconditionError("node 1: 1 job runs on it: 1"));
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  CHECK(scheduler.nodes() == [&] {
+    node_table left = nodes;
+    left.erase(node_id(0));
+    return left;
+  }());
+  CHECK(scheduler.remove_node(node_id(1)).ok());
+  // Nodes that get their ids are idle.
+  node_table idle;
+  for (int n = 0; n < 2; ++n) {
+    CHECK(scheduler.add_node(shape).ok());
+    idle.add(shape);
+  }
+  CHECK(scheduler.nodes() == idle);
+  CHECK(scheduler.propose({.cpu_milli = 8000, .gpus = 2, .gpu_milli = 1000})->result ==
+        plan_result::bind);
 }
 
 TEST_CASE("wrong calls about nodes are errors and change nothing") {

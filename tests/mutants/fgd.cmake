@@ -70,7 +70,9 @@ mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first 
 mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a task waits for memory that no node has"
   FROM [[task.memory_mib <= shapes_.most_memory_for(task)]] TO [[shapes_.most_memory_for(task) >= 0]])
 mutant(kind_bounds fgd/detail/best_score_placer.h "wrong filter: upper bounds of nodes that are not allowed count"
-  FROM [[(allowed != nullptr && !allowed->test(i)) || !nodes[n].fits(task)]] TO [[!nodes[n].fits(task)]])
+  FROM [[allowed != nullptr && !allowed->test(n)]] TO [[false]])
+mutant(kind_few fgd/detail/best_score_placer.h "wrong tie: of a few nodes with equal scores the last one is taken"
+  FROM [[entry <= most]] TO [[entry < most]])
 mutant(node_free_ids fgd/gpu_sharing.h "wrong order: a node that joins gets the id that was used last"
   FROM [[return a > b;]] TO [[return a < b;]] STATEMENT)
 mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a node that was removed"
@@ -88,5 +90,7 @@ mutant(score_kept fgd/detail/best_score_placer.h "forgotten update: kinds keep t
 mutant(tasks_relink fgd/detail/running_tasks.h "forgotten update: the task after one that ended has no predecessor"
   FROM [[(gone.after == none ? from.last : tasks_[gone.after].links[kind].before) = gone.before;]]
   TO [[if (gone.after == none) from.last = gone.before;]] STATEMENT)
-mutant(shapes_last fgd/detail/shape_counts.h "off by one: the shape of the last node that left stays"
-  FROM [[if (--gone.nodes > 0) return;]] TO [[if (gone.nodes-- > 0) return;]] STATEMENT)
+mutant(shapes_last fgd/detail/shape_counts.h "off by one: the memory of the last node that left stays"
+  FROM [[if (--nodes->second > 0) return;]] TO [[if (nodes->second-- > 0) return;]] STATEMENT)
+mutant(shapes_least fgd/detail/shape_counts.h "wrong end: the least memory of a shape counts"
+  FROM [[c.nodes_with.rbegin()->first]] TO [[c.nodes_with.begin()->first]])

@@ -189,7 +189,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     transaction tx(log);
     for (const task_placement& p : placements) {
       const task_request task = request_of(job, gang, p);
-      if (!nodes_.is_free(task, p.where)) return detail::not_free(job, p.where);
+      if (!nodes_.is_free(task, p.where)) return detail::not_free(nodes_, task, p.where);
       if (!again && !nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
       tx.place(nodes_, task, p.where);
     }
@@ -212,7 +212,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     for (const task_placement& p : placements) {
       if (p.group >= missing.size() || missing[p.group]-- == 0)
         return wrong(absl::StrCat(": task group ", p.group, " has more placements than tasks"));
-      if (!nodes_.contains(p.where.node)) return detail::no_such_node(p.where.node);
+      if (!nodes_.contains(p.where.node)) return detail::no_such_node(job, p.where.node);
     }
     for (std::size_t m = 0; m < missing.size(); ++m) {
       if (all && missing[m] > 0)

@@ -39,8 +39,8 @@ APIARY_NAMESPACE_BEGIN
 // Cost:     propose: one score for each node that changed since the last task of this kind, then
 //           O(log64 nodes). max_kinds kinds of request are cached, about one byte for each node and
 //           kind; another kind scans all nodes once. A task that waits costs O(bad nodes
-//           + distinct shapes of nodes) more. If nodes lack memory for a task, one step for each of
-//           them with a better score.
+//           + shapes of nodes that differ in more than memory) more. If nodes lack memory for a
+//           task, one step for each of them with a better score.
 //           commit, finish, mark_bad, mark_healthy: O(GPUs of a node) and a hash look-up.
 //           add_node, remove_node, resize_node: the same, amortized.
 // Example:  examples/own_policy.cpp
@@ -122,7 +122,8 @@ class gpu_sharing_scheduler {
     if (n.value >= bad_.size()) bad_.grow(n.value + n.value / 8 + 1);
     return n;
   }
-  // Removes a node. Its id may be given to another node later. kNotFound: there is no such node.
+  // Removes a node. Its id may be given to another node later. What create() got as used on the node
+  // and no commit accounts for is forgotten. kNotFound: there is no such node.
   // kFailedPrecondition: tasks run on it; the message lists their jobs. End them first.
   absl::Status remove_node(node_id n) {
     if (!nodes_.contains(n)) return detail::no_such_node(n);
@@ -142,7 +143,7 @@ class gpu_sharing_scheduler {
     const node_shape before = nodes_.shape(n);
     const node_shape shape{host, gpus, before.model};
     APIARY_RETURN_IF_ERROR(detail::check_shape(absl::StrCat("node ", n.value), shape));
-    if (!nodes_.can_resize(n, shape)) return detail::uses_more(nodes_, n);
+    if (!nodes_.can_resize(n, shape)) return detail::uses_more(nodes_, n, shape);
     shapes_.add(shape);
     shapes_.remove(before);
     nodes_.resize(n, shape);
@@ -162,7 +163,15 @@ class gpu_sharing_scheduler {
   // kInvalidArgument: not valid(). Cost: O(nodes).
   [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task) const {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
-    return detail::explain_task(nodes_, task);
+    return detail::explain_task(nodes_, task, nullptr);
+  }
+  // The same for propose(task, suggested): it also counts the nodes that could run the task but are
+  // not suggested. kInvalidArgument also: not one bit for each node.
+  [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task,
+                                                    const summary_bitset& suggested) const {
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
+    APIARY_RETURN_IF_ERROR(detail::check_suggested(suggested, nodes_.size()));
+    return detail::explain_task(nodes_, task, &suggested);
   }
   // The nodes and what is left of each. It keeps the ids of nodes that were removed.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
@@ -244,9 +253,9 @@ class gpu_sharing_scheduler {
   absl::Status start(const task_request& task, placement where, bool on_bad) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
-    if (!nodes_.contains(where.node)) return detail::no_such_node(where.node);
+    if (!nodes_.contains(where.node)) return detail::no_such_node(task.job, where.node);
     if (running_.contains(task.job)) return detail::runs_already(task.job);
-    if (!nodes_.is_free(task, where)) return detail::not_free(task.job, where);
+    if (!nodes_.is_free(task, where)) return detail::not_free(nodes_, task, where);
     if (!on_bad && !nodes_[where.node].healthy) return detail::is_bad(task.job, where.node);
     running_.start({task, where}, false);
     nodes_.place(task, where);

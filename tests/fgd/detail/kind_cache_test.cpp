@@ -53,6 +53,15 @@ TEST_CASE("kind_cache: with thousands of kinds every decision is that of scoring
         if (next) REQUIRE(second.where == *next);
         if (!next) REQUIRE(second.reason == wait_reason::not_suggested);
         suggested_only += next ? 0U : 1U;
+        // On a few nodes only.
+        summary_bitset few(scheduler.nodes().size());
+        for (std::uint32_t n = random.uniform(8); n > 0; --n) few.set(random.uniform(70));
+        for (const node_id n : rest.ids())
+          rest[n].healthy = scheduler.nodes()[n].healthy && few.test(n.value);
+        const task_plan third = scheduler.propose(task, few).value();
+        const std::optional<placement> best = apiary_test::naive_fgd(mix, rest, task);
+        REQUIRE((third.result == plan_result::bind) == best.has_value());
+        if (best) REQUIRE(third.where == *best);
         REQUIRE(scheduler.commit(task, plan).ok());
         running.push_back(task.job);
       }
@@ -89,10 +98,38 @@ TEST_CASE("kind_cache: a new kind does not score all nodes, a frequent one has i
     return counted_gradient::scored;
   };
   using cache_type = detail::kind_cache<counted_gradient>;
-  for (std::uint32_t cpu = 0; cpu < cache_type::own_kinds; ++cpu) CHECK(times_scored(cpu) > 500);
+  for (std::uint32_t cpu = 0; cpu < cache_type::kinds_before_bounds; ++cpu)
+    CHECK(times_scored(cpu) > 500);
   CHECK(times_scored(1024) > 500);  // its number is round
   for (std::uint32_t cpu = 1025; cpu < 1200; ++cpu) CHECK(times_scored(cpu) <= 64);
   CHECK(times_scored(100) == 0);  // it has scores of its own, and nothing has changed
+}
+
+TEST_CASE("kind_cache: for a rare kind only the nodes are scored that the host suggests, if few") {
+  rng random(1);
+  const node_table nodes = apiary_test::random_nodes(random, 2'000);
+  const task_mix mix = apiary_test::random_mix(random);
+  using cache_type = detail::kind_cache<counted_gradient>;
+  cache_type cache(nodes, counted_gradient(fragmentation(mix)));
+  for (std::uint32_t cpu = 0; cpu < cache_type::kinds_before_bounds; ++cpu)
+    CHECK(cache.place(nodes, {.cpu_milli = cpu, .gpus = 1, .gpu_milli = 500}, nullptr));
+  const auto times_scored = [&](std::uint32_t cpu, std::uint32_t suggested) {
+    summary_bitset allowed(nodes.size());
+    while (allowed.count() < suggested) allowed.set(random.uniform(nodes.size()));
+    node_table rest = nodes;
+    for (const node_id n : rest.ids()) rest[n].healthy = allowed.test(n.value);
+    const task_request task{.cpu_milli = cpu, .gpus = 1, .gpu_milli = 500};
+    counted_gradient::scored = 0;
+    const std::optional<placement> where = cache.place(nodes, task, &allowed);
+    const int scored = counted_gradient::scored;
+    CHECK(where == apiary_test::naive_fgd(mix, rest, task));
+    return scored;
+  };
+  for (std::uint32_t cpu = 5'000; cpu < 5'050; ++cpu) CHECK(times_scored(cpu, 5) <= 5);
+  CHECK(times_scored(4'096, 5) <= 5);  // its number is round
+  CHECK(times_scored(5'050, 0) == 0);
+  CHECK(times_scored(5'051, cache_type::max_scored) <= 64);
+  CHECK(times_scored(100, 5) == 0);  // it has scores of its own, and nothing has changed
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -29,8 +30,9 @@ TEST_CASE("shape_counts: the most memory is that of a scan") {
   for (int step = 0; step < steps; ++step) {
     CAPTURE(step);
     if (shapes.empty() || (shapes.size() < 40 && random.uniform(2) == 0)) {
-      const node_shape shape{
-          {1000 * random.uniform(3), 512 * random.uniform(4)}, random.uniform(3), 0};
+      const std::uint32_t memory = random.uniform(2) == 0 ? 512 * random.uniform(4)  //
+                                                          : random.uniform(100'000);
+      const node_shape shape{{1000 * random.uniform(3), memory}, random.uniform(3), 0};
       counts.add(shape);
       shapes.push_back(shape);
     } else {
@@ -48,7 +50,31 @@ TEST_CASE("shape_counts: the most memory is that of a scan") {
       if (shape.fits(without)) most = std::max(most, std::int64_t{shape.host.memory_mib});
     }
     REQUIRE(counts.most_memory_for(task) == most);
+    const auto differ = [](const node_shape& a, const node_shape& b) {
+      return a.host.cpu_milli != b.host.cpu_milli || a.gpus != b.gpus || a.model != b.model;
+    };
+    std::size_t distinct = 0;
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      distinct += std::all_of(shapes.begin(), shapes.begin() + static_cast<std::ptrdiff_t>(i),
+                              [&](const node_shape& s) { return differ(s, shapes[i]); })
+                      ? 1U
+                      : 0U;
+    REQUIRE(counts.size() == distinct);
   }
+}
+
+TEST_CASE("shape_counts: where the memory of all nodes differs, a question looks at one shape") {
+  node_table nodes;
+  for (std::uint32_t n = 0; n < 5'000; ++n) nodes.add({{8000, 1000 + n}, 4, 0});
+  detail::shape_counts counts(nodes);
+  CHECK(counts.size() == 1);
+  const task_request task{.cpu_milli = 8000, .gpus = 4, .gpu_milli = 1000};
+  for (std::uint32_t n = 5'000; n-- > 0;) {
+    REQUIRE(counts.most_memory_for(task) == 1000 + n);
+    counts.remove(nodes.shape(node_id(n)));
+  }
+  CHECK(counts.most_memory_for(task) == -1);
+  CHECK(counts.size() == 0);
 }
 
 }  // namespace

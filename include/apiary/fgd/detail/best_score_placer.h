@@ -101,8 +101,7 @@ class best_score_placer {
     } else {
       n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);
     }
-    if (n == score_tree::npos) return std::nullopt;
-    return placement{node_id(n), score_.gpu_mask(nodes, node_id(n), wanted.request)};
+    return placement_on(nodes, n, wanted.request);
   }
   // Whether a score does not rise if the same task requests more CPU.
   [[nodiscard]] static constexpr bool falls_with_cpu() noexcept {
@@ -110,27 +109,44 @@ class best_score_placer {
       return Score::falls_with_cpu && ignores_memory && !PreparedScore<Score>;
     return false;
   }
-  // A placement by upper bounds.
-  struct bounded_placement {
-    bool decided = false;              // false: too many nodes had to be scored
+  // A placement for which a limited number of nodes was scored.
+  struct limited_placement {
+    bool decided = false;              // false: more nodes would have to be scored
     std::optional<placement> where{};  // nullopt: nowhere
   };
   // Where a task would run that differs from those of kind k in memory, and in CPU: it requests as
   // much or more. Scores at most `limit` nodes. Requires: falls_with_cpu().
-  [[nodiscard]] bounded_placement place_by_bounds(const node_table& nodes, kind_id k,
+  [[nodiscard]] limited_placement place_by_bounds(const node_table& nodes, kind_id k,
                                                   const task_request& task,
                                                   const summary_bitset* allowed,
                                                   std::uint32_t limit) {
-    const auto scored = [&](std::uint32_t i) {
-      const node_id n(i);
-      if ((allowed != nullptr && !allowed->test(i)) || !nodes[n].fits(task)) return std::uint8_t{0};
-      return static_cast<std::uint8_t>(score_.score(nodes, n, task) + 1);
+    const auto exact = [&](std::uint32_t n) {
+      if (allowed != nullptr && !allowed->test(n)) return std::uint8_t{0};
+      return entry_of(nodes, node_id(n), task);
     };
-    const std::optional<std::uint32_t> n = refresh(nodes, k).scores.best_by_bounds(scored, limit);
+    const std::optional<std::uint32_t> n = refresh(nodes, k).scores.best_by_bounds(exact, limit);
     if (!n) return {};
-    if (*n == score_tree::npos) return {.decided = true};
-    const node_id best(*n);
-    return {.decided = true, .where = placement{best, score_.gpu_mask(nodes, best, task)}};
+    return {.decided = true, .where = placement_on(nodes, *n, task)};
+  }
+  // Where a task would run in `allowed`, by a score for each of these nodes; not decided if there
+  // are more than `limit`. Requires: the score has neither choose() nor prepare().
+  [[nodiscard]] limited_placement place_in_few(const node_table& nodes, const task_request& task,
+                                               const summary_bitset& allowed, std::uint32_t limit) {
+    std::uint32_t members = 0;
+    for (std::uint32_t n = allowed.find_first(); n != summary_bitset::npos;
+         n = allowed.find_next(n + 1)) {
+      if (++members > limit) return {};
+    }
+    std::uint32_t best = score_tree::npos;
+    std::uint8_t most = 0;
+    for (std::uint32_t n = allowed.find_first(); n != summary_bitset::npos;
+         n = allowed.find_next(n + 1)) {
+      const std::uint8_t entry = entry_of(nodes, node_id(n), task);
+      if (entry <= most) continue;
+      most = entry;
+      best = n;
+    }
+    return {.decided = true, .where = placement_on(nodes, best, task)};
   }
   // How many changes of nodes the scores of kind k have not seen yet.
   [[nodiscard]] std::uint64_t changes_since(kind_id k) const noexcept {
@@ -219,20 +235,26 @@ class best_score_placer {
     return wanted;
   }
   void rescore(const node_table& nodes, kind& k, node_id n) {
-    std::uint32_t entry = 0;  // score + 1; 0: does not fit
-    if (nodes[n].fits(k.request)) {
-      const std::uint32_t score = score_of(nodes, k, n);
-      APIARY_ASSERT(score <= max_score);
-      entry = (score < max_score ? score : max_score) + 1;
-    }
-    k.scores.set(n.value, static_cast<std::uint8_t>(entry));
-  }
-  [[nodiscard]] std::uint32_t score_of(const node_table& nodes, const kind& k, node_id n) const {
     if constexpr (PreparedScore<Score>) {
-      return score_.score(nodes, n, k.request, k.prepared);
+      k.scores.set(n.value, entry_of(nodes, n, k.request, k.prepared));
     } else {
-      return score_.score(nodes, n, k.request);
+      k.scores.set(n.value, entry_of(nodes, n, k.request));
     }
+  }
+  // What a score_tree has for node n: the score + 1; 0: the task does not fit there.
+  template <class... Prepared>
+  [[nodiscard]] std::uint8_t entry_of(const node_table& nodes, node_id n, const task_request& task,
+                                      const Prepared&... prepared) const {
+    if (!nodes[n].fits(task)) return 0;
+    const std::uint32_t score = score_.score(nodes, n, task, prepared...);
+    APIARY_ASSERT(score <= max_score);
+    return static_cast<std::uint8_t>((score < max_score ? score : max_score) + 1);
+  }
+  // The placement on node n; nullopt if n is npos.
+  [[nodiscard]] std::optional<placement> placement_on(const node_table& nodes, std::uint32_t n,
+                                                      const task_request& task) {
+    if (n == score_tree::npos) return std::nullopt;
+    return placement{node_id(n), score_.gpu_mask(nodes, node_id(n), task)};
   }
 
   Score score_;

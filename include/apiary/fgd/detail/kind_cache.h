@@ -24,20 +24,24 @@ namespace detail {
 // Keeps a best_score_placer, and which kind of it a request is. If there are more kinds than max_kinds,
 // a new one replaces the one that was not used for the longest time.
 //
-// If a score falls with CPU (see NodeScore) and there are many kinds, a kind that is used rarely has no
-// cached scores of its own. It uses those of the kind with less CPU, rounded down: they are upper
-// bounds. The best nodes by them are scored for the task, until no other node can be better; if that
-// takes more than max_scored nodes, the kind gets scores of its own.
+// If a score falls with CPU (see NodeScore) and there are many kinds, a rare kind has no cached scores
+// of its own. If the host suggests few nodes, each of them is scored for the task. Otherwise the task
+// uses the scores of the kind with less CPU, rounded down: they are upper bounds. The best nodes by
+// them are scored for the task, until no other node can be better; if that takes more than max_scored
+// nodes, the kind gets scores of its own.
 template <NodeScore Score>
 class kind_cache : public best_score_placer<Score> {
   using base = best_score_placer<Score>;
 
  public:
-  static constexpr std::uint32_t max_kinds = 1024;  // with cached scores
-  static constexpr std::uint32_t own_kinds = 256;   // up to so many kinds have scores of their own
-  static constexpr std::uint32_t max_scored = 64;   // nodes, by upper bounds
-  // Changes of nodes since its last use after which a kind is used rarely.
-  static constexpr std::uint64_t rare = 128;
+  // The most kinds with cached scores.
+  static constexpr std::uint32_t max_kinds = 1024;
+  // While fewer kinds have cached scores, a rare kind also gets scores of its own.
+  static constexpr std::uint32_t kinds_before_bounds = 256;
+  // The most nodes that are scored for a task of a rare kind.
+  static constexpr std::uint32_t max_scored = 64;
+  // A kind is rare if nodes have changed more often than this since its last use.
+  static constexpr std::uint64_t changes_until_rare = 128;
 
   using base::base;
 
@@ -46,9 +50,9 @@ class kind_cache : public best_score_placer<Score> {
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, const task_request& task,
                                                const summary_bitset* allowed) {
     if constexpr (base::falls_with_cpu()) {
-      if (kinds_.size() >= own_kinds) {
-        const auto bounded = place_by_bounds(nodes, task, allowed);
-        if (bounded.decided) return bounded.where;
+      if (kinds_.size() >= kinds_before_bounds && is_rare(task)) {
+        const auto found = place_rare(nodes, task, allowed);
+        if (found.decided) return found.where;
       }
     }
     return base::place(nodes, kind_of(nodes, task), allowed, task.memory_mib);
@@ -67,7 +71,8 @@ class kind_cache : public best_score_placer<Score> {
     model_set models;
     friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
   };
-  struct known_kind {
+  // A kind with cached scores.
+  struct cached_kind {
     kind_key key;
     kind_id kind;
     std::uint64_t last_use = 0;
@@ -79,16 +84,22 @@ class kind_cache : public best_score_placer<Score> {
     if (!task.wants_gpu()) return {host, 0, any_model};
     return {host, std::uint64_t{task.gpus} << 32 | task.gpu_milli, task.models};
   }
-  [[nodiscard]] auto lower_bound(const kind_key& key) {
+  // Where a kind with this key is in kinds_, or would be.
+  [[nodiscard]] auto position_of(const kind_key& key) {
     return std::lower_bound(kinds_.begin(), kinds_.end(), key,
-                            [](const known_kind& a, const kind_key& b) { return a.key < b; });
+                            [](const cached_kind& a, const kind_key& b) { return a.key < b; });
   }
-  // The kind of the task.
+  // The cached kind with this key; kinds_.end() if there is none.
+  [[nodiscard]] auto find_kind(const kind_key& key) {
+    const auto at = position_of(key);
+    return at != kinds_.end() && at->key == key ? at : kinds_.end();
+  }
+  // The kind of the task, which is cached from now on.
   [[nodiscard]] kind_id kind_of(const node_table& nodes, const task_request& task) {
     const kind_key key = key_of(task);
-    auto at = lower_bound(key);
-    if (at == kinds_.end() || at->key != key) {
-      known_kind added{.key = key, .kind = {}};
+    auto found = find_kind(key);
+    if (found == kinds_.end()) {
+      cached_kind added{.key = key, .kind = {}};
       if (kinds_.size() < max_kinds) {
         added.kind = base::prepare(nodes, task);
       } else {
@@ -98,28 +109,33 @@ class kind_cache : public best_score_placer<Score> {
         added.kind = oldest->kind;
         base::replace(added.kind, nodes, task);
         kinds_.erase(oldest);
-        at = lower_bound(key);
       }
-      at = kinds_.insert(at, added);
+      found = kinds_.insert(position_of(key), added);
     }
-    at->last_use = ++uses_;
-    return at->kind;
+    found->last_use = ++uses_;
+    return found->kind;
   }
-  [[nodiscard]] auto place_by_bounds(const node_table& nodes, const task_request& task,
-                                     const summary_bitset* allowed) ->
-      typename base::bounded_placement {
-    task_request less = task;
+  // Whether the cached scores of the task's kind are missing, or old.
+  [[nodiscard]] bool is_rare(const task_request& task) {
+    const auto found = find_kind(key_of(task));
+    return found == kinds_.end() || base::changes_since(found->kind) > changes_until_rare;
+  }
+  // Where a task of a rare kind would run. Not decided: its kind needs scores of its own.
+  [[nodiscard]] auto place_rare(const node_table& nodes, const task_request& task,
+                                const summary_bitset* allowed) -> typename base::limited_placement {
+    if (allowed != nullptr) {
+      const auto found = base::place_in_few(nodes, task, *allowed, max_scored);
+      if (found.decided) return found;
+    }
+    task_request with_less_cpu = task;  // only the two highest bits of its CPU
     const auto bits = static_cast<std::uint32_t>(std::bit_width(task.cpu_milli));
-    const std::uint32_t rest = bits > 2 ? bits - 2 : 0;  // all but the two highest
-    less.cpu_milli = task.cpu_milli >> rest << rest;
-    if (less.cpu_milli == task.cpu_milli) return {};
-    const kind_key key = key_of(task);
-    const auto own = lower_bound(key);
-    if (own != kinds_.end() && own->key == key && base::changes_since(own->kind) <= rare) return {};
-    return base::place_by_bounds(nodes, kind_of(nodes, less), task, allowed, max_scored);
+    const std::uint32_t dropped = bits > 2 ? bits - 2 : 0;
+    with_less_cpu.cpu_milli = task.cpu_milli >> dropped << dropped;
+    if (with_less_cpu.cpu_milli == task.cpu_milli) return {};
+    return base::place_by_bounds(nodes, kind_of(nodes, with_less_cpu), task, allowed, max_scored);
   }
 
-  std::vector<known_kind> kinds_;  // by key
+  std::vector<cached_kind> kinds_;  // by key
   std::uint64_t uses_ = 0;
 };
 

@@ -13,6 +13,7 @@
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,7 +25,7 @@ namespace detail {
 [[nodiscard]] inline absl::Status check_task(const std::string& name, const task_request& task) {
   if (task.valid()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      name, ": ", task.gpus, " GPUs with ", task.gpu_milli,
+      name, ": ", task.gpus, task.gpus == 1 ? " GPU with " : " GPUs with ", task.gpu_milli,
       "/1000 of each; a task can have a fraction of one GPU, or whole GPUs (1000/1000 of each)"));
 }
 // The same for a task that is known by its job.
@@ -40,14 +41,28 @@ namespace detail {
       absl::StrCat("suggested nodes: ", suggested.size(), " bits for ", nodes, " nodes"));
 }
 
-// Whether a node of this shape can have this state: the same GPUs, and no more left than it has.
-[[nodiscard]] inline bool consistent(const node_state& state, const node_shape& shape) noexcept {
-  if (state.gpus != shape.gpus || state.model != shape.model || !state.left.fits_in(shape.host))
-    return false;
+// Why a node of this shape cannot have this state: it has other GPUs, or more is left than it has.
+// Empty if it can.
+[[nodiscard]] inline std::string state_fault(const node_state& state, const node_shape& shape) {
+  if (state.gpus != shape.gpus)
+    return absl::StrCat("the state has ", state.gpus, " GPUs; the shape has ", shape.gpus);
+  if (state.model != shape.model)
+    return absl::StrCat("the state has GPU model ", state.model, "; the shape has ", shape.model);
+  if (state.left.cpu_milli > shape.host.cpu_milli)
+    return absl::StrCat(state.left.cpu_milli, " thousandths of a core are left; the shape has ",
+                        shape.host.cpu_milli);
+  if (state.left.memory_mib > shape.host.memory_mib)
+    return absl::StrCat(state.left.memory_mib, " MiB of memory are left; the shape has ",
+                        shape.host.memory_mib);
   for (std::uint32_t i = 0; i < max_gpus_per_node; ++i) {
-    if (state.gpu_left[i] > (i < shape.gpus ? whole_gpu : 0)) return false;
+    if (i >= shape.gpus && state.gpu_left[i] > 0)
+      return absl::StrCat(state.gpu_left[i], "/1000 of GPU ", i, " are left; the shape has ",
+                          shape.gpus, " GPUs, numbered from 0");
+    if (state.gpu_left[i] > whole_gpu)
+      return absl::StrCat(state.gpu_left[i], "/1000 of GPU ", i,
+                          " are left; a GPU has at most 1000/1000");
   }
-  return true;
+  return "";
 }
 // OK, or kInvalidArgument for a shape that is not valid(); the message starts with `name`.
 [[nodiscard]] inline absl::Status check_shape(const std::string& name, const node_shape& shape) {
@@ -66,14 +81,14 @@ namespace detail {
   }
   return absl::OkStatus();
 }
-// OK, or kInvalidArgument: no node, a shape that is not valid(), or a node that is not consistent.
+// OK, or kInvalidArgument: no node, a shape that is not valid(), or a node with a state_fault().
 [[nodiscard]] inline absl::Status check_nodes(const node_table& nodes) {
   if (nodes.size() == 0) return absl::InvalidArgumentError("a cluster needs at least one node");
   APIARY_RETURN_IF_ERROR(check_shapes(nodes));
   for (const node_id n : nodes.ids()) {
-    if (consistent(nodes[n], nodes.shape(n))) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("node ", n.value, ": its state does not match its shape"));
+    const std::string fault = state_fault(nodes[n], nodes.shape(n));
+    if (!fault.empty())
+      return absl::InvalidArgumentError(absl::StrCat("node ", n.value, ": ", fault));
   }
   return absl::OkStatus();
 }
@@ -103,13 +118,42 @@ template <class Score>
 }
 // kNotFound: there is no such node.
 [[nodiscard]] inline absl::Status no_such_node(node_id n) {
-  return absl::NotFoundError(absl::StrCat("there is no node ", n.value));
+  return absl::NotFoundError(n.valid() ? absl::StrCat("there is no node ", n.value) : "no node id");
 }
-// kAborted: the GPUs of a placement are not free for the job.
-[[nodiscard]] inline absl::Status not_free(job_id job, placement where) {
-  return absl::AbortedError(absl::StrCat(name_of(job), ": GPUs ", where.gpu_mask,
-                                         " (a bit mask) of node ", where.node.value,
-                                         " are not free"));
+// The same for the node of a placement of the job.
+[[nodiscard]] inline absl::Status no_such_node(job_id job, node_id n) {
+  return absl::NotFoundError(absl::StrCat(name_of(job), ": ", no_such_node(n).message()));
+}
+// kAborted: what of a placement is not free for the task. Requires: the node exists, and
+// !nodes.is_free(task, where).
+[[nodiscard]] inline absl::Status not_free(const node_table& nodes, const task_request& task,
+                                           placement where) {
+  const node_state& node = nodes[where.node];
+  const auto aborted = [&](const std::string& what) {
+    return absl::AbortedError(absl::StrCat(name_of(task.job), ": node ", where.node.value, what));
+  };
+  const auto lacks = [&](std::uint32_t left, std::uint32_t requested, const char* unit) {
+    return aborted(absl::StrCat(" has ", left, unit, " left; the task requests ", requested));
+  };
+  if (where.num_gpus() != task.gpus)
+    return aborted(absl::StrCat(": the placement has ", where.num_gpus(),
+                                " GPUs; the task requests ", task.gpus));
+  const auto last = static_cast<std::uint32_t>(std::bit_width(where.gpu_mask));
+  if (last > node.gpus)
+    return aborted(absl::StrCat(" has ", node.gpus,
+                                " GPUs, numbered from 0; the placement has GPU ", last - 1));
+  if (task.wants_gpu() && !node.accessible(task.models))
+    return aborted(absl::StrCat(" has GPU model ", node.model, ", which the task does not accept"));
+  if (node.left.cpu_milli < task.cpu_milli)
+    return lacks(node.left.cpu_milli, task.cpu_milli, " thousandths of a core");
+  if (node.left.memory_mib < task.memory_mib)
+    return lacks(node.left.memory_mib, task.memory_mib, " MiB of memory");
+  std::uint32_t gpu = 0;
+  while (gpu + 1 < last &&
+         ((where.gpu_mask >> gpu & 1) == 0 || node.gpu_left[gpu] >= task.gpu_milli)) {
+    ++gpu;
+  }
+  return lacks(node.gpu_left[gpu], task.gpu_milli, absl::StrCat("/1000 of GPU ", gpu).c_str());
 }
 // kAborted: the node of a placement is bad.
 [[nodiscard]] inline absl::Status is_bad(job_id job, node_id n) {
@@ -123,12 +167,22 @@ template <class Score>
                                                     jobs.size() == 1 ? " job runs" : " jobs run",
                                                     " on it: ", list));
 }
-// kFailedPrecondition: tasks use more of a node than it would have.
-[[nodiscard]] inline absl::Status uses_more(const node_table& nodes, node_id n) {
+// kFailedPrecondition: more of a node is in use than it would have with another shape.
+// Requires: !nodes.can_resize(n, shape).
+[[nodiscard]] inline absl::Status uses_more(const node_table& nodes, node_id n,
+                                            const node_shape& shape) {
   const resources used = nodes.used(n);
+  const auto in_use = [&](std::uint32_t amount, const char* unit, std::uint32_t limit) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", n.value, ": ", amount, unit, " are in use; it would have ", limit));
+  };
+  if (used.cpu_milli > shape.host.cpu_milli)
+    return in_use(used.cpu_milli, " thousandths of a core", shape.host.cpu_milli);
+  if (used.memory_mib > shape.host.memory_mib)
+    return in_use(used.memory_mib, " MiB of memory", shape.host.memory_mib);
   return absl::FailedPreconditionError(
-      absl::StrCat("node ", n.value, ": its tasks use GPUs below ", nodes.used_gpus(n), ", ",
-                   used.cpu_milli, " thousandths of a core and ", used.memory_mib, " MiB"));
+      absl::StrCat("node ", n.value, ": GPU ", nodes.used_gpus(n) - 1, " is in use; it would have ",
+                   shape.gpus, " GPUs, numbered from 0"));
 }
 
 }  // namespace detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/node_table.h>
@@ -66,11 +67,17 @@ struct greatest_amounts {
 }
 
 // What a task lacks on nodes that could run it if they were idle and healthy. Each node counts once:
-// as bad, or for the first of GPUs, CPU and memory that it lacks.
+// as not suggested, as bad, or for the first of GPUs, CPU and memory that it lacks.
 class task_shortage {
  public:
   // Whether no node was added.
   [[nodiscard]] bool empty() const noexcept { return nodes_ == 0; }
+  // Adds a node that the host does not suggest.
+  void add_not_suggested(bool fits_now) noexcept {
+    ++nodes_;
+    ++not_suggested_;
+    not_suggested_fit_ += fits_now ? 1 : 0;
+  }
   // Adds a node. Requires: the task does not fit now.
   void add(const node_state& node, const task_request& task) noexcept {
     ++nodes_;
@@ -112,6 +119,8 @@ class task_shortage {
     say(memory_.nodes, " lacks", " lack",
         " memory" + at_most(memory_.most, task.memory_mib, " MiB"));
     say(bad_, " is bad", " are bad", "");
+    say(not_suggested_, " is not suggested", " are not suggested",
+        absl::StrCat(" (", not_suggested_fit_, " could run it now)"));
     return said;
   }
 
@@ -124,20 +133,29 @@ class task_shortage {
       most = (std::max)(most, left);
     }
   };
-  std::uint32_t nodes_ = 0, bad_ = 0;
+  std::uint32_t nodes_ = 0, bad_ = 0, not_suggested_ = 0, not_suggested_fit_ = 0;
   lacking gpus_{}, cpu_{}, memory_{};
 };
 
 // Why the task waits: "never: " and the limit, or "not now: " and what it lacks, by GPU model; empty
-// if it fits now. Requires: task.valid(). Cost: O(nodes).
-[[nodiscard]] inline std::string explain_task(const node_table& nodes, const task_request& task) {
+// if it fits now, on a suggested node if `suggested` is not null. Requires: task.valid(); `suggested`
+// has a bit for each node. Cost: O(nodes).
+[[nodiscard]] inline std::string explain_task(const node_table& nodes, const task_request& task,
+                                              const summary_bitset* suggested) {
   std::array<task_shortage, max_gpu_models> by_model{};  // all in the first one without GPUs
   bool never = true;
   for (const node_id n : nodes.ids()) {
     if (!nodes.contains(n) || !nodes.shape(n).fits(task)) continue;
-    if (nodes[n].fits(task)) return "";
+    const bool fits = nodes[n].fits(task);
+    const bool may_run = suggested == nullptr || suggested->test(n.value);
+    if (fits && may_run) return "";
     never = false;
-    by_model[task.wants_gpu() ? nodes.shape(n).model : 0].add(nodes[n], task);
+    task_shortage& of_model = by_model[task.wants_gpu() ? nodes.shape(n).model : 0];
+    if (may_run) {
+      of_model.add(nodes[n], task);
+    } else {
+      of_model.add_not_suggested(fits);
+    }
   }
   if (never) return "never: " + limit_of(nodes, task);
   std::string text;
