@@ -147,6 +147,12 @@ TEST_CASE("extender: a gang that was deleted and created again is decided anew")
   kube.round();
   kube.round();
   CHECK(nodes_of(kube, "train", 4) == std::set<std::string>{"n0", "n1", "n2", "n3"});
+  kube.pods.clear();
+  kube.submit("train", 4, 8, 0, "block");
+  for (auto& pod : kube.pods) pod.node_selector = {{"block", "block1"}};
+  kube.round();
+  kube.round();
+  CHECK(nodes_of(kube, "train", 4) == std::set<std::string>{"n4", "n5", "n6", "n7"});
 }
 
 TEST_CASE("extender: a decision that no pod uses is not for other pods of the same name") {
@@ -171,14 +177,21 @@ TEST_CASE("extender: the explanation of a gang is that of the last request") {
   }
   kube.update();
   kube.submit("train", 2, 8, 0, "rack");
-  CHECK(contains(kube.schedule("train-0"), "2 free nodes of 8 GPUs in one rack"));
-  const auto pod = *kube.find("train-0");
-  const auto answer = kube.extender().filter(pod, {"n5", "n7"}, ++kube.now);
-  REQUIRE(answer.ok());
-  CHECK(contains(answer->failed.at("n5"), "\"n5\" or \"n7\""));
+  CHECK(
+      contains(kube.schedule("train-0"),
+               "job default/gang=train waits: the gang needs 2 free nodes of 8 GPUs in one rack"));
   kube.pods.resize(4);
   kube.submit("train", 3, 8, 0, "rack");
-  CHECK(contains(kube.schedule("train-0"), "3 free nodes of 8 GPUs in one rack"));
+  CHECK(contains(kube.schedule("train-0"), "needs 3 free nodes of 8 GPUs in one rack"));
+  kube.find("train-0")->node_selector = {{"block", "block1"}};
+  CHECK(contains(kube.schedule("train-0"), "nodes with label \"block=block1\""));
+  // Only on the offered nodes it does not fit.
+  kube.submit("wide", 2, 8, 0, "block");
+  const auto answer = kube.extender().filter(*kube.find("wide-0"), {"n1", "n5"}, ++kube.now);
+  REQUIRE(answer.ok());
+  CHECK(answer->failed.at("n5") ==
+        "kube-scheduler offers too few nodes; on all nodes, job default/gang=wide can start now on "
+        "nodes n1 and n3 in block block0");
 }
 
 TEST_CASE("extender: a pod that replaces one of a failed node gets another node") {
@@ -266,16 +279,18 @@ TEST_CASE("extender: a running pod whose gang cannot be read any more keeps its 
   kube.submit("train", 2, 8);
   kube.round();
   const auto before = kube.extender().cluster().free_capacity(0).value();
-  auto& pod = *kube.find("train-0");
-  pod.gang.clear();
-  pod.gang_size = 1;
-  pod.plan.clear();
-  pod.gang_fault = "there is no such annotation";
+  for (auto& pod : kube.pods) {
+    pod.gang.clear();
+    pod.gang_size = 1;
+    pod.plan.clear();
+    pod.gang_fault = "there is no such annotation";
+  }
   kube.update();
   CHECK(kube.extender().cluster().free_capacity(0).value() == before);
   CHECK(decided(kube, "default/gang=train") == std::set<std::string>{"n0", "n1"});
-  kube.restart();
+  kube.restart();  // the next extender cannot know that the pods are a gang
   CHECK(kube.extender().cluster().free_capacity(0).value() == before);
+  CHECK(kube.extender().cluster().num_gangs() == 2);
   kube.end("train-1");
   kube.update();
   CHECK(decided(kube, "default/train-0") == std::set<std::string>{"n0"});
