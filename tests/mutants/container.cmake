@@ -70,7 +70,7 @@ mutant(weighted_tie container/weighted_tree.h "wrong tie: of equal weights the h
 mutant(summed_free container/summed_tree.h "dropped update: the node of an erased item is not used again"
   FROM [[free_.push_back(n);]] TO [[]] STATEMENT)
 mutant(summed_after container/summed_tree.h "off by one: the item that was passed is found again"
-  FROM [[if (Traits::before(passed, here.at)) {]] TO [[if (!Traits::before(here.at, passed)) {]])
+  FROM [[Traits::before(passed, here.at)]] TO [[!Traits::before(here.at, passed)]])
 mutant(summed_edit container/summed_tree.h "forgotten update: an edit does not change the summaries above it"
   FROM [[if (found) update(n);]] TO [[]] STATEMENT)
 mutant(dense_map_id container/dense_map.h "off by one: the id of a copied value"

@@ -28,7 +28,7 @@ APIARY_NAMESPACE_BEGIN
 // Use it in tests, or to audit what a scheduler tells a user.
 //
 // Requires: gang.valid(); all arguments of the constructor outlive the object.
-// Invalid:  not one node for each cell of the node level aborts (APIARY_VERIFY).
+// Invalid:  aborts (APIARY_VERIFY) if the number of nodes differs from that of the cells of their level.
 // Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell costs time that
 //           is exponential in the task groups and linear in the tasks that a node may hold.
 // Example:  examples/shared_gang.cpp
@@ -101,7 +101,7 @@ class proof_check {
  private:
   using vector = std::vector<std::uint32_t>;
   using vectors = std::vector<vector>;  // ascending
-  // Whether no node has more GPUs free; 0 claims nothing.
+  // Whether no node has more GPUs free than this; 0: always.
   [[nodiscard]] bool bounds_nodes(std::uint32_t gpus) const {
     for (std::uint32_t n = 0; gpus > 0 && n < nodes_.size(); ++n)
       if (Nodes::free_gpus(nodes_.of(n)) > gpus) return false;

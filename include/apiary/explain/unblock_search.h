@@ -37,8 +37,8 @@ APIARY_NAMESPACE_BEGIN
 // capacity index while it runs, and restores it.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
-// Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
-//           each node, aborts (APIARY_VERIFY); CPU and memory likewise.
+// Invalid:  aborts (APIARY_VERIFY) if a capacity is below what the node has free or above
+//           capacities.max_free(), or if a node has none; CPU and memory likewise.
 // Cost:     O(nodes * log), and the budget; a step takes at most 0.1 microseconds.
 // Example:  explain/README.md; through gang_scheduler examples/what_would_it_take.cpp
 template <CellTree Tree>

@@ -55,7 +55,7 @@ struct gandiva_options {
 // The module's page defines load, affinity and unsubscribed GPUs, and lists its steps.
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
 //           Differs: at most two jobs on a GPU, of one server; stride scheduling, not round robin.
-// Requires: times >= 0 that never decrease, no two of them 2^43 apart; decide() is called at wake()
+// Requires: times >= 0 that never decrease, all within 2^43 ms; decide() is called at wake()
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
 // Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).

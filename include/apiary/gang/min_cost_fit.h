@@ -28,8 +28,8 @@
 APIARY_NAMESPACE_BEGIN
 
 // Places a gang under its topology constraints where the sum of a cost over the nodes is least:
-// more fragmentation of GPUs, whole cells that are broken, watts. The caller gives the cost and
-// says what a node can hold. The search goes from the preferred level up to the required one. It
+// for example added fragmentation, split cells or watts. The caller gives the cost and says what
+// a node can hold. The search goes from the preferred level up to the required one. It
 // takes the first level where a cell can hold the gang, and there the cell of least cost (the first
 // one of equal cells). Counts refuse most cells; cost_tables computes the others. If the budget is
 // too small for that, the placement is greedy, and need not be the cheapest.

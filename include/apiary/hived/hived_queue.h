@@ -48,8 +48,8 @@ APIARY_NAMESPACE_BEGIN
 // opportunistic, even if it fits into its tenant's cells later. Small jobs may overtake a large job
 // again and again.
 // Order:    on a tenant's cells, jobs start by priority, then arrival, then job id. On idle GPUs,
-//           jobs start by arrival, then id; of each tenant and number of GPUs, only the job that is
-//           first by priority, arrival and id is tried.
+//           jobs start by arrival, then id. For each tenant and number of GPUs, it tries only the
+//           first job by priority, arrival and id.
 // Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
 //           for, an opportunistic job for capacity while fewer are idle; else for fragmentation.
 // Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The

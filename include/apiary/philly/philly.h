@@ -37,7 +37,7 @@ APIARY_NAMESPACE_BEGIN
 // Otherwise it releases what it has collected, backs off for backoff_time and acquires again. After
 // max_tries + 1 tries its locality relaxes by one step. The page says when jobs are preempted.
 //
-// Collecting: of each tenant, the first job that acquires within the quota holds the idle GPUs of
+// Collecting: the first job of each tenant that acquires within the quota holds the idle GPUs of
 //             the servers that it chose. Only one job does, because two could block each other.
 // Preemption: the job that started last stops first. A job that started at the present time, or
 //             whose GPUs are not needed, does not stop. A tenant falls below its quota by at most
