@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <limits>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -57,14 +58,30 @@ template <class T>
   throw status_error(absl::InvalidArgumentError(why));
 }
 
+// An integer argument from 0 to `most`. TypeError: it is no integer. InvalidArgumentError: it is outside
+// of this range.
+[[nodiscard]] std::uint64_t integer_argument(const char* name, const py::object& given,
+                                             std::uint64_t most);
+// The same, for a type of the library.
+template <class T = std::uint32_t>
+[[nodiscard]] T number(const char* name, const py::object& given,
+                       T most = (std::numeric_limits<T>::max)()) {
+  return static_cast<T>(integer_argument(name, given, most));
+}
+// The id of a job or a node. The highest number is no id.
+template <class Id>
+[[nodiscard]] Id id_of(const char* name, const py::object& given) {
+  return Id(number(name, given, Id().value - 1));
+}
+
 // The result of a plan, as Python has it.
 [[nodiscard]] const char* text_of(apiary::plan_result result);
 
 // The columns of a table that a caller fills with arrays, lists or numbers. A number counts for each row.
 class columns {
  public:
-  // Converts the values. InvalidArgumentError: a column is not one list of integers, or two columns
-  // have different lengths.
+  // Converts the values. InvalidArgumentError: a column is not one list of integers of at most 64 bits,
+  // or two columns have different lengths.
   explicit columns(std::initializer_list<std::pair<const char*, py::object>> named);
   // The number of rows; 1 if there are only numbers.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }

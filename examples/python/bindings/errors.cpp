@@ -3,6 +3,7 @@
 #include "bindings.h"
 
 #include <array>
+#include <optional>
 
 namespace apiary_python {
 namespace {
@@ -52,6 +53,26 @@ std::vector<std::uint64_t> bits_of(const py::array& array) {
   return {values.data(), values.data() + values.size()};
 }
 
+// The value of a Python integer; nullopt if it is negative, or has more than 64 bits.
+std::optional<std::uint64_t> unsigned_of(const py::handle& integer) {
+  const std::uint64_t found = PyLong_AsUnsignedLongLong(integer.ptr());
+  if (PyErr_Occurred() == nullptr) return found;
+  PyErr_Clear();
+  return std::nullopt;
+}
+
+// Where NumPy has Python's integers, because one does not fit in 64 bits: refuses that one.
+void refuse_long_integers(const char* name, const py::array& array) {
+  std::size_t row = 0;
+  for (const py::handle element : array.attr("ravel")()) {
+    if (PyLong_Check(element.ptr()) && !unsigned_of(element))
+      refuse(std::string(name) + " is " + std::string(py::str(element)) + " in row " +
+             std::to_string(row) + "; it must be from 0 to " +
+             std::to_string(std::numeric_limits<std::uint64_t>::max()));
+    ++row;
+  }
+}
+
 void translate(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);
@@ -75,6 +96,18 @@ void bind_errors(py::module_& m) {
   py::register_local_exception_translator(&translate);
 }
 
+std::uint64_t integer_argument(const char* name, const py::object& given, std::uint64_t most) {
+  if (!PyIndex_Check(given.ptr()))
+    throw py::type_error(std::string(name) + " is of type " + Py_TYPE(given.ptr())->tp_name +
+                         "; it must be an integer");
+  const auto integer = py::reinterpret_steal<py::object>(PyNumber_Index(given.ptr()));
+  if (!integer) throw py::error_already_set();
+  const std::optional<std::uint64_t> found = unsigned_of(integer);
+  if (found && *found <= most) return *found;
+  refuse(std::string(name) + " is " + std::string(py::str(integer)) + "; it must be from 0 to " +
+         std::to_string(most));
+}
+
 const char* text_of(apiary::plan_result result) {
   switch (result) {
     case apiary::plan_result::bind:
@@ -93,6 +126,7 @@ columns::columns(std::initializer_list<std::pair<const char*, py::object>> named
     const py::array array = py::array::ensure(given);
     if (!array) refuse(std::string(name) + " is neither a number nor a list of numbers");
     const char kind = array.dtype().kind();
+    if (kind == 'O') refuse_long_integers(name, array);
     if (array.ndim() > 1 || (kind != 'i' && kind != 'u' && kind != 'b' && array.size() > 0))
       refuse(std::string(name) + " is not one integer, and not a list of integers");
     column added{name, kind == 'i', array.ndim() == 0,

@@ -21,12 +21,13 @@ namespace {
 using namespace apiary;
 
 constexpr std::uint64_t max_amount = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint64_t max_job = max_amount - 1;  // the last one is no id
+constexpr std::uint64_t max_job = max_amount - 1;  // the highest number is no id
 constexpr std::uint64_t max_table_bytes = std::uint64_t{1} << 30;
 
 // What is wrong with a request.
 std::string fault(const std::string& name, const task_request& task) {
-  return name + ": " + std::to_string(task.gpus) + " GPUs with " + std::to_string(task.gpu_milli) +
+  return name + ": " + std::to_string(task.gpus) + (task.gpus == 1 ? " GPU with " : " GPUs with ") +
+         std::to_string(task.gpu_milli) +
          "/1000 of each; a task can have a fraction of one GPU, or whole GPUs (1000/1000 of each)";
 }
 
@@ -67,15 +68,15 @@ task_table make_tasks(const py::object& cpu_milli, const py::object& memory_mib,
   return made;
 }
 
-task_request make_task(std::optional<std::uint32_t> job, std::uint32_t cpu_milli,
-                       std::uint32_t memory_mib, std::uint32_t gpus, milli_gpu gpu_milli,
-                       model_set models) {
-  const task_request task{.job = job ? job_id(*job) : job_id(),
-                          .cpu_milli = cpu_milli,
-                          .memory_mib = memory_mib,
-                          .gpus = gpus,
-                          .gpu_milli = gpu_milli,
-                          .models = models};
+task_request make_task(const py::object& job, const py::object& cpu_milli,
+                       const py::object& memory_mib, const py::object& gpus,
+                       const py::object& gpu_milli, const py::object& models) {
+  const task_request task{.job = job.is_none() ? job_id() : id_of<job_id>("job", job),
+                          .cpu_milli = number("cpu_milli", cpu_milli),
+                          .memory_mib = number("memory_mib", memory_mib),
+                          .gpus = number("gpus", gpus),
+                          .gpu_milli = number<milli_gpu>("gpu_milli", gpu_milli, whole_gpu),
+                          .models = number<model_set>("models", models)};
   if (!task.valid()) refuse(fault("the task", task));
   return task;
 }
@@ -102,10 +103,14 @@ task_mix checked(task_mix mix) {
   return mix;
 }
 
-task_mix mix_of_history(const task_table& tasks, std::uint32_t coverage_percent) {
-  return checked(task_mix::from_history(kinds_of(tasks), coverage_percent));
+task_mix mix_of_history(const task_table& tasks, const py::object& coverage_percent) {
+  const std::uint32_t percent = number("coverage_percent", coverage_percent, 100U);
+  return checked(task_mix::from_history(kinds_of(tasks), percent));
 }
 task_mix mix_of_weights(const task_table& tasks, const py::object& weights) {
+  if (!py::isinstance<py::sequence>(weights))
+    throw py::type_error(std::string("weights is of type ") + Py_TYPE(weights.ptr())->tp_name +
+                         "; it must be a sequence with one weight for each row of tasks");
   const columns given{{"weights", weights}};
   if (given.rows() != tasks.requests.size())
     refuse("weights has " + std::to_string(given.rows()) + " values, tasks has " +
@@ -152,10 +157,13 @@ std::pair<named_nodes, task_table> read_openb(const std::string& nodes, const st
   return {with_names(cluster), arrive(std::move(all), order)};
 }
 
-std::pair<named_nodes, task_table> generate_openb(std::uint64_t seed, std::uint32_t nodes,
-                                                  std::uint32_t load_percent) {
-  if (nodes == 0) refuse("a cluster needs at least one node");
-  synthetic_trace trace = openb_like({.seed = seed, .nodes = nodes, .load_percent = load_percent});
+std::pair<named_nodes, task_table> generate_openb(const py::object& seed, const py::object& nodes,
+                                                  const py::object& load_percent) {
+  const std::uint32_t num_nodes = number("nodes", nodes);
+  if (num_nodes == 0) refuse("nodes is 0; a cluster needs at least one node");
+  synthetic_trace trace = openb_like({.seed = number<std::uint64_t>("seed", seed),
+                                      .nodes = num_nodes,
+                                      .load_percent = number("load_percent", load_percent)});
   return {with_names(trace.nodes), arrive(std::move(trace.work.tasks), trace.work.arrivals)};
 }
 
@@ -263,19 +271,23 @@ void bind_tasks(py::module_& m) {
       .def("__len__", [](const task_table& t) { return t.requests.size(); })
       .def(
           "__getitem__",
-          [](const task_table& t, std::size_t row) {
-            if (row >= t.requests.size()) throw py::index_error();  // ends a loop, too
-            return t.requests[row];
+          [](const task_table& t, std::int64_t row) {
+            const auto rows = static_cast<std::int64_t>(t.requests.size());
+            if (row < 0 || row >= rows)  // ends a loop, too
+              throw py::index_error("row is " + std::to_string(row) + "; the table has " +
+                                    std::to_string(rows) + " rows");
+            return t.requests[static_cast<std::size_t>(row)];
           },
           py::arg("row"), "The task in a row.")
       .def(
           "head",
-          [](const task_table& t, std::size_t rows) {
+          [](const task_table& t, const py::object& rows) {
             task_table first = t;
-            rows = (std::min)(rows, t.requests.size());
-            first.requests.resize(rows);
-            first.specs.resize(rows);
-            if (rows < first.names.size()) first.names.resize(rows);
+            const auto kept = static_cast<std::size_t>(
+                (std::min)(number<std::uint64_t>("rows", rows), std::uint64_t{t.requests.size()}));
+            first.requests.resize(kept);
+            first.specs.resize(kept);
+            if (kept < first.names.size()) first.names.resize(kept);
             return first;
           },
           py::arg("rows"), "The first rows as a table.")
@@ -345,8 +357,8 @@ void bind_tables(py::module_& m) {
   m.attr("WHOLE_GPU") = whole_gpu;
   m.attr("ANY_MODEL") = any_model;
   py::class_<placement>(m, "Placement", "Where a task runs: a node and some of its GPUs.")
-      .def(py::init([](std::uint32_t node, std::uint32_t gpu_mask) {
-             return placement{node_id(node), gpu_mask};
+      .def(py::init([](const py::object& node, const py::object& gpu_mask) {
+             return placement{id_of<node_id>("node", node), number("gpu_mask", gpu_mask)};
            }),
            py::arg("node"), py::arg("gpu_mask"), "gpu_mask: bit i is set for GPU i.")
       .def_property_readonly(

@@ -14,6 +14,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <variant>
 
 namespace apiary_python {
 namespace {
@@ -62,17 +63,14 @@ py::class_<Scheduler> bind_scheduler(py::module_& m, const char* name, const cha
           py::arg("task"), "Where the task would run, or why it waits. Changes nothing.")
       .def(
           "commit",
-          [](Scheduler& s, const task_request& task, const task_plan& plan) {
-            check(s.commit(task, plan));
+          [](Scheduler& s, const task_request& task,
+             const std::variant<task_plan, placement>& plan) {
+            check(std::visit([&](const auto& chosen) { return s.commit(task, chosen); }, plan));
           },
           py::arg("task"), py::arg("plan"),
-          "Starts the task as planned. AbortedError: the GPUs, CPU or memory are no longer free.")
-      .def(
-          "commit",
-          [](Scheduler& s, const task_request& task, placement where) {
-            check(s.commit(task, where));
-          },
-          py::arg("task"), py::arg("plan"), "Starts the task at a placement of your own.")
+          "Starts the task as planned, or at a placement of your own. AbortedError: the GPUs, CPU "
+          "or "
+          "memory are no longer free.")
       .def(
           "recover",
           [](Scheduler& s, const task_request& task, placement where) {
@@ -85,17 +83,26 @@ py::class_<Scheduler> bind_scheduler(py::module_& m, const char* name, const cha
            "-1 if the task waits, and its GPUs as bits. AlreadyExistsError: a job runs already, or "
            "is in two rows; nothing has changed then.")
       .def(
-          "finish", [](Scheduler& s, std::uint32_t job) { check(s.finish(job_id(job))); },
+          "finish",
+          [](Scheduler& s, const py::object& job) { check(s.finish(id_of<job_id>("job", job))); },
           py::arg("job"), "The task has ended. NotFoundError: it does not run.")
       .def(
-          "mark_bad", [](Scheduler& s, std::uint32_t node) { check(s.mark_bad(node_id(node))); },
+          "mark_bad",
+          [](Scheduler& s, const py::object& node) {
+            check(s.mark_bad(id_of<node_id>("node", node)));
+          },
           py::arg("node"), "The node gets no new task; its tasks continue.")
       .def(
           "mark_healthy",
-          [](Scheduler& s, std::uint32_t node) { check(s.mark_healthy(node_id(node))); },
+          [](Scheduler& s, const py::object& node) {
+            check(s.mark_healthy(id_of<node_id>("node", node)));
+          },
           py::arg("node"), "The node gets new tasks again.")
       .def(
-          "find", [](const Scheduler& s, std::uint32_t job) { return s.find(job_id(job)); },
+          "find",
+          [](const Scheduler& s, const py::object& job) {
+            return s.find(id_of<job_id>("job", job));
+          },
           py::arg("job"), "Where the job runs; None if it does not run.")
       .def(
           "explain",

@@ -142,6 +142,59 @@ class Errors(unittest.TestCase):
         self.assertIn("gpu_milli is 1001", tasks(gpu_milli=1001))
         self.error(ValueError, apiary.Task, gpus=1, gpu_milli=0)
 
+    def test_numbers_out_of_range(self):
+        def refused(name, number, most, call, *arguments, **named):
+            text = f"{name} is {number}; it must be from 0 to {most}"
+            self.assertEqual(self.error(ValueError, call, *arguments, **named), text)
+
+        for name, most in (
+            ("job", 2**32 - 2),  # the highest number is no id
+            ("cpu_milli", 2**32 - 1),
+            ("memory_mib", 2**32 - 1),
+            ("gpus", 2**32 - 1),
+            ("gpu_milli", 1000),
+            ("models", 2**64 - 1),
+        ):
+            for number in (-1, most + 1, 10**30):
+                refused(name, number, most, apiary.Task, **{name: number})
+            self.assertEqual(getattr(apiary.Task(**{name: most}), name), most)
+            for wrong in (1.0, "1", [1], np.array([1, 2])) + ((None,) if name != "job" else ()):
+                with self.assertRaises(TypeError):
+                    apiary.Task(**{name: wrong})
+        with self.assertRaisesRegex(TypeError, "^gpus is of type float; it must be an integer$"):
+            apiary.Task(gpus=0.5)
+        self.assertEqual(apiary.Task(job=np.int64(3)).job, 3)
+
+        most = 2**32 - 1
+        refused("node", most, most - 1, apiary.Placement, most, 1)
+        refused("gpu_mask", 2**32, most, apiary.Placement, 0, 2**32)
+        scheduler = apiary.BestFit(two_nodes())
+        for call in (scheduler.finish, scheduler.find):
+            refused("job", -1, most - 1, call, -1)
+        for call in (scheduler.mark_bad, scheduler.mark_healthy):
+            refused("node", -1, most - 1, call, -1)
+        tasks = apiary.TaskTable(cpu_milli=1, gpus=[1, 2])
+        refused("coverage_percent", 101, 100, apiary.TaskMix.from_history, tasks, 101)
+        refused("rows", -1, 2**64 - 1, tasks.head, -1)
+        refused("seed", -1, 2**64 - 1, apiary.generate_openb, seed=-1)
+        refused("nodes", -1, most, apiary.generate_openb, nodes=-1)
+        refused("load_percent", -1, most, apiary.generate_openb, load_percent=-1)
+        for row in (-1, 2):
+            with self.assertRaisesRegex(IndexError, f"^row is {row}; the table has 2 rows$"):
+                tasks[row]
+        self.assertEqual(
+            self.error(ValueError, apiary.TaskTable, cpu_milli=[0, 2**64], gpus=1),
+            f"cpu_milli is {2**64} in row 1; it must be from 0 to {2**64 - 1}",
+        )
+
+    def test_weights_are_a_sequence(self):
+        tasks = apiary.TaskTable(cpu_milli=1, gpus=[1, 2])
+        for wrong in (1, np.int64(1), None, 0.5):
+            with self.assertRaisesRegex(TypeError, "^weights is of type .*; it must be a sequence"):
+                apiary.TaskMix(tasks, wrong)
+        for right in ([1, 2], (1, 2), range(1, 3), np.array([1, 2])):
+            self.assertEqual(apiary.TaskMix(tasks, right).weight.tolist(), [1, 2])
+
     def test_a_refused_table_changes_nothing(self):
         scheduler = apiary.BestFit(two_nodes())
         scheduler.place(apiary.TaskTable(cpu_milli=0, gpus=[1], job=[5]))

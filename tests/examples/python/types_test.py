@@ -35,19 +35,19 @@ def documented(name, doc):
 
 
 def declared(function):
-    """The names of the parameters in the stub."""
+    """The names of the parameters in the type file."""
     arguments = function.args
     return [a.arg for a in arguments.posonlyargs + arguments.args + arguments.kwonlyargs]
 
 
-class Stub(unittest.TestCase):
+class TypeFile(unittest.TestCase):
     def setUp(self):
-        stub = pathlib.Path(_apiary.__file__).parent / "_apiary.pyi"
-        self.tree = ast.parse(stub.read_text()).body
+        type_file = pathlib.Path(_apiary.__file__).parent / "_apiary.pyi"
+        self.tree = ast.parse(type_file.read_text()).body
         self.classes = {node.name: node for node in self.tree if isinstance(node, ast.ClassDef)}
 
     def members(self, name):
-        """name -> declarations of a class in the stub, those of its bases included."""
+        """name -> declarations of a class in the type file, those of its bases included."""
         found = {}
         for base in self.classes[name].bases:
             if isinstance(base, ast.Name) and base.id in self.classes:
