@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -206,10 +208,22 @@ experiment with_kinds(std::uint64_t gpus, std::uint32_t kinds) {
   e.work.tasks = std::move(tasks);
   return e;
 }
+// The number of kinds that arrive: tasks with the same CPU, GPUs and models are of one kind.
+std::size_t kinds_that_arrive(const experiment& e) {
+  std::set<std::tuple<std::uint32_t, std::uint32_t, milli_gpu, model_set>> kinds;
+  for (const std::uint32_t t : e.work.arrivals) {
+    const task_request& task = e.work.tasks[t].request;
+    const bool gpu = task.wants_gpu();
+    kinds.emplace(task.cpu_milli, task.gpus, gpu ? task.gpu_milli : milli_gpu{0},
+                  gpu ? task.models : any_model);
+  }
+  return kinds.size();
+}
 void fgd_by_kinds(benchmark::State& state) {
   const experiment e = with_kinds(static_cast<std::uint64_t>(state.range(0)),
                                   static_cast<std::uint32_t>(state.range(1)));
   run(state, e, fragmentation_gradient(fragmentation(e.mix)));
+  state.counters["kinds"] = static_cast<double>(kinds_that_arrive(e));
 }
 BENCHMARK(fgd_by_kinds)
     ->Unit(benchmark::kMillisecond)
@@ -292,7 +306,7 @@ void new_kind(benchmark::State& state) {
   }
 }
 BENCHMARK(new_kind)->ArgName("gpus")->Arg(trace_gpus)->Arg(100 * trace_gpus);
-// Each node of a cluster grows by a core.
+// One node after another gets another core. When all have it, one after another loses it again.
 void node_resizes(benchmark::State& state) {
   const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));
   auto scheduler = loaded(e);
