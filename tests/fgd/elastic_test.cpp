@@ -225,7 +225,8 @@ void random_events(std::uint32_t seed, std::uint32_t events, std::uint32_t num_k
   }
   if (apiary_test::scale() < 1 || events < 100'000) return;
   CHECK(seen.size() == 10);
-  for (const auto& [event, times] : seen) {
+  for (const auto& [name, times] : seen) {
+    const std::string event = name;
     CAPTURE(event);
     CHECK(times > 20);
   }
