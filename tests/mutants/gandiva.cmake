@@ -55,7 +55,7 @@ mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its s
 mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run longer than its least time"
   FROM [[add_time(r.moved, min_run_time_) <= now]] TO [[add_time(r.moved, min_run_time_) < now]])
 mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"
-  FROM [[pass_of(other) > r.pass]] TO [[pass_of(other) >= r.pass]])
+  FROM [[pass_of(*other) <= r.pass]] TO [[pass_of(*other) < r.pass]])
 mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes begins with no time behind it"
   IN [[pass = least_pass();]] FROM [[least_pass()]] TO [[std::int64_t{0}]])
 mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next tick"
@@ -70,7 +70,3 @@ mutant(older_waits gandiva/detail/relocation.h "dropped condition: a job that st
   TO [[other.request.priority > r.request.priority]])
 mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
   FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)
-mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"
-  FROM [[failed.add(r.asked);]] TO [[]] STATEMENT)
-mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
-  FROM [[detail::erase_sorted(movable_, r.asked.job);]] TO [[]] STATEMENT)

@@ -5,10 +5,8 @@
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/gandiva/backend.h>
-#include <apiary/gandiva/detail/slice_order.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
 
@@ -39,10 +37,9 @@ APIARY_NAMESPACE_BEGIN
 //          starve come first.
 // Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
 //          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
-// Cost:    submit: one start and O(jobs). A tick: the migrations of the backend; after a change also
-//          O(waiting jobs) and a start for each of their kinds (see JobBackend). The first tick of a
-//          quantum: O(jobs log jobs), and for each job that displaces others, and each kind that
-//          cannot, at most as many stops and starts as jobs that ran longer (or run, if it starves).
+// Cost:    submit: one start and O(jobs). A tick with migrations: O(jobs) and those of the backend. The
+//          first tick of a quantum: O(jobs log jobs), and for each waiting job at most as many
+//          stops and starts as there are jobs that ran longer; if it starves, as sliced jobs run.
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -84,7 +81,6 @@ class time_sharing {
     } else {
       wait(added);
     }
-    end_call();
     return absl::OkStatus();
   }
   // Whether the job would start if it were submitted now. Requires: no job of its id runs.
@@ -101,7 +97,7 @@ class time_sharing {
     now_ = now;
     const record& r = found->second;
     if (r.phase == phase::runs) {
-      stops(r);
+      if (is_sliced(r)) --num_slices_;
       backend_.stop(job);
       retry_sliced_ = retry_prioritized_ = true;
     } else {
@@ -127,7 +123,6 @@ class time_sharing {
     start_sliced(new_slice, actions);
     const bool moved = move(actions);
     if (moved) start_sliced(false, actions);
-    end_call();
     again_ = moved || (!sliced_.empty() && num_slices_ > 0);  // else a new slice changes nothing
     return absl::OkStatus();
   }
@@ -214,7 +209,7 @@ class time_sharing {
   }
   void suspended(record& r, std::vector<action>& actions) {
     r.pass = pass_of(r);
-    stops(r);
+    if (is_sliced(r)) --num_slices_;
     wait(r);
     retry_sliced_ = retry_prioritized_ = true;
     act(r, action::verb::suspend, actions);
@@ -227,8 +222,6 @@ class time_sharing {
     } else {
       retry_prioritized_ = true;  // it may hold more than it needs
     }
-    used_ += detail::counted_gpus(r.asked);
-    if (r.options.movable && options_.migrations.jobs > 0) started_.push_back(r.asked.job);
     r.phase = phase::runs;
     r.since = now_;
     act(r, r.ran ? action::verb::resume : action::verb::start, actions);
@@ -245,16 +238,15 @@ class time_sharing {
     leave_queue(r);
     started(r, actions);
   }
-  void stops(const record& r) {
-    if (is_sliced(r)) --num_slices_;
-    used_ -= detail::counted_gpus(r.asked);
-    detail::erase_sorted(movable_, r.asked.job);
+  // The jobs of the queue whose keys are at most `last`, in order.
+  [[nodiscard]] static std::vector<job_id> in_order(const weighted_tree& queue,
+                                                    std::int64_t last = max_time) {
+    std::vector<job_id> jobs;
+    for (auto at = queue.first(); at && at->key <= last; at = queue.next(at->key, at->id))
+      jobs.emplace_back(at->id);
+    return jobs;
   }
-  // The jobs that started in this call of the host may migrate from the next one on.
-  void end_call() {
-    for (const job_id job : started_) detail::insert_sorted(movable_, job);
-    started_.clear();
-  }
+
   absl::Status mark(node_id n, bool healthy) {
     APIARY_RETURN_IF_ERROR(backend_.mark(n, healthy));
     retry_sliced_ = retry_prioritized_ = true;
@@ -263,7 +255,7 @@ class time_sharing {
 
   void start_prioritized(std::vector<action>& actions) {
     if (!std::exchange(retry_prioritized_, false)) return;
-    for (const job_id job : detail::in_order(prioritized_)) {
+    for (const job_id job : in_order(prioritized_)) {
       record& r = jobs_.at(job.value);
       if (start(r)) start_from_queue(r, actions);
     }
@@ -271,63 +263,48 @@ class time_sharing {
 
   void start_sliced(bool new_slice, std::vector<action>& actions) {
     if (sliced_.empty() || (!std::exchange(retry_sliced_, false) && !new_slice)) return;
-    const std::vector<record*> others = new_slice ? longest_first() : std::vector<record*>();
-    detail::failed_kinds failed;  // later jobs of these kinds may stop fewer others, and fail too
-    const auto try_to_run = [&](record& r, bool any) {
-      if (failed.contains(r.asked)) return;
-      if (start(r)) {
-        start_from_queue(r, actions);
-      } else if (!displace(r, any, others, actions)) {
-        failed.add(r.asked);
-      }
-    };
-    const time_ms max_wait = detail::starving_time(options_.max_wait, options_.quantum);
-    for (const job_id job : detail::in_order(by_wait_, new_slice ? now_ - max_wait : -1)) {
-      record& r = jobs_.at(job.value);
-      if (r.round != round_) try_to_run(r, true);
+    std::vector<record*> others;  // running jobs, the one that ran longest first
+    for (auto& [job, r] : jobs_) {
+      if (new_slice && r.phase == phase::runs && r.round != round_ && is_sliced(r))
+        others.push_back(&r);
     }
-    for (const job_id job : detail::in_order(sliced_)) {
-      record& r = jobs_.at(job.value);
-      if (r.round == round_) {
-        retry_sliced_ = true;  // at the next tick
-      } else {
-        try_to_run(r, false);
-      }
-    }
-  }
-  // The running sliced jobs without an action in this tick, the one that ran longest first.
-  [[nodiscard]] std::vector<record*> longest_first() {
-    std::vector<record*> jobs;
-    for (auto& [job, r] : jobs_)
-      if (r.phase == phase::runs && r.round != round_ && is_sliced(r)) jobs.push_back(&r);
-    std::sort(jobs.begin(), jobs.end(), [&](const record* a, const record* b) {
+    std::sort(others.begin(), others.end(), [&](const record* a, const record* b) {
       const std::int64_t ran_a = pass_of(*a);
       const std::int64_t ran_b = pass_of(*b);
       return ran_a != ran_b ? ran_a > ran_b : a->asked.job > b->asked.job;
     });
-    return jobs;
+    const time_ms max_wait = detail::starving_time(options_.max_wait, options_.quantum);
+    for (const job_id job : in_order(by_wait_, new_slice ? now_ - max_wait : -1)) {
+      record& r = jobs_.at(job.value);
+      if (r.round == round_) continue;
+      if (start(r)) {
+        start_from_queue(r, actions);
+      } else {
+        displace(r, true, others, actions);
+      }
+    }
+    for (const job_id job : in_order(sliced_)) {
+      record& r = jobs_.at(job.value);
+      if (r.round == round_) {
+        retry_sliced_ = true;  // at the next tick
+      } else if (start(r)) {
+        start_from_queue(r, actions);
+      } else if (new_slice) {
+        displace(r, false, others, actions);
+      }
+    }
   }
   // Suspends jobs that ran longer, or `any`, so that this job can run; none if it cannot run even
-  // then. Returns whether it runs.
-  bool displace(record& r, bool any, std::span<record* const> others,
+  // then.
+  void displace(record& r, bool any, std::span<record* const> others,
                 std::vector<action>& actions) {
-    std::int64_t missing = 0;  // GPUs that must become idle before a start can succeed
-    if constexpr (JobBackend<Backend>) missing = used_ + r.asked.gpus - backend_.total_gpus();
-    const auto may_stop = [&](const record& other) { return any || pass_of(other) > r.pass; };
-    std::int64_t at_most = 0;  // GPUs of the jobs that may stop
-    for (const record* other : others) {
-      if (!may_stop(*other)) break;
-      if (other->phase == phase::runs) at_most += detail::counted_gpus(other->asked);
-    }
-    if (at_most < missing) return false;
     std::vector<std::pair<record*, typename Backend::placement_type>> moved;
     bool runs = false;
     for (record* other : others) {
-      if (runs || !may_stop(*other)) break;
+      if (runs || (!any && pass_of(*other) <= r.pass)) break;
       if (other->phase != phase::runs) continue;
       moved.emplace_back(other, backend_.stop(other->asked.job));
-      missing -= detail::counted_gpus(other->asked);
-      runs = missing <= 0 && start(r);
+      runs = start(r);
     }
     while (!moved.empty()) {
       if (!backend_.restart(moved.back().first->asked, moved.back().second)) {
@@ -337,13 +314,18 @@ class time_sharing {
       moved.pop_back();
     }
     if (runs) start_from_queue(r, actions);
-    return runs;
   }
   // Whether any job migrated.
   bool move(std::vector<action>& actions) {
     if (options_.migrations.jobs == 0) return false;
+    std::vector<job_id> movable;
+    for (const auto& [job, r] : jobs_) {
+      if (r.phase == phase::runs && r.options.movable && r.round != round_)
+        movable.emplace_back(job);
+    }
+    std::sort(movable.begin(), movable.end());
     std::vector<job_id> moved;
-    backend_.improve(movable_, options_.migrations, moved);
+    backend_.improve(movable, options_.migrations, moved);
     for (const job_id job : moved) act(jobs_.at(job.value), action::verb::migrate, actions);
     if (!moved.empty()) retry_sliced_ = retry_prioritized_ = true;
     return !moved.empty();
@@ -356,9 +338,6 @@ class time_sharing {
   weighted_tree by_wait_;           // the same jobs, by when they began to wait
   weighted_tree prioritized_;       // waiting prioritized jobs, by priority
   std::size_t num_slices_ = 0;      // running jobs that run in time slices
-  std::int64_t used_ = 0;           // GPUs of the running jobs, as counted_gpus()
-  std::vector<job_id> movable_;     // running jobs that may migrate, ascending
-  std::vector<job_id> started_;     // in this call, those that may migrate
   std::vector<job_id> stopped_;     // that the backend stopped for the job that starts
   time_ms now_ = 0;                 // of the last call
   std::int64_t slice_ = -1;         // the quantum of the last tick
