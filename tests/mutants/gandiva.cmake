@@ -45,7 +45,7 @@ mutant(empty_lowest gandiva/detail/servers.h "wrong choice: the tightest empty s
 mutant(relocate_least gandiva/detail/relocation.h "wrong choice: the job that ran longest moves to idle GPUs"
   FROM [[r.pass < best->pass]] TO [[r.pass > best->pass]])
 mutant(relocate_failed gandiva/detail/relocation.h "wrong comparison: a higher priority is not tried after a lower one"
-  FROM [=[priority <= failed[gpus]]=] TO [=[priority >= failed[gpus]]=])
+  FROM [=[r->request.priority <= failed[gpus]]=] TO [=[r->request.priority >= failed[gpus]]=])
 mutant(defragment_most gandiva/detail/migration.h "wrong choice: the first server that gains, not the best"
   FROM [[most_gain = gain;]] TO [[most_gain = {INT64_MAX, INT64_MAX};]] STATEMENT)
 mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last server of a job is not the tightest"
@@ -63,10 +63,3 @@ mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was 
 mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose first job changes stays failed"
   IN [[    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
     q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
-mutant(blocked_start gandiva/detail/assignment.h "dropped condition: jobs start on several servers before one that starves"
-  FROM [[r.request.priority > blocked]] TO [[true]])
-mutant(older_waits gandiva/detail/relocation.h "dropped condition: a job that starves takes the servers of one that waits longer"
-  IN [[if (other.request.priority > r.request.priority || precedes)]] FROM [[other.request.priority > r.request.priority || precedes]]
-  TO [[other.request.priority > r.request.priority]])
-mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
-  FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)

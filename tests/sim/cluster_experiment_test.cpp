@@ -164,10 +164,9 @@ TEST_CASE("cluster experiment: first come first served, strictly and with backfi
   CHECK(std::abs(strict - 2625) < 0.03 * 2625);
 }
 
-// Here and below Gandiva runs by its published rule: the waits of jobs have no bound.
 TEST_CASE("cluster experiment: time slices, each start for two seconds") {
   const auto make = [](const server_spec& servers) {
-    return gandiva::create({.servers = servers, .max_wait = 0}).value();
+    return gandiva::create({.servers = servers}).value();
   };
   const double turns =  // a migration, the dearest published
       experiment(make, {.start_cost = 2000}).seconds;
@@ -183,8 +182,7 @@ TEST_CASE("cluster experiment: packing and migration use the published share of 
   const std::array<std::array<std::uint32_t, 3>, 3> ways{
       {{546, 546, 546}, {420, 520, 642}, {891, 594, 297}}};
   const auto make = [](const server_spec& servers) {
-    return gandiva::create({.servers = servers, .max_wait = 0, .packs = true, .migrates = true})
-        .value();
+    return gandiva::create({.servers = servers, .packs = true, .migrates = true}).value();
   };
   for (const std::array<std::uint32_t, 3>& utilization : ways) {
     CAPTURE(utilization[0]);

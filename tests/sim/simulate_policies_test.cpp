@@ -34,49 +34,10 @@ const std::map<std::string, std::uint64_t> golden_logs{
     {"conservative", 0xc8d5ab656512570dU}, {"qssf", 0xdc8741f5e0659715U},
     {"srtf", 0xcab2f7545874de25U},         {"las", 0xb668f2d47d76b1bU},
     {"tiresias", 0x7b3c594e1f085d6U},      {"philly", 0x4fa4ce08a3e80c43U},
-    {"gandiva", 0xc5c3b0bace2b1a64U},      {"gandiva_fgd", 0x8df80e55357afe6eU},
-    {"hived", 0x7518b98c56d3538fU},        {"gandiva_hived", 0xb277058a3c0e84caU}};
-
-// The same under the published rule of Gandiva, by which the wait of a job has no bound.
-const std::map<std::string, std::uint64_t> published_logs{{"gandiva", 0x622da6ef085a0c10U},
-                                                          {"gandiva_fgd", 0x8df80e55357afe6eU},
-                                                          {"gandiva_hived", 0x327fe5da478f490aU}};
-
-template <class Scheduler>
-std::uint64_t log_of(Scheduler scheduler, const job_list& list) {
-  const auto run = simulate(
-      scheduler, list.jobs, {},
-      {.start_cost = example::start_cost,
-       .migration_cost = example::migration_cost,
-       .servers = example::job_cluster().servers().gpus},
-      [](const timed_job&, const job_placement&) { return full_speed; },
-      [](const simulation_event&) {});
-  REQUIRE(run.ok());
-  return run->log.value();
-}
+    {"gandiva", 0x622da6ef085a0c10U},      {"gandiva_fgd", 0x8df80e55357afe6eU},
+    {"hived", 0x7518b98c56d3538fU},        {"gandiva_hived", 0x327fe5da478f490aU}};
 
 }  // namespace
-
-TEST_CASE("simulate: the logs of Gandiva without a bound on waits, as published") {
-  const job_list list = example::embedded_jobs();
-  const example::job_cluster cluster;
-  const server_spec servers = cluster.servers();
-  CHECK(log_of(gandiva::create({.servers = servers,
-                                .max_wait = 0,
-                                .migrates = true,
-                                .migration_cost = example::migration_cost})
-                   .value(),
-               list) == published_logs.at("gandiva"));
-  const time_sharing_options slices{.migrations = {.jobs = 4, .cost = 100}, .max_wait = 0};
-  using placer = gpu_sharing_placer<fragmentation_gradient>;
-  const fragmentation metric(example::typical_tasks(list, cluster));
-  placer below = placer::create(servers, fragmentation_gradient(metric)).value();
-  CHECK(log_of(gandiva_fgd::create({std::move(below), servers, metric}, slices).value(), list) ==
-        published_logs.at("gandiva_fgd"));
-  const auto cells = example::cells_of(cluster, example::quotas_of(list, cluster.gpus()));
-  CHECK(log_of(gandiva_hived::create(hived_job_backend::create(cells).value(), slices).value(),
-               list) == published_logs.at("gandiva_hived"));
-}
 
 TEST_CASE("simulate: every policy's log is the one written down") {
   const job_list list = example::embedded_jobs();

@@ -32,7 +32,6 @@ struct time_sharing_options {
   };
   time_ms quantum = 60'000;       // ms of a time slice; max_time: no job stops for another one
   migration_limits migrations{};  // limits on the migrations of one tick
-  std::uint32_t max_wait = 10;    // a job starves after so many quanta; 0: never, as published
 };
 
 // A scheduler that places requests and does not know time; time_sharing adds slices and migration.

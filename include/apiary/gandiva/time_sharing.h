@@ -33,13 +33,10 @@ APIARY_NAMESPACE_BEGIN
 // new job starts at once if it can. The backend may stop other jobs for a prioritized one; they
 // wait again and keep their progress. The module's page says what a tick does.
 // Model:   "Gandiva" (OSDI 2018), §3.2: suspend and resume, migration. Differs: time is shared over
-//          the whole cluster by stride scheduling, not on each server by round robin; jobs that
-//          starve come first.
-// Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
-//          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
+//          the whole cluster by stride scheduling, not on each server by round robin.
 // Cost:    submit: one start and O(jobs). A tick with migrations: O(jobs) and those of the backend. The
 //          first tick of a quantum: O(jobs log jobs), and for each waiting job at most as many
-//          stops and starts as there are jobs that ran longer; if it starves, as sliced jobs run.
+//          stops and starts as there are jobs that ran longer.
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -101,7 +98,7 @@ class time_sharing {
       backend_.stop(job);
       retry_sliced_ = retry_prioritized_ = true;
     } else {
-      leave_queue(r);
+      queue_of(r).erase(key_of(r), job.value);
     }
     jobs_.erase(found);
     return absl::OkStatus();
@@ -165,7 +162,7 @@ class time_sharing {
     time_sharing::phase phase = phase::waits;
     bool ran = false;         // ever
     std::int64_t pass = 0;    // without its present run
-    time_ms since = 0;        // when it last began to run, or to wait
+    time_ms since = 0;        // when it last began to run
     std::uint64_t round = 0;  // of its last action
   };
   time_sharing(Backend backend, const time_sharing_options& options)
@@ -193,13 +190,7 @@ class time_sharing {
   }
   void wait(record& r) {
     r.phase = phase::waits;
-    r.since = now_;
     queue_of(r).insert({key_of(r), r.asked.job.value, 0});
-    if (is_sliced(r)) by_wait_.insert({now_, r.asked.job.value, 0});
-  }
-  void leave_queue(const record& r) {
-    queue_of(r).erase(key_of(r), r.asked.job.value);
-    if (is_sliced(r)) by_wait_.erase(r.since, r.asked.job.value);
   }
 
   void act(record& r, typename action::verb what, std::vector<action>& actions) {
@@ -235,15 +226,12 @@ class time_sharing {
     return *runs;
   }
   void start_from_queue(record& r, std::vector<action>& actions) {
-    leave_queue(r);
+    queue_of(r).erase(key_of(r), r.asked.job.value);
     started(r, actions);
   }
-  // The jobs of the queue whose keys are at most `last`, in order.
-  [[nodiscard]] static std::vector<job_id> in_order(const weighted_tree& queue,
-                                                    std::int64_t last = max_time) {
+  [[nodiscard]] static std::vector<job_id> in_order(const weighted_tree& queue) {
     std::vector<job_id> jobs;
-    for (auto at = queue.first(); at && at->key <= last; at = queue.next(at->key, at->id))
-      jobs.emplace_back(at->id);
+    for (auto at = queue.first(); at; at = queue.next(at->key, at->id)) jobs.emplace_back(at->id);
     return jobs;
   }
 
@@ -273,16 +261,6 @@ class time_sharing {
       const std::int64_t ran_b = pass_of(*b);
       return ran_a != ran_b ? ran_a > ran_b : a->asked.job > b->asked.job;
     });
-    const time_ms max_wait = detail::starving_time(options_.max_wait, options_.quantum);
-    for (const job_id job : in_order(by_wait_, new_slice ? now_ - max_wait : -1)) {
-      record& r = jobs_.at(job.value);
-      if (r.round == round_) continue;
-      if (start(r)) {
-        start_from_queue(r, actions);
-      } else {
-        displace(r, true, others, actions);
-      }
-    }
     for (const job_id job : in_order(sliced_)) {
       record& r = jobs_.at(job.value);
       if (r.round == round_) {
@@ -290,18 +268,16 @@ class time_sharing {
       } else if (start(r)) {
         start_from_queue(r, actions);
       } else if (new_slice) {
-        displace(r, false, others, actions);
+        displace(r, others, actions);
       }
     }
   }
-  // Suspends jobs that ran longer, or `any`, so that this job can run; none if it cannot run even
-  // then.
-  void displace(record& r, bool any, std::span<record* const> others,
-                std::vector<action>& actions) {
+  // Suspends jobs that ran longer, so that this job can run; none if it cannot run even then.
+  void displace(record& r, std::span<record* const> others, std::vector<action>& actions) {
     std::vector<std::pair<record*, typename Backend::placement_type>> moved;
     bool runs = false;
     for (record* other : others) {
-      if (runs || (!any && pass_of(*other) <= r.pass)) break;
+      if (runs || pass_of(*other) <= r.pass) break;
       if (other->phase != phase::runs) continue;
       moved.emplace_back(other, backend_.stop(other->asked.job));
       runs = start(r);
@@ -335,7 +311,6 @@ class time_sharing {
   time_sharing_options options_;
   std::unordered_map<std::uint32_t, record> jobs_;
   weighted_tree sliced_;            // waiting jobs that run in time slices, by pass
-  weighted_tree by_wait_;           // the same jobs, by when they began to wait
   weighted_tree prioritized_;       // waiting prioritized jobs, by priority
   std::size_t num_slices_ = 0;      // running jobs that run in time slices
   std::vector<job_id> stopped_;     // that the backend stopped for the job that starts
