@@ -84,6 +84,7 @@ int main() {
 
   int status = EXIT_SUCCESS;
   double slowest = 0;
+  std::uint64_t slow = 0;
   for (apiary::time_ms last = 0; stopped == 0; std::this_thread::sleep_for(poll)) {
     const auto changed = report.update();
     if (!changed.ok()) {
@@ -106,6 +107,7 @@ int main() {
       say(absl::StrCat("error ", name_of(call.what), " ", call.job, " ",
                        std::string(done.message())));
     }
+    for (; slow < scheduler.slow(); ++slow) say("slow decision");
     if (scheduler.slowest_us() > slowest)
       say(absl::StrCat("slowest ", slowest = scheduler.slowest_us(), " us ", scheduler.slowest()));
     if (todo.empty() && scheduler.cluster().hash() == before) continue;

@@ -93,6 +93,8 @@ class slurm_scheduler {
   // The number of decisions, and the CPU time of the slowest one in microseconds.
   [[nodiscard]] std::uint64_t decisions() const noexcept { return decisions_; }
   [[nodiscard]] double slowest_us() const noexcept { return slowest_us_; }
+  // The number of decisions that took more than a millisecond.
+  [[nodiscard]] std::uint64_t slow() const noexcept { return slow_; }
   // The job of the slowest decision, and its result.
   [[nodiscard]] const std::string& slowest() const noexcept { return slowest_; }
 
@@ -244,6 +246,7 @@ class slurm_scheduler {
                             (plan->result == apiary::plan_result::preempt && !preempts)) &&
                            cluster_.commit(*plan).ok();
       const double us = cpu_us() - begin;
+      if (us > 1000) ++slow_;
       if (us > slowest_us_) {
         slowest_us_ = us;
         slowest_ = absl::StrCat("job ", job->id,
@@ -322,6 +325,7 @@ class slurm_scheduler {
   std::map<std::uint32_t, std::pair<std::uint64_t, std::string>> explained_;  // hash, comment
   std::map<std::uint32_t, apiary::time_ms> held_since_;                       // of requeued jobs
   std::uint64_t decisions_ = 0;
+  std::uint64_t slow_ = 0;
   double slowest_us_ = 0;
   std::string slowest_;
 };
