@@ -1,4 +1,5 @@
-# apiary/examples/kubernetes/libraries.cmake - apiary_kubernetes: cpp-httplib and nlohmann-json, where they are.
+# apiary/examples/kubernetes/libraries.cmake - where they are: apiary_json is nlohmann-json, apiary_kubernetes
+# cpp-httplib, too.
 # SPDX-License-Identifier: MIT
 find_path(APIARY_JSON_INCLUDE nlohmann/json.hpp)
 find_path(APIARY_HTTPLIB_INCLUDE httplib.h)
@@ -19,10 +20,14 @@ elseif(APIARY_HTTPLIB_INCLUDE AND NOT APIARY_HTTPLIB_LIBRARY)
   target_include_directories(apiary_httplib SYSTEM INTERFACE ${APIARY_HTTPLIB_INCLUDE})
   set(httplib apiary_httplib)
 endif()
-if(httplib AND APIARY_JSON_INCLUDE AND Threads_FOUND)
+if(APIARY_JSON_INCLUDE)
+  add_library(apiary_json INTERFACE)
+  target_include_directories(apiary_json SYSTEM INTERFACE ${APIARY_JSON_INCLUDE})
+  target_link_libraries(apiary_json INTERFACE apiary_dev)
+endif()
+if(httplib AND TARGET apiary_json AND Threads_FOUND)
   add_library(apiary_kubernetes INTERFACE)
-  target_include_directories(apiary_kubernetes SYSTEM INTERFACE ${APIARY_JSON_INCLUDE})
-  target_link_libraries(apiary_kubernetes INTERFACE apiary_dev ${httplib} Threads::Threads)
+  target_link_libraries(apiary_kubernetes INTERFACE apiary_json ${httplib} Threads::Threads)
 else()
   message(STATUS "no cpp-httplib or nlohmann-json: the extender for Kubernetes is left out")
 endif()

@@ -1,5 +1,6 @@
 // apiary/tests/gang_scheduler/gang_cluster_test.cpp - descriptions of clusters, right ones and wrong ones.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/model/node_table.h>
 #include <apiary/topology/named_tree.h>
@@ -9,6 +10,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <support/scale.h>
 #include <utility>
 #include <vector>
 
@@ -101,6 +104,56 @@ TEST_CASE("a wrong description is refused, with its line") {
       {{"", "NodeName=n[1]x"}, "nodes, line 1: the list \"n[1]x\" has text behind \"]\""},
       {{"", "NodeName=a,,b"}, "nodes, line 1: the list \"a,,b\" has an empty name"},
       {{"", "NodeName="}, "nodes, line 1: the list \"\" is empty"},
+      {{"", "NodeName=n1 Gres=gpu:a:4,gpu:b:4"},
+       "nodes, line 1: \"gres=gpu:a:4,gpu:b:4\" has GPUs of two models; the GPUs of a node must "
+       "have "
+       "one"},
+      {{"", "NodeName=n1 Gres=gpu:a:4,mps:400"},
+       "nodes, line 1: \"gres=gpu:a:4,mps:400\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT "
+       "up "
+       "to 32"},
+      {{"", "NodeName=n1 Gres=gpu:a:20,gpu:a:20"},
+       "nodes, line 1: \"gres=gpu:a:20,gpu:a:20\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT "
+       "up "
+       "to 32"},
+      {{"", "NodeName=n1 Reason=\"no end"},
+       "nodes, line 1: the value of \"Reason\" lacks its closing quote"},
+      {{"", "NodeName=n1 CPUs=1.2345"},
+       "nodes, line 1: \"cpus=1.2345\" is not a number up to 4000000"},
+      {{"", "NodeName=n1 CPUs=4000000.1"},
+       "nodes, line 1: \"cpus=4000000.1\" is not a number up to 4000000"},
+      {{"", "NodeName=n1 Sockets=3000 CoresPerSocket=3000"},
+       "nodes, line 1: the node has more than 4000000 CPUs"},
+      {{"", "ClusterName=c\nInclude = nodes.conf"},
+       "nodes, line 2: \"Include nodes.conf\": pass the text of that file"},
+      {{"", "SwitchName=r1 Nodes=n1"},
+       "nodes, line 1: \"switchname\" belongs into the topology, the first text"},
+      {{"", "NodNam=n1 Gres=gpu:8"}, "nodes, line 1: no NodeName"},
+      {{"", "NodeName=n1 \\\n Gres=gpu:8 \\\n CPUs=x\nNodeName=n2 CPUs=y\n\nNodeName=n3"},
+       "nodes, line 1: \"cpus=x\" is not a number up to 4000000\n"
+       "nodes, line 4: \"cpus=y\" is not a number up to 4000000"},
+      {{"BlockName=b1 Nodes=n1\nSwitchName=r2 Nodes=n2", good},
+       "topology, line 2: a topology has either switches or blocks"},
+      {{"SwitchName=r2 Nodes=n2\nBlockName=b1 Nodes=n1", good},
+       "topology, line 2: a topology has either switches or blocks"},
+      {{"BlockName=b1 Switches=n1", good},
+       "topology, line 1: block \"b1\" needs Nodes, and no Switches"},
+      {{"BlockName=b1 Nodes=n1\nBlockName=b1 Nodes=n2", good},
+       "topology, line 2: block \"b1\" is described twice"},
+      {{"BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n1", good},
+       "topology, line 2: node \"n1\" is in two blocks"},
+      {{"SwitchName=r1 Nodes=n1\nBlockSizes=1", good},
+       "topology, line 2: BlockSizes without blocks"},
+      {{"BlockName=b1 Nodes=n1\nBlockSizes=2,6", good},
+       "topology, line 2: \"BlockSizes=2,6\" is not a list of numbers, each the first one times a "
+       "larger power of two"},
+      {{"BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n[2-3]\nBlockSizes=2,4", good},
+       "topology, line 1: block \"b1\" has 1 nodes; the first of BlockSizes is 2"},
+      {{"BlockName=p Nodes=n1\nBlockName=q Nodes=n2\nBlockName=block2:p-q Nodes=n3\nBlockSizes=1,2",
+        good},
+       "topology: a block has the name \"block2:p-q\", which is reserved"},
+      {{"SwitchName=r1 Level=rack Nodes=n1\nSwitchName=r2 Level=pod Nodes=n2", good},
+       "topology: switch \"r2\" has level \"pod\", others of its height have \"rack\""},
       {{"", "NodeName=a,a"}, "node name \"a\" is empty or used twice"},
       {{"SwitchName=r1 Nodes=n2", good},
        "nodes, line 1: node \"n1\" is in no switch of the topology"},
@@ -194,4 +247,216 @@ TEST_CASE("a filter in words") {
         "(taint \"old\" is tolerated)");
   CHECK(node_filter{.nodes = {"a", "b"}}.text() == "nodes \"a\" or \"b\"");
   CHECK(node_filter{.nodes = {"a", "b", "c", "d"}}.text() == "a list of 4 nodes");
+}
+
+namespace {
+
+// The description, written and read again.
+gang_cluster read_again(const gang_cluster& cluster) {
+  const auto texts = cluster.write();
+  REQUIRE_MESSAGE(texts.ok(), std::string(texts.status().message()));
+  CAPTURE(texts->topology);
+  CAPTURE(texts->nodes);
+  const auto again = gang_cluster::parse(texts->topology, texts->nodes);
+  REQUIRE_MESSAGE(again.ok(), std::string(again.status().message()));
+  return *again;
+}
+bool same(const gang_cluster& a, const gang_cluster& b) {
+  return a.levels == b.levels && a.nodes == b.nodes;
+}
+
+}  // namespace
+
+TEST_CASE("a slurm.conf and a gres.conf as users have them are read") {
+  const auto cluster = gang_cluster::parse("SwitchName=rack0 Nodes=n[0-3]",
+                                           R"(
+ClusterName=apiary
+SlurmctldHost = vm(127.0.0.1)
+GresTypes=gpu,nic
+NodeSet=fast Feature=ib
+NodeName=n[0-1] Sockets=2 CoresPerSocket=24 \
+  ThreadsPerCore=2 RealMemory=1000 Gres=gpu:8,nic:4 Reason="bad fan, since May" State=DOWN
+NodeName = n2 CPUs=7.91 Gres=gpu:v100:4,gpu:v100:2
+NodeName=n3 CPUs=4 Sockets=2
+PartitionName=main Nodes=n[0-3] Default=YES State=UP
+)",
+                                           R"(
+AutoDetect=off
+Name=gpu Type=v100 File=/dev/nvidia[0-7] Cores=0-3
+Name=nic Count=many File=/dev/ib0
+)");
+  REQUIRE_MESSAGE(cluster.ok(), std::string(cluster.status().message()));
+  CHECK(cluster->nodes[0] == gang_cluster::node{.name = "n0",
+                                                .cells = {"rack0"},
+                                                .gpus = 8,
+                                                .host = {.cpu_milli = 96'000, .memory_mib = 1000},
+                                                .model = "v100"});
+  CHECK(cluster->nodes[2].host.cpu_milli == 7910);
+  CHECK(cluster->nodes[2].gpus == 6);
+  CHECK(cluster->nodes[3].gpus == 0);
+  CHECK(cluster->nodes[3].host.cpu_milli == 4000);
+  CHECK(same(*cluster, read_again(*cluster)));
+
+  const auto alone = gang_cluster::parse("SwitchName=a Nodes=n[0-2]", "",
+                                         "NodeName=n[0-2] Name=gpu Type=t4 File=/dev/nvidia0\n"
+                                         "NodeName=n1 Name=gpu Type=t4 Count=3\n");
+  REQUIRE_MESSAGE(alone.ok(), std::string(alone.status().message()));
+  CHECK(alone->nodes[0].gpus == 1);
+  CHECK(alone->nodes[1].gpus == 4);
+  CHECK(alone->nodes[1].model == "t4");
+}
+
+TEST_CASE("a gres.conf that contradicts the nodes is refused, with its line") {
+  const std::string nodes = "NodeName=n[1-2] Gres=gpu:a:4\nNodeName=n3";
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {"Name=gpu Count=33", "gres, line 1: \"count=33\" is not a number up to 32"},
+      {"\nName=gpu File=/dev/g[0-40]", "gres, line 2: a node has 41 GPUs; the limit is 32"},
+      {"Name=gpu Kind=x", "gres, line 1: unknown key \"kind\""},
+      {"Name=shard Count=8",
+       "gres, line 1: \"name=shard\" shares GPUs; here nodes have whole GPUs"},
+      {"NodeName=n1 Name=gpu Type=b Count=4",
+       "gres, line 1: node \"n1\" has GPUs of model \"b\"; before, of \"a\""},
+      {"NodeName=n1 Name=gpu Count=2\nNodeName=n1 Name=gpu Count=1",
+       "gres: node \"n1\" has 3 GPUs; its NodeName line says 4"},
+      {"NodeName=n3 Name=gpu Count=2",
+       "gres, line 1: node \"n3\" has 2 GPUs; its NodeName line has no Gres=gpu"},
+      {"NodeName=n[3-4] Name=gpu Count=0\nNodeName=n5 Name=gpu",
+       "gres, line 1: node \"n4\" has no NodeName line\n"
+       "gres, line 2: node \"n5\" has no NodeName line"},
+  };
+  for (const auto& [gres, message] : all) {
+    const auto cluster = gang_cluster::parse("", nodes, gres);
+    REQUIRE(!cluster.ok());
+    CHECK(std::string(cluster.status().message()) == message);
+  }
+  const auto two = gang_cluster::parse("", "", "NodeName=a Name=gpu Type=x\nNodeName=a Name=gpu");
+  CHECK(std::string(two.status().message()) ==
+        "gres, line 2: node \"a\" has GPUs with and without a model");
+  const auto many =
+      gang_cluster::parse("", "", "NodeName=a Name=gpu Count=20\nNodeName=a Name=gpu Count=20");
+  CHECK(std::string(many.status().message()) ==
+        "gres, line 2: node \"a\" has 40 GPUs; the limit is 32");
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += "x\n";
+  const auto listed = gang_cluster::parse("", lines);
+  CHECK(std::string(listed.status().message()).ends_with("\n10 more faults"));
+}
+
+TEST_CASE("blocks and their sizes are levels") {
+  const auto cluster = gang_cluster::parse(
+      "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-5]\nBlockName=b3 Nodes=n[6-7]\n"
+      "BlockName=b4 Nodes=n[8-9]\nBlockName=b5 Nodes=n[10-11]\nBlockSizes=2,4,16",
+      "NodeName=n[1-11] Gres=gpu:4");
+  REQUIRE_MESSAGE(cluster.ok(), std::string(cluster.status().message()));
+  CHECK(cluster->levels == std::vector<std::string>{"block", "block4", "block16"});
+  using cells = std::vector<std::string>;
+  CHECK(cluster->nodes[4].cells == cells{"b2", "block4:b1-b2", "block16:b1-b5"});
+  CHECK(cluster->nodes[5].cells == cells{"b3", "block4:b3-b4", "block16:b1-b5"});
+  CHECK(cluster->nodes[10].cells == cells{"b5", "block4:b5-b5", "block16:b1-b5"});
+  CHECK(same(*cluster, read_again(*cluster)));
+  const auto flat = gang_cluster::parse("BlockName=b1 Nodes=n1", "NodeName=n1");
+  REQUIRE(flat.ok());
+  CHECK(flat->levels == std::vector<std::string>{"block"});
+  CHECK(same(*flat, read_again(*flat)));
+}
+
+TEST_CASE("a written description is short and reads back the same") {
+  const gang_cluster cluster{
+      .levels = {"leaf", "block"},
+      .nodes = {
+          {.name = "n08", .cells = {"r1", "b"}, .gpus = 8, .model = "a:b"},
+          {.name = "n09", .cells = {"r1", "b"}, .gpus = 8, .model = "a:b"},
+          {.name = "n10", .cells = {"r2", "b"}, .gpus = 8, .model = "a:b"},
+          {.name = "n12", .cells = {"r2", "b"}, .gpus = 8, .model = "a:b"},
+          {.name = "x7", .cells = {"r1", "b"}, .gpus = 8, .model = "a:b"},
+          {.name = "login", .cells = {"r2", "b"}, .host = {.cpu_milli = 1050}, .labels = {"k="}},
+          {.name = "9", .cells = {"r2", "b"}, .model = "t4", .taints = {"k=v:e", "w"}}}};
+  const auto texts = cluster.write();
+  REQUIRE(texts.ok());
+  CHECK(texts->topology ==
+        "SwitchName=r1 Level=leaf Nodes=n[08-09],x7\n"
+        "SwitchName=r2 Level=leaf Nodes=n[10,12],login,9\n"
+        "SwitchName=b Switches=r[1-2]\n");
+  CHECK(texts->nodes ==
+        "NodeName=n[08-10,12],x7 Gres=gpu:a:b:8\n"
+        "NodeName=login CPUs=1.05 Labels=k=\n"
+        "NodeName=9 Gres=gpu:t4:0 Taints=k=v:e,w\n");
+  CHECK(same(cluster, read_again(cluster)));
+}
+
+TEST_CASE("what the text cannot say is refused") {
+  const gang_cluster good{.levels = {"rack"}, .nodes = {{.name = "a", .cells = {"r"}}}};
+  const auto fault = [&](auto change) {
+    gang_cluster wrong = good;
+    change(wrong);
+    return std::string(wrong.write().status().message());
+  };
+  CHECK(fault([](gang_cluster&) {}).empty());
+  CHECK(fault([](gang_cluster& c) { c.nodes[0].gpus = 33; }) ==
+        "node \"a\" has 33 GPUs; the limit is 32");
+  CHECK(fault([](gang_cluster& c) { c.nodes.clear(); }) ==
+        "the cluster has no nodes, so its racks cannot be written");
+  for (const char* name : {"a b", "a,b", "a[1]", "a\"", "#a", "a\\", "a\n"}) {
+    CHECK(!fault([&](gang_cluster& c) { c.nodes[0].name = name; }).empty());
+    CHECK(!fault([&](gang_cluster& c) { c.nodes[0].cells[0] = name; }).empty());
+    CHECK(!fault([&](gang_cluster& c) { c.levels[0] = name; }).empty());
+    const bool brackets = std::string(name) == "a[1]";
+    CHECK(fault([&](gang_cluster& c) { c.nodes[0].labels = {name}; }).empty() == brackets);
+    CHECK(fault([&](gang_cluster& c) { c.nodes[0].taints = {name}; }).empty() == brackets);
+    CHECK(fault([&](gang_cluster& c) { c.nodes[0].model = name; }).empty() == brackets);
+  }
+  CHECK(!fault([](gang_cluster& c) { c.nodes[0].name = "DEFAULT"; }).empty());
+  CHECK(!fault([](gang_cluster& c) { c.nodes[0].labels = {""}; }).empty());
+  CHECK(fault([](gang_cluster& c) { c.nodes[0].host.cpu_milli = 4'000'000'001; }) ==
+        "node \"a\" has more than 4000000 CPUs");
+  CHECK(fault([](gang_cluster& c) {
+          c.levels = {"rack", "block"};
+          c.nodes[0].cells = {"r", "r"};
+        }) == "a rack and a block have the name \"r\"");
+}
+
+TEST_CASE("random descriptions read back the same, and corrupted ones do no harm") {
+  rng random(21);
+  const auto below = [&random](std::uint64_t n) { return random() % n; };
+  for (int round = 0; round < apiary_test::scaled(2000); ++round) {
+    gang_cluster cluster;
+    const auto levels = below(3);
+    for (std::uint64_t l = 0; l < levels; ++l)
+      cluster.levels.push_back(below(2) == 0 ? "rack" + std::to_string(l)
+                               : l == 0      ? "rack"
+                                             : "block");
+    const auto nodes = 1 + below(12);
+    for (std::uint64_t n = 0; n < nodes; ++n) {
+      gang_cluster::node one;
+      constexpr const char* prefixes[] = {"n", "n0", "n1-", "", "gpu-a", "999999999", "0"};
+      one.name = prefixes[below(7)] + std::to_string(below(30)) + (below(9) == 0 ? "x" : "");
+      std::uint64_t cell = below(4);
+      for (std::uint64_t l = 0; l < levels; ++l, cell /= 2)
+        one.cells.push_back("c" + std::to_string(l) + "-" + std::to_string(cell));
+      one.gpus = static_cast<std::uint32_t>(below(3) * 4);
+      one.host.cpu_milli = static_cast<std::uint32_t>(below(2) * below(4'000'000'000));
+      one.host.memory_mib = static_cast<std::uint32_t>(below(2) * below(4'294'967'295));
+      if (below(2) == 0) one.model = "m" + std::to_string(below(2));
+      for (std::uint64_t i = below(3); i > 0; --i) one.labels.push_back("k=[v");
+      if (below(4) == 0) one.taints = {"a=b:c"};
+      cluster.nodes.push_back(std::move(one));
+    }
+    if (!cluster.check().ok()) continue;  // a name twice
+    CHECK(same(cluster, read_again(cluster)));
+    auto texts = *cluster.write();
+    for (int times = 0; times < 5; ++times) {
+      std::string& text = below(2) == 0 ? texts.topology : texts.nodes;
+      if (text.empty()) continue;
+      constexpr std::string_view bytes = "=,[]-0199\"\\#\n\t NSG:";
+      const auto at = static_cast<std::size_t>(below(text.size()));
+      if (below(2) == 0)
+        text[at] = bytes[below(bytes.size())];
+      else
+        text.erase(at, below(20));
+      const auto read = gang_cluster::parse(texts.topology, texts.nodes, texts.nodes);
+      const auto other = gang_cluster::parse(texts.topology, texts.nodes);
+      CHECK((read.ok() || !read.status().message().empty()));
+      if (other.ok()) CHECK(other->check().ok());
+    }
+  }
 }

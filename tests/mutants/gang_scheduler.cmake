@@ -111,3 +111,11 @@ mutant(allocations_of_node gang_scheduler/detail/cluster_state.h "forgotten upda
   FROM [[for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);]] TO [[]] STATEMENT)
 mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comparison: a gang with one GPU more overwrites the next gang"
   FROM [[now_.size() > at.last - at.first]] TO [[now_.size() > at.last - at.first + 1]])
+mutant(block_last gang_scheduler/detail/slurm_topology.h "off by one: the last block of a larger block is left out"
+  FROM [[b <= last / blocks_below]] TO [[b < last / blocks_below]])
+mutant(list_width gang_scheduler/detail/slurm_writer.h "dropped zeros: n08 and n9 become one range"
+  FROM [[number.insert(0, digits.size() - number.size(), '0');]] TO [[]] STATEMENT)
+mutant(gres_fewer gang_scheduler/detail/slurm_nodes.h "wrong comparison: a gres.conf with too few GPUs is accepted"
+  FROM [[gpus[n] < nodes[n].gpus]] TO [[false]])
+mutant(level_default gang_scheduler/detail/slurm_writer.h "wrong condition: the name of a level is never written"
+  FROM [[level != default_level_name(l + 1)]] TO [[false]])

@@ -101,15 +101,24 @@ struct gang_cluster {
   // in two cells of the level above, or too many GPUs.
   [[nodiscard]] absl::Status check() const;
 
-  // Reads two texts in the format of Slurm's topology.conf and slurm.conf. Switches that list nodes
-  // are racks, switches above them blocks, then level3, level4, ...; an empty topology has no
-  // racks. Keys: SwitchName, Nodes, Switches; NodeName, Gres (gpu:8 or gpu:h100:8), CPUs,
-  // RealMemory (MiB), Feature (labels), and two of ours: Labels and Taints, separated by commas.
-  // Names may be lists: "n[1-16,20],login". A line NodeName=DEFAULT sets the values that later
-  // lines leave out. Keys that only slurmd needs are skipped.
-  // kInvalidArgument: names the line and what is wrong with it.
+  // Reads texts in the formats of Slurm's topology.conf, slurm.conf and gres.conf. Switches that list
+  // nodes are racks, switches above them blocks, then level3, level4, ...; an empty topology has no
+  // racks. With the block topology, blocks are the lowest level, and each further number of
+  // BlockSizes is a level: block36 for 36 nodes. The module page lists the keys that are read.
+  // If `nodes` is empty, the gres.conf describes the nodes.
+  // kInvalidArgument: the faults, one on each line, each with its line and what is wrong with it.
   [[nodiscard]] static absl::StatusOr<gang_cluster> parse(std::string_view topology,
-                                                          std::string_view nodes);
+                                                          std::string_view nodes,
+                                                          std::string_view gres = {});
+
+  // Two texts that parse() reads as this cluster.
+  struct texts {
+    std::string topology{};  // lines SwitchName=...; other names of levels follow Level=
+    std::string nodes{};     // lines NodeName=...
+  };
+  // Writes the cluster as text. kInvalidArgument: see check(); or a text that cannot be written, for
+  // example a name with a space or a comma, or one name for a rack and a block.
+  [[nodiscard]] absl::StatusOr<texts> write() const;
 
   // Takes a tree with names and a table of nodes: node i is the i-th cell of level node_level. The
   // model of a node is its number in the table. kInvalidArgument: no such level, or another number

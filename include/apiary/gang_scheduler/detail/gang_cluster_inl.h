@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/digits.h>
 #include <apiary/core/status.h>
+#include <apiary/gang_scheduler/detail/slurm_nodes.h>
 #include <apiary/gang_scheduler/detail/slurm_reader.h>
+#include <apiary/gang_scheduler/detail/slurm_topology.h>
+#include <apiary/gang_scheduler/detail/slurm_writer.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -14,8 +16,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,61 +32,6 @@ namespace detail {
   for (std::size_t i = 0; i < names.size(); ++i)
     absl::StrAppend(&text, i == 0 ? "" : i + 1 == names.size() ? last : ", ", "\"", names[i], "\"");
   return text;
-}
-
-// Sets one value of a node from its key.
-[[nodiscard]] inline absl::Status read_value(const slurm_reader& from, const std::string& key,
-                                             const std::string& value, gang_cluster::node& to) {
-  constexpr std::string_view skipped[] = {"nodeaddr", "nodehostname",   "port",           "state",
-                                          "sockets",  "corespersocket", "threadspercore", "boards",
-                                          "tmpdisk",  "weight",         "procs",          "reason"};
-  std::uint64_t number = 0;
-  const auto count = [&](std::string_view text, std::uint64_t most) {
-    const std::optional<std::uint64_t> read = read_digits(text, most);
-    number = read.value_or(0);
-    return read
-               ? absl::OkStatus()
-               : from.fault(absl::StrCat("\"", key, "=", value, "\" is not a number up to ", most));
-  };
-  if (key == "gres") {
-    const std::size_t colon = value.rfind(':');
-    const std::optional<std::uint64_t> gpus =
-        value.rfind("gpu:", 0) != 0
-            ? std::nullopt
-            : read_digits(std::string_view(value).substr(colon + 1), gang_cluster::max_gpus);
-    if (!gpus)
-      return from.fault(absl::StrCat("\"gres=", value,
-                                     "\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT up to ",
-                                     gang_cluster::max_gpus));
-    to.model = colon > 3 ? value.substr(4, colon - 4) : "";
-    to.gpus = static_cast<std::uint32_t>(*gpus);
-  } else if (key == "cpus") {
-    APIARY_RETURN_IF_ERROR(count(value, 4'000'000));
-    to.host.cpu_milli = static_cast<std::uint32_t>(number * 1000);
-  } else if (key == "realmemory") {
-    APIARY_RETURN_IF_ERROR(count(value, ~std::uint32_t{0}));
-    to.host.memory_mib = static_cast<std::uint32_t>(number);
-  } else if (key == "labels" || key == "feature" || key == "features") {
-    for (std::string& label : slurm_reader::words(value)) to.labels.push_back(std::move(label));
-  } else if (key == "taints") {
-    for (std::string& taint : slurm_reader::words(value)) to.taints.push_back(std::move(taint));
-  } else {
-    for (const std::string_view other : skipped)
-      if (key == other) return absl::OkStatus();
-    return from.fault(absl::StrCat("unknown key \"", key, "\"",
-                                   key == "gpus" ? "; 8 GPUs are written Gres=gpu:8" : ""));
-  }
-  return absl::OkStatus();
-}
-
-// Adds the values that the line does not set itself.
-inline void add_defaults(const slurm_reader::line& defaults, slurm_reader::line& to) {
-  const std::size_t own = to.size();
-  for (const auto& value : defaults) {
-    const auto last = to.begin() + static_cast<std::ptrdiff_t>(own);
-    if (std::none_of(to.begin(), last, [&](const auto& v) { return v.first == value.first; }))
-      to.push_back(value);
-  }
 }
 
 // The first name, in the order of the alphabet, that a switch lists and no node has.
@@ -155,67 +100,42 @@ APIARY_INLINE absl::Status gang_cluster::check() const {
 }
 
 APIARY_INLINE absl::StatusOr<gang_cluster> gang_cluster::parse(std::string_view topology,
-                                                               std::string_view node_list) {
-  std::vector<detail::slurm_switch> switches;
-  std::unordered_map<std::string, std::size_t> number_of;
-  std::unordered_map<std::string, std::string> leaf_of;
-  APIARY_RETURN_IF_ERROR(detail::read_switches(topology, switches, number_of, leaf_of));
+                                                               std::string_view node_list,
+                                                               std::string_view gres) {
+  APIARY_ASSIGN_OR_RETURN(detail::slurm_topology above,
+                          detail::slurm_topology_reader::read(topology));
+  detail::slurm_node_reader from(node_list);
   gang_cluster all;
-  for (const detail::slurm_switch& s : switches) {
-    while (all.levels.size() < s.level) {
-      const std::size_t l = all.levels.size() + 1;
-      all.levels.push_back(l == 1 ? "rack" : l == 2 ? "block" : absl::StrCat("level", l));
-    }
-    if (s.level == 0)
-      return absl::InvalidArgumentError(
-          absl::StrCat("topology: switch \"", s.name, "\" is above itself"));
+  APIARY_ASSIGN_OR_RETURN(all.nodes, from.read());
+  if (!gres.empty()) APIARY_RETURN_IF_ERROR(detail::slurm_gres_reader::read(gres, all.nodes));
+  all.levels = std::move(above.levels);
+  detail::slurm_faults faults;
+  for (std::size_t n = 0; n < all.nodes.size(); ++n) {
+    node& one = all.nodes[n];
+    one.cells = above.above(one.name);
+    if (one.cells.size() == all.levels.size()) continue;
+    const std::string at = n < from.lines().size() ? absl::StrCat("nodes, line ", from.lines()[n])
+                                                   : std::string("gres");
+    faults.ok(absl::InvalidArgumentError(
+        one.cells.empty()
+            ? absl::StrCat(at, ": node \"", one.name, "\" is in no switch of the topology")
+            : absl::StrCat(at, ": node \"", one.name, "\" is below ", one.cells.size(),
+                           one.cells.size() == 1 ? " switch" : " switches", "; the topology has ",
+                           all.levels.size(), " levels of switches")));
   }
-  detail::slurm_reader from(node_list, "nodes");
-  detail::slurm_reader::line line;
-  detail::slurm_reader::line defaults;  // of the lines "NodeName=DEFAULT ..." so far
-  while (true) {
-    APIARY_ASSIGN_OR_RETURN(const bool more, from.next(line));
-    if (!more) break;
-    node one;
-    std::vector<std::string> names;
-    detail::add_defaults(defaults, line);
-    for (const auto& [key, value] : line) {
-      if (key == "nodename") {
-        APIARY_ASSIGN_OR_RETURN(names, from.names(value));
-      } else {
-        APIARY_RETURN_IF_ERROR(detail::read_value(from, key, value, one));
-      }
-    }
-    if (names.empty()) return from.fault("no NodeName");
-    if (names.size() == 1 && names[0] == "DEFAULT") {
-      std::erase_if(line, [](const auto& value) { return value.first == "nodename"; });
-      defaults = line;
-      continue;
-    }
-    for (std::string& name : names) {
-      one.cells.clear();
-      const auto leaf = leaf_of.find(name);
-      for (std::string at = leaf == leaf_of.end() ? "" : leaf->second; !at.empty();
-           at = switches[number_of.at(at)].above)
-        one.cells.push_back(at);
-      if (one.cells.size() != all.levels.size())
-        return from.fault(one.cells.empty()
-                              ? absl::StrCat("node \"", name, "\" is in no switch of the topology")
-                              : absl::StrCat("node \"", name, "\" is below ", one.cells.size(),
-                                             one.cells.size() == 1 ? " switch" : " switches",
-                                             "; the topology has ", all.levels.size(),
-                                             " levels of switches"));
-      one.name = std::move(name);
-      all.nodes.push_back(one);
-    }
-  }
+  APIARY_RETURN_IF_ERROR(faults.status());
   APIARY_RETURN_IF_ERROR(all.check());
-  if (leaf_of.size() > all.nodes.size()) {
-    const std::string name = detail::undescribed_node(all.nodes, leaf_of);
+  if (above.leaf_of.size() > all.nodes.size()) {
+    const std::string name = detail::undescribed_node(all.nodes, above.leaf_of);
     return absl::InvalidArgumentError(absl::StrCat("topology: node \"", name, "\" of switch \"",
-                                                   leaf_of.at(name), "\" has no NodeName line"));
+                                                   above.leaf_of.at(name),
+                                                   "\" has no NodeName line"));
   }
   return all;
+}
+
+APIARY_INLINE absl::StatusOr<gang_cluster::texts> gang_cluster::write() const {
+  return detail::slurm_writer::write(*this);
 }
 
 APIARY_NAMESPACE_END

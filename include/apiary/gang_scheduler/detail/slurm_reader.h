@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/slurm_reader.h - reads lines of Slurm's configuration: switches and nodes.
+// apiary/gang_scheduler/detail/slurm_reader.h - reads lines of Slurm's configuration.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,7 +16,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,34 +30,33 @@ class slurm_reader {
   static constexpr std::uint64_t max_names = 1'000'000;
 
   explicit slurm_reader(std::string_view text, const char* what) : left_(text), what_(what) {}
-  // Reads the next line that is neither empty nor a comment; false at the end of the text.
+  // Reads the next line that is neither empty nor a comment; false at the end of the text. A line that
+  // ends in "\\" goes on in the next one. After a fault, it can be called again for the line behind.
   [[nodiscard]] absl::StatusOr<bool> next(line& to) {
     to.clear();
     while (to.empty()) {
       if (left_.empty()) return false;
-      const std::size_t end = left_.find('\n');
-      std::string_view rest = left_.substr(0, end);
-      left_ = end == std::string_view::npos ? std::string_view() : left_.substr(end + 1);
-      ++number_;
-      rest = rest.substr(0, rest.find('#'));
-      while (true) {
-        constexpr const char* spaces = " \t\r";
-        const std::size_t first = rest.find_first_not_of(spaces);
-        if (first == std::string_view::npos) break;
-        rest = rest.substr(first);
-        const std::string_view word = rest.substr(0, rest.find_first_of(spaces));
-        rest = rest.substr(word.size());
-        const std::size_t equals = word.find('=');
-        if (equals == std::string_view::npos || equals == 0)
-          return fault(absl::StrCat("\"", std::string(word), "\" is not key=value"));
-        std::string key(word.substr(0, equals));
-        for (char& c : key)
-          if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-        to.emplace_back(std::move(key), std::string(word.substr(equals + 1)));
+      number_ += 1 + more_lines_;
+      more_lines_ = 0;
+      std::string whole;
+      for (bool goes_on = true; goes_on && !left_.empty();) {
+        const std::size_t end = left_.find('\n');
+        std::string_view one = left_.substr(0, end);
+        left_ = end == std::string_view::npos ? std::string_view() : left_.substr(end + 1);
+        one = one.substr(0, one.find('#'));
+        while (!one.empty() && spaces.find(one.back()) != std::string_view::npos)
+          one.remove_suffix(1);
+        goes_on = !one.empty() && one.back() == '\\';
+        if (goes_on) one.remove_suffix(1);
+        if (goes_on && !left_.empty()) ++more_lines_;
+        absl::StrAppend(&whole, whole.empty() ? "" : " ", std::string(one));
       }
+      APIARY_RETURN_IF_ERROR(split(whole, to));
     }
     return true;
   }
+  // The number of the line that was read last, from 1.
+  [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   [[nodiscard]] absl::Status fault(const std::string& fault) const {
     return absl::InvalidArgumentError(absl::StrCat(what_, ", line ", number_, ": ", fault));
   }
@@ -123,87 +121,70 @@ class slurm_reader {
   }
 
  private:
+  static constexpr std::string_view spaces = " \t\r";
+
+  // Appends the pairs of a line. There may be spaces around "=", and the value may be in quotes.
+  absl::Status split(std::string_view rest, line& to) const {
+    const auto skip = [&rest] {
+      const std::size_t first = rest.find_first_not_of(spaces);
+      rest = first == std::string_view::npos ? std::string_view() : rest.substr(first);
+    };
+    for (skip(); !rest.empty(); skip()) {
+      std::string key(rest.substr(0, rest.find_first_of(" \t\r=")));
+      const std::string_view word = rest.substr(0, rest.find_first_of(spaces));
+      rest = rest.substr(key.size());
+      skip();
+      if (key.empty() || rest.empty() || rest[0] != '=')
+        return fault(absl::StrCat("\"", std::string(word), "\" is not key=value"));
+      rest = rest.substr(1);
+      skip();
+      std::string_view value = rest.substr(0, rest.find_first_of(spaces));
+      std::size_t size = value.size();
+      if (!rest.empty() && rest[0] == '"') {
+        const std::size_t quote = rest.find('"', 1);
+        if (quote == std::string_view::npos)
+          return fault(absl::StrCat("the value of \"", key, "\" lacks its closing quote"));
+        value = rest.substr(1, quote - 1);
+        size = quote + 1;
+      }
+      rest = rest.substr(size);
+      for (char& c : key)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+      to.emplace_back(std::move(key), std::string(value));
+    }
+    return absl::OkStatus();
+  }
+
   std::string_view left_;
   const char* what_;
   std::uint32_t number_ = 0;
+  std::uint32_t more_lines_ = 0;  // of the line that was read last
 };
 
-// A switch of a topology.conf.
-struct slurm_switch {
-  std::string name;
-  std::size_t level = 0;  // 1: it lists nodes
-  std::string above{};    // the switch that lists it
-};
+// Collects the faults of a text, one on each line.
+class slurm_faults {
+ public:
+  // The most faults that are listed.
+  static constexpr std::size_t max_listed = 20;
 
-// Reads the switches; `leaf_of` maps each node to the switch that lists it.
-[[nodiscard]] inline absl::Status read_switches(
-    std::string_view topology, std::vector<slurm_switch>& switches,
-    std::unordered_map<std::string, std::size_t>& number_of,
-    std::unordered_map<std::string, std::string>& leaf_of) {
-  slurm_reader from(topology, "topology");
-  slurm_reader::line line;
-  std::vector<std::pair<std::string, std::vector<std::string>>> upper;
-  while (true) {
-    APIARY_ASSIGN_OR_RETURN(const bool more, from.next(line));
-    if (!more) break;
-    std::string name;
-    std::vector<std::string> nodes;
-    std::vector<std::string> below;
-    for (const auto& [key, value] : line) {
-      if (key == "switchname") {
-        name = value;
-      } else if (key == "nodes") {
-        APIARY_ASSIGN_OR_RETURN(nodes, from.names(value));
-      } else if (key == "switches") {
-        APIARY_ASSIGN_OR_RETURN(below, from.names(value));
-      } else if (key != "linkspeed") {
-        return from.fault(absl::StrCat(
-            "unknown key \"", key, "\"",
-            key == "nodename" ? "; the topology is the first text, the nodes are the second" : ""));
-      }
-    }
-    if (name.empty()) return from.fault("no SwitchName");
-    if (nodes.empty() == below.empty())
-      return from.fault(absl::StrCat("switch \"", name, "\" needs either Nodes or Switches"));
-    if (!number_of.emplace(name, switches.size()).second)
-      return from.fault(absl::StrCat("switch \"", name, "\" is described twice"));
-    switches.push_back({name, nodes.empty() ? std::size_t{0} : std::size_t{1}});
-    for (const std::string& n : nodes)
-      if (!leaf_of.emplace(n, name).second)
-        return from.fault(absl::StrCat("node \"", n, "\" is in two switches"));
-    if (!below.empty()) upper.emplace_back(name, std::move(below));
+  // Returns whether the status is OK; if not, adds it.
+  bool ok(const absl::Status& status) {
+    if (status.ok()) return true;
+    if (++size_ <= max_listed)
+      absl::StrAppend(&text_, text_.empty() ? "" : "\n", std::string(status.message()));
+    return false;
   }
-  for (const auto& [name, below] : upper) {
-    for (const std::string& b : below) {
-      const auto at = number_of.find(b);
-      if (at == number_of.end() || b == name || !switches[at->second].above.empty())
-        return absl::InvalidArgumentError(
-            absl::StrCat("topology: switch \"", name, "\" lists switch \"", b,
-                         "\", which is not described, is in another switch, or is the same"));
-      switches[at->second].above = name;
-    }
+  [[nodiscard]] absl::Status status() const {
+    if (size_ == 0) return absl::OkStatus();
+    if (size_ <= max_listed) return absl::InvalidArgumentError(text_);
+    return absl::InvalidArgumentError(
+        absl::StrCat(text_, "\n", size_ - max_listed, " more faults"));
   }
-  // A level is known when those of all switches below are; each pass decides one level.
-  for (std::size_t decided = 1; decided > 0;) {
-    decided = 0;
-    for (const auto& [name, below] : upper) {
-      slurm_switch& at = switches[number_of.at(name)];
-      std::size_t lowest = ~std::size_t{0};
-      std::size_t highest = 0;
-      for (const std::string& b : below) {
-        lowest = (std::min)(lowest, switches[number_of.at(b)].level);
-        highest = (std::max)(highest, switches[number_of.at(b)].level);
-      }
-      if (at.level > 0 || lowest == 0) continue;
-      if (lowest != highest)
-        return absl::InvalidArgumentError(
-            absl::StrCat("topology: switch \"", name, "\" lists switches of different heights"));
-      at.level = lowest + 1;
-      ++decided;
-    }
-  }
-  return absl::OkStatus();
-}
+
+ private:
+  std::string text_;
+  std::size_t size_ = 0;
+};
 
 }  // namespace detail
 APIARY_NAMESPACE_END

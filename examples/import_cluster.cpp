@@ -1,0 +1,215 @@
+// How do I use the files that describe my cluster? The program reads one of them, prints it as a
+// description of apiary and a summary, or all faults, and checks that the description reads back the
+// same. Without arguments it reads small samples.
+// SPDX-License-Identifier: MIT
+//
+//   import_cluster slurm TOPOLOGY.CONF SLURM.CONF [GRES.CONF]   a file that you do not have: /dev/null
+//   import_cluster kubernetes NODES.JSON [LABEL...]             `kubectl get nodes -o json`; labels that
+//                                                               name racks, blocks, ..., the lowest first
+//   import_cluster nvidia-smi TOPO.TXT                          `nvidia-smi topo -m`
+//   import_cluster hived CONFIG.YAML                            HiveD's configuration
+//
+// With --hived as its last argument, it also prints physicalCluster for HiveD.
+#include "hived_yaml.h"
+#include "import/hived_cells.h"
+#include "import/kubernetes_import.h"
+#include "import/nvidia_topology.h"
+#include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/hived/layout.h>
+#include <apiary/topology/named_tree.h>
+#include <apiary/topology/ragged_tree.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using apiary::gang_cluster;
+
+bool failed(const absl::Status& status) {
+  if (!status.ok()) std::printf("refused:\n%s\n", std::string(status.message()).c_str());
+  return !status.ok();
+}
+
+// Prints nodes and GPUs, the cells of each level, and the models.
+void print_summary(const gang_cluster& cluster, const std::vector<std::string>& unusable) {
+  std::uint64_t gpus = 0;
+  std::map<std::string, std::uint64_t> models;
+  for (const gang_cluster::node& n : cluster.nodes) {
+    gpus += n.gpus;
+    if (n.gpus > 0) models[n.model.empty() ? "no model" : n.model] += n.gpus;
+  }
+  std::printf("summary: %zu nodes, %llu GPUs", cluster.nodes.size(),
+              static_cast<unsigned long long>(gpus));
+  for (const auto& [model, count] : models)
+    std::printf("%s%llu of %s", model == models.begin()->first ? ": " : ", ",
+                static_cast<unsigned long long>(count), model.c_str());
+  std::printf("\n");
+  for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
+    std::map<std::string, std::size_t> nodes;
+    for (const gang_cluster::node& n : cluster.nodes) ++nodes[n.cells[l]];
+    std::size_t least = cluster.nodes.size(), most = 0;
+    for (const auto& [cell, count] : nodes) {
+      least = (std::min)(least, count);
+      most = (std::max)(most, count);
+    }
+    std::printf("level %s: %zu cells of %zu to %zu nodes\n", cluster.levels[l].c_str(),
+                nodes.size(), least, most);
+  }
+  for (const std::string& node : unusable)
+    std::printf("mark bad: %s (not ready, or cordoned)\n", node.c_str());
+}
+
+// Prints the description, and reads it again. Returns the exit status.
+int show(const absl::StatusOr<gang_cluster>& cluster, const std::vector<std::string>& unusable,
+         bool hived) {
+  if (failed(cluster.status())) return 1;
+  const auto texts = cluster->write();
+  if (failed(texts.status())) return 1;
+  std::printf("%s%s", texts->topology.c_str(), texts->nodes.c_str());
+  print_summary(*cluster, unusable);
+  const auto again = gang_cluster::parse(texts->topology, texts->nodes);
+  const bool same =
+      again.ok() && again->levels == cluster->levels && again->nodes == cluster->nodes;
+  std::printf("the description reads back %s\n", same ? "the same" : "differently");
+  if (!same) return 1;
+  if (!hived) return 0;
+  const auto cells = example::hived_cells::write(*cluster);
+  if (failed(cells.status())) return 1;
+  std::printf("%s", cells->c_str());
+  return 0;
+}
+
+int show_kubernetes(const std::string& text, const std::vector<std::string>& labels, bool hived) {
+  std::vector<apiary_kubernetes::level_label> levels;
+  for (const std::string& label : labels)
+    levels.push_back({label.substr(label.rfind('/') + 1), label});
+  auto nodes = example::kubernetes_reader::read(text, levels);
+  if (failed(nodes.status())) return 1;
+  return show(nodes->cluster, nodes->unusable, hived);
+}
+
+int show_nvidia(const std::string& text) {
+  const auto matrix = example::nvidia_topology::read(text);
+  if (failed(matrix.status())) return 1;
+  auto spec = matrix->tree();
+  if (!spec.ok()) {
+    std::printf("with NVLink: %s\n", std::string(spec.status().message()).c_str());
+    spec = matrix->tree(false);
+    if (failed(spec.status())) return 1;
+    std::printf("without NVLink:\n");
+  }
+  const auto tree = apiary::named_tree<apiary::ragged_tree>::create(*spec);
+  if (failed(tree.status())) return 1;
+  for (apiary::level_t l = tree->tree().num_levels(); l-- > 0;) {
+    std::printf("%s:", tree->level_name(l).c_str());
+    for (const apiary::cell_id c : tree->tree().cells(l))
+      std::printf(" %s", tree->cell_name(c).c_str());
+    std::printf("\n");
+  }
+  const auto again = example::nvidia_topology::read(matrix->text());
+  const bool same = again.ok() && *again == *matrix;
+  std::printf("the matrix reads back %s\n", same ? "the same" : "differently");
+  return same ? 0 : 1;
+}
+
+int show_hived(const absl::StatusOr<apiary::hived_config>& config) {
+  if (failed(config.status())) return 1;
+  const auto layout = apiary::hived_layout::create(*config);
+  if (failed(layout.status())) return 1;
+  for (const apiary::chain_layout& chain : layout->chains)
+    std::printf("chain %s: %u GPUs\n", chain.name.c_str(), chain.tree.num_leaves());
+  return 0;
+}
+
+// A file that cannot be read is an error of the operating system.
+absl::StatusOr<std::string> text_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) return absl::NotFoundError(file + ": cannot be read");
+  return text;
+}
+
+constexpr const char* topology =
+    "SwitchName=rack0 Nodes=n[0-1]\nSwitchName=rack1 Nodes=n[2-4]\nSwitchName=spine "
+    "Switches=rack[0-1]\n";
+constexpr const char* nodes =
+    "ClusterName=demo\nNodeName=DEFAULT CPUs=96 RealMemory=1031000\nNodeName=n[0-1] Gres=gpu:8\n"
+    "NodeName=n[2-4] Gres=gpu:4 Feature=ib\nPartitionName=all Nodes=n[0-4] Default=YES\n";
+constexpr const char* gres =
+    "AutoDetect=off\nNodeName=n[0-1] Name=gpu Type=h100 File=/dev/nvidia[0-7]\n"
+    "NodeName=n[2-4] Name=gpu Type=a100 File=/dev/nvidia[0-3]\n";
+constexpr const char* wrong_nodes =
+    "NodeName=n[0-1] Gres=gpu:8\nNodeName=n2 Gres=gpu:many\n"
+    "NodeName=n[3-4] Gres=mps:100\n";
+constexpr const char* node_list = R"({"items": [
+ {"metadata": {"name": "a0", "labels": {"example.com/rack": "r0", "nvidia.com/gpu.product": "H100"}},
+  "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "95500m", "memory": "1055000Mi"},
+             "conditions": [{"type": "Ready", "status": "True"}]}},
+ {"metadata": {"name": "a1", "labels": {"nvidia.com/gpu.product": "H100"}},
+  "spec": {"taints": [{"key": "team", "value": "vision", "effect": "NoSchedule"}]},
+  "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "95500m", "memory": "1055000Mi"},
+             "conditions": [{"type": "Ready", "status": "False"}]}}]})";
+constexpr const char* wrong_list = R"({"items": [
+ {"metadata": {"name": "a0"}, "status": {"allocatable": {"nvidia.com/gpu": "eight"}}},
+ {"metadata": {"name": "a1", "labels": {"rack": 7}}, "status": {"allocatable": {"memory": "1 TB"}}}]})";
+constexpr const char* matrix =
+    "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tSYS\tSYS\t0-23\t0\n"
+    "GPU1\tNV4\t X \tSYS\tSYS\t0-23\t0\nGPU2\tSYS\tSYS\t X \tNV4\t24-47\t1\n"
+    "GPU3\tSYS\tSYS\tNV4\t X \t24-47\t1\n";
+
+int show_samples() {
+  std::printf("Slurm, topology.conf, slurm.conf and gres.conf:\n");
+  int status = show(gang_cluster::parse(topology, nodes, gres), {}, false);
+  std::printf("\nSlurm, blocks, for HiveD as well:\n");
+  status += show(gang_cluster::parse("BlockName=b0 Nodes=n[0-1]\nBlockName=b1 Nodes=n[2-3]\n"
+                                     "BlockSizes=2,4",
+                                     "NodeName=n[0-3] Gres=gpu:gb200:4"),
+                 {}, true);
+  std::printf("\nSlurm, with faults:\n");
+  show(gang_cluster::parse("", wrong_nodes), {}, false);
+  std::printf("\nKubernetes, racks from a label:\n");
+  status += show_kubernetes(node_list, {"example.com/rack"}, false);
+  std::printf("\nKubernetes, with faults:\n");
+  show_kubernetes(wrong_list, {"rack"}, false);
+  std::printf("\nnvidia-smi topo -m:\n");
+  return status + show_nvidia(matrix);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) return show_samples();
+  const bool hived = words.back() == "--hived";
+  if (hived) words.pop_back();
+  const std::string kind = words.empty() ? "" : words[0];
+  const std::size_t files = kind == "slurm" ? (std::min)(words.size(), std::size_t{4}) - 1 : 1;
+  std::vector<std::string> texts;
+  for (std::size_t i = 1; i <= files && i < words.size(); ++i) {
+    const auto text = text_of(words[i]);
+    if (failed(text.status())) return 1;
+    texts.push_back(*text);
+  }
+  texts.resize((std::max)(texts.size(), std::size_t{3}));
+  if (kind == "slurm" && words.size() >= 3 && words.size() <= 4)
+    return show(gang_cluster::parse(texts[0], texts[1], texts[2]), {}, hived);
+  if (kind == "kubernetes" && words.size() >= 2)
+    return show_kubernetes(texts[0], {words.begin() + 2, words.end()}, hived);
+  if (kind == "nvidia-smi" && words.size() == 2) return show_nvidia(texts[0]);
+  if (kind == "hived" && words.size() == 2) return show_hived(example::parse_hived_yaml(texts[0]));
+  std::fputs("the comment at the top of import_cluster.cpp says how to call it\n", stderr);
+  return 2;
+}
