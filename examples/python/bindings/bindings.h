@@ -28,6 +28,9 @@ namespace py = pybind11;
 void bind_errors(py::module_& m);
 void bind_tables(py::module_& m);
 void bind_task_schedulers(py::module_& m);
+void bind_gang_scheduler(py::module_& m);
+void bind_hived(py::module_& m);
+void bind_simulator(py::module_& m);
 
 // An error of the library on its way to Python. There it is an exception with the same text.
 class status_error : public std::exception {

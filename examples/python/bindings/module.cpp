@@ -11,4 +11,7 @@ PYBIND11_MODULE(_apiary, m) {
   apiary_python::bind_errors(m);
   apiary_python::bind_tables(m);
   apiary_python::bind_task_schedulers(m);
+  apiary_python::bind_gang_scheduler(m);
+  apiary_python::bind_hived(m);
+  apiary_python::bind_simulator(m);
 }

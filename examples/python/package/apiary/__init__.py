@@ -1,4 +1,4 @@
-"""GPU-cluster scheduling algorithms: FGD and best fit for tasks that share GPUs.
+"""GPU-cluster scheduling algorithms: tasks that share GPUs, gangs, tenants, and a simulator of jobs.
 
 A scheduler answers in three steps: propose(request) returns a plan and changes nothing, commit applies
 the plan, finish(job) ends the job. An error of the library is an exception, a subclass of Error, with the
