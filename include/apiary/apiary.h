@@ -46,6 +46,8 @@
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
+#include <apiary/fgd/preemption_plan.h>
+#include <apiary/fgd/preemptive_sharing.h>
 #include <apiary/fgd/price_score.h>
 #include <apiary/fgd/published_fragmentation.h>
 #include <apiary/fgd/published_fragmentation_gradient.h>
@@ -103,6 +105,7 @@
 #include <apiary/philly/philly.h>
 #include <apiary/philly/philly_fgd.h>
 #include <apiary/philly/server_pool_concept.h>
+#include <apiary/preempt/shared_victim_search.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_cost.h>
 #include <apiary/preempt/victim_search.h>

@@ -283,6 +283,83 @@ TEST_CASE("the tasks of a gang end one by one") {
   CHECK(scheduler.nodes() == nodes);
 }
 
+TEST_CASE("a task joins a running gang, and ends with it") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({.host = {.cpu_milli = 4000}, .gpus = 1});
+  auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 1}};
+  const task_request more{.cpu_milli = 1000, .gpus = 1, .gpu_milli = 500};
+  REQUIRE(scheduler.commit(job_id(1), gang, *scheduler.propose(gang)).ok());
+  const placement where = scheduler.propose(more)->where;
+  REQUIRE(scheduler.commit({.job = job_id(2), .cpu_milli = 1}, {node_id(0), 0}).ok());
+  const node_table before = scheduler.nodes();
+  CHECK(scheduler.commit(job_id(2), more, task_placement{1, where}).message() ==
+        "job 2 is no gang");
+  CHECK(scheduler.commit(job_id(3), more, task_placement{1, where}).message() ==
+        "job 3 does not run");
+  CHECK(scheduler.commit(job_id(1), more, task_placement{1, {node_id(7), 1}}).message() ==
+        "job 1: there is no node 7");
+  CHECK(scheduler.commit(job_id(1), more, task_placement{1, {node_id(0), 1}}).code() ==
+        absl::StatusCode::kAborted);
+  CHECK(
+      scheduler.commit(job_id(1), {.gpus = 2, .gpu_milli = 500}, task_placement{1, where}).code() ==
+      absl::StatusCode::kInvalidArgument);
+  CHECK(scheduler.nodes() == before);
+  REQUIRE(scheduler.mark_bad(where.node).ok());
+  CHECK(scheduler.commit(job_id(1), more, task_placement{1, where}).message() ==
+        "job 1: node 1 is bad");
+  REQUIRE(scheduler.mark_healthy(where.node).ok());
+  REQUIRE(scheduler.commit(job_id(1), more, task_placement{1, where}).ok());
+  CHECK(scheduler.find_gang(job_id(1)) ==
+        std::vector<task_placement>{{0, {node_id(0), 1}}, {1, where}});
+  CHECK(scheduler.nodes()[where.node].gpu_left[0] == 500);
+  // One by one, or all together.
+  REQUIRE(scheduler.finish(job_id(1), task_placement{0, {node_id(0), 1}}).ok());
+  CHECK(scheduler.num_running() == 2);
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  CHECK(scheduler.nodes()[where.node].gpu_left[0] == 1000);
+}
+
+TEST_CASE("each task group of a gang has its own suggested nodes") {
+  node_table nodes;
+  for (int n = 0; n < 4; ++n) nodes.add({.host = {.cpu_milli = 4000}, .gpus = 2});
+  auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 2}, {.tasks = 3, .gpus = 1}};
+  std::vector<summary_bitset> suggested(2, summary_bitset(4));
+  suggested[0].set(1);
+  for (const std::uint32_t n : {1u, 2u, 3u}) suggested[1].set(n);
+  const auto plan = *scheduler.propose(gang, suggested);
+  REQUIRE(plan.result == plan_result::bind);
+  CHECK(plan.placements[0].where.node == node_id(1));
+  for (std::size_t t = 1; t < 4; ++t) CHECK(plan.placements[t].where.node.value >= 2);
+  CHECK(scheduler.commit(job_id(1), gang, plan).ok());
+  CHECK(scheduler.finish(job_id(1)).ok());
+
+  suggested[1].reset(3);  // each group fits alone
+  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::undecided);
+  suggested[1].reset(1);
+  suggested[1].reset(2);
+  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::not_suggested);
+  gang.groups[1].gpus = 3;
+  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::never);
+
+  gang.groups[1].gpus = 1;
+  CHECK(scheduler.propose(gang, std::vector<summary_bitset>(1, summary_bitset(4)))
+            .status()
+            .message() == "suggested nodes: 1 sets for 2 task groups");
+  suggested[1] = summary_bitset(5);
+  CHECK(scheduler.propose(gang, suggested).status().message() ==
+        "task group 1: suggested nodes: 5 bits for 4 nodes");
+  suggested[1] = summary_bitset(4);
+  gang.required = 0;
+  CHECK(
+      scheduler.propose(gang, suggested).status().message() ==
+      "suggested nodes for each task group need a gang without slices, anti-affinity, leaders and "
+      "levels");
+}
+
 TEST_CASE("a gang is recovered on bad nodes, with the tasks that still run") {
   node_table nodes;
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});

@@ -1,10 +1,14 @@
 // apiary/tests/metric/task_mix_test.cpp - the typical tasks of a history.
 // SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
 #include <apiary/metric/task_mix.h>
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace {
@@ -97,6 +101,61 @@ TEST_CASE("kinds with weights of the caller's") {
   const task_mix mix({{small, 3}, {large, 1}});
   CHECK(mix.total_weight() == 4);
   CHECK(mix.tasks()[1].probability == 0.25);
+}
+
+TEST_CASE("a recent mix weighs arrivals by an exponential average") {
+  rng random(11);
+  for (const std::uint32_t window : {1u, 7u, 100u, 5000u}) {
+    CAPTURE(window);
+    recent_mix recent(window);
+    std::map<std::uint32_t, double> expected;  // by CPU
+    for (std::uint32_t i = 0; i < apiary_test::scaled(20'000u); ++i) {
+      const std::uint32_t cpu = 1000 * (1 + random.uniform(i < 9000 ? 5 : 8));
+      recent.add({.cpu_milli = cpu, .gpus = 1, .gpu_milli = 500});
+      for (auto& [other, weight] : expected) weight *= 1.0 / (1.0 + 1.0 / window);
+      expected[cpu] += 1.0;
+      if (i % 997 != 0 && i > 20) continue;
+      const task_mix mix = recent.mix();
+      double sum = 0.0;
+      for (const auto& [other, weight] : expected) sum += weight;
+      for (const auto& [other, weight] : expected) {
+        double counted = 0.0;
+        for (const auto& t : mix.tasks())
+          if (t.kind.cpu_milli == other) counted = t.probability;
+        REQUIRE(counted == doctest::Approx(weight / sum).epsilon(0.002).scale(0.005));
+      }
+      for (std::size_t k = 1; k < mix.tasks().size(); ++k)
+        CHECK(mix.tasks()[k - 1].weight >= mix.tasks()[k].weight);
+    }
+    CHECK(recent.arrivals() == apiary_test::scaled(20'000u));
+  }
+}
+
+TEST_CASE("with a long window a recent mix is that of the history") {
+  recent_mix recent(1'000'000);
+  std::vector<task_kind> seen;
+  for (const task_kind& kind : {small, large, small, rare, small, large}) {
+    recent.add(kind);
+    seen.push_back(kind);
+  }
+  const task_mix learned = recent.mix();
+  const task_mix known = task_mix::from_history(seen, 100);
+  REQUIRE(learned.tasks().size() == 3);
+  for (std::size_t k = 0; k < 3; ++k) {
+    CHECK(learned.tasks()[k].kind == known.tasks()[k].kind);
+    CHECK(learned.tasks()[k].probability == doctest::Approx(known.tasks()[k].probability));
+  }
+  CHECK(recent_mix(5).mix().tasks().empty());
+}
+
+TEST_CASE("a recent mix forgets the rarest kinds first when there are too many") {
+  recent_mix recent(1'000'000);
+  for (int i = 0; i < 3; ++i) recent.add(large);
+  for (std::uint32_t k = 0; k < 2 * recent_mix::max_kinds; ++k)
+    recent.add({.cpu_milli = k, .gpus = 1, .gpu_milli = 100});
+  const task_mix mix = recent.mix();
+  CHECK(mix.tasks().size() == recent_mix::max_kinds);
+  CHECK(mix.tasks()[0].kind == large);
 }
 
 }  // namespace

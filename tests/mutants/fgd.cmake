@@ -94,3 +94,13 @@ mutant(shapes_last fgd/detail/shape_counts.h "off by one: the memory of the last
   FROM [[if (--nodes->second > 0) return;]] TO [[if (nodes->second-- > 0) return;]] STATEMENT)
 mutant(shapes_least fgd/detail/shape_counts.h "wrong end: the least memory of a shape counts"
   FROM [[c.nodes_with.rbegin()->first]] TO [[c.nodes_with.begin()->first]])
+mutant(victims_bound fgd/detail/victim_index.h "wrong end: the first node that is searched is chosen"
+  IN [[if (best && at_least > best->cost) break;]] FROM [[at_least > best->cost]] TO [[true]])
+mutant(victims_priority fgd/detail/victim_index.h "off by one: jobs of the same priority are evicted"
+  FROM [[jobs_on_[n].position(priority, job_id(0))]] TO [[jobs_on_[n].position(priority + 1, job_id(0))]])
+mutant(victims_reserved fgd/detail/preemption_core.h "forgotten update: what is reserved is hidden from others only until a victim ends"
+  FROM [[reserved_.ended(nodes_, t.request, t.where);]] TO [[]] STATEMENT)
+mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims of a cancelled job cannot be evicted again"
+  FROM [[for (const job_id victim : cancelled.victims) add_candidate(victim);]] TO [[]] STATEMENT)
+mutant(victims_left fgd/detail/reserved_nodes.h "forgotten update: a task that starts beside a reservation uses nothing"
+  FROM [[add_gpus(found->second.left, task, where, false);]] TO [[]] STATEMENT)

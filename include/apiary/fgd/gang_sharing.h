@@ -114,6 +114,29 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
   }
 
+  // The same without a tree, each task group g on the nodes in suggested[g] only. Such a gang is only
+  // placed greedily: if that fails, but each task fits somewhere, the reason is `undecided`. There is no
+  // proof. kInvalidArgument also: not one set for each group, or the gang has slices, anti-affinity, a
+  // leader or a level.
+  [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
+      const topology_constraints& gang, std::span<const summary_bitset> suggested) {
+    APIARY_RETURN_IF_ERROR(detail::check_gang(gang, uniform_tree{nodes_.size()}, 0, nodes_.size()));
+    APIARY_RETURN_IF_ERROR(detail::check_suggested(gang, suggested, nodes_.size()));
+    shared_gang_plan plan;
+    plan.placements = place_one_by_one(gang, suggested);
+    if (!plan.placements.empty()) {
+      plan.result = plan_result::bind;
+      return plan;
+    }
+    plan.reason = wait_reason::undecided;
+    for (std::size_t g = 0; g < gang.groups.size() && plan.reason == wait_reason::undecided; ++g) {
+      if (gang.groups[g].tasks == 0) continue;
+      const absl::StatusOr<task_plan> one = base::propose(gang.groups[g].task(), suggested[g]);
+      if (one->result == plan_result::wait) plan.reason = one->reason;
+    }
+    return plan;
+  }
+
   using base::commit;
   // Applies a plan to bind: all tasks of the gang run at plan.placements.
   // kInvalidArgument: the plan is to wait. Otherwise as commit(job, gang, placements).
@@ -128,6 +151,21 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   absl::Status commit(job_id job, const topology_constraints& gang,
                       std::span<const task_placement> placements) {
     return start(job, gang, placements, false);
+  }
+  // One more task of a running gang starts, with any request. kNotFound: no such gang or node.
+  // Otherwise as commit(task, where).
+  absl::Status commit(job_id job, const task_request& task, const task_placement& added) {
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
+    if (!running_.is_gang(job)) return detail::no_such_gang(job, running_.contains(job));
+    task_request one = task;
+    one.job = job;
+    if (!nodes_.contains(added.where.node)) return detail::no_such_node(job, added.where.node);
+    if (!nodes_.is_free(one, added.where)) return detail::not_free(nodes_, one, added.where);
+    if (!nodes_[added.where.node].healthy) return detail::is_bad(job, added.where.node);
+    nodes_.place(one, added.where);
+    running_.start({one, added.where, added.group}, true);
+    placer_.update(nodes_, added.where.node);
+    return absl::OkStatus();
   }
   using base::recover;
   // As commit(job, gang, placements) after a restart, for a gang that still runs: nodes may be bad,
@@ -162,10 +200,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return placements;
   }
 
- private:
-  static constexpr bool has_cost = requires(const Score& s, const node_state& n) {
-    { s.cost(n, n) } -> std::same_as<std::int64_t>;
-  };
+ protected:
   using base::base;
   using base::nodes_;
   using base::placer_;
@@ -178,32 +213,13 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     task.job = job;
     return task;
   }
-  // Starts the tasks of a gang; if `again`, also on bad nodes, and without those that have ended.
-  absl::Status start(job_id job, const topology_constraints& gang,
-                     std::span<const task_placement> placements, bool again) {
-    APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
-    if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
-    APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements, !again));
-    if (running_.contains(job)) return detail::runs_already(job);
-    journal log;
-    transaction tx(log);
-    for (const task_placement& p : placements) {
-      const task_request task = request_of(job, gang, p);
-      if (!nodes_.is_free(task, p.where)) return detail::not_free(nodes_, task, p.where);
-      if (!again && !nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
-      tx.place(nodes_, task, p.where);
-    }
-    tx.commit();
-    for (const task_placement& p : placements) {
-      running_.start({request_of(job, gang, p), p.where, p.group}, true);
-      placer_.update(nodes_, p.where.node);
-    }
-    return absl::OkStatus();
-  }
-  // OK if each task has one placement, or, unless `all`, at most one, on nodes that exist.
+  // OK if the tasks are valid, the job has an id, and each task has one placement, or, unless `all`, at
+  // most one, on nodes that exist.
   [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
                                               std::span<const task_placement> placements,
                                               bool all) const {
+    APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
+    if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
     const auto wrong = [&](const std::string& what) {
       return absl::InvalidArgumentError(absl::StrCat("gang ", job.value, what));
     };
@@ -222,6 +238,31 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return placements.empty() ? wrong(" has no task") : absl::OkStatus();
   }
 
+ private:
+  static constexpr bool has_cost = requires(const Score& s, const node_state& n) {
+    { s.cost(n, n) } -> std::same_as<std::int64_t>;
+  };
+
+  // Starts the tasks of a gang; if `again`, also on bad nodes, and without those that have ended.
+  absl::Status start(job_id job, const topology_constraints& gang,
+                     std::span<const task_placement> placements, bool again) {
+    APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements, !again));
+    if (running_.contains(job)) return detail::runs_already(job);
+    journal log;
+    transaction tx(log);
+    for (const task_placement& p : placements) {
+      const task_request task = request_of(job, gang, p);
+      if (!nodes_.is_free(task, p.where)) return detail::not_free(nodes_, task, p.where);
+      if (!again && !nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
+      tx.place(nodes_, task, p.where);
+    }
+    tx.commit();
+    for (const task_placement& p : placements) {
+      running_.start({request_of(job, gang, p), p.where, p.group}, true);
+      placer_.update(nodes_, p.where.node);
+    }
+    return absl::OkStatus();
+  }
   template <CellTree Tree>
   absl::StatusOr<shared_gang_plan> decide(const topology_constraints& gang, const Tree& tree,
                                           level_t node_level, const summary_bitset* suggested,
@@ -300,6 +341,17 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // Places the tasks one after another, those with the most GPUs first. Empty if one does not fit.
   [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,
                                                              const summary_bitset* suggested) {
+    return place_by([&](std::uint32_t) { return suggested; }, gang);
+  }
+  // The same with the suggested nodes of each group.
+  [[nodiscard]] std::vector<task_placement> place_one_by_one(
+      const topology_constraints& gang, std::span<const summary_bitset> suggested) {
+    return place_by([&](std::uint32_t g) { return &suggested[g]; }, gang);
+  }
+  // The same: suggested_of(g) are the suggested nodes of group g, or null.
+  template <class Sets>
+  [[nodiscard]] std::vector<task_placement> place_by(const Sets& suggested_of,
+                                                     const topology_constraints& gang) {
     std::vector<std::uint32_t> order(gang.groups.size());
     for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -312,7 +364,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     for (std::size_t i = 0; i < order.size() && all; ++i) {
       const task_request task = gang.groups[order[i]].task();
       for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
-        const std::optional<placement> where = base::place(task, suggested);
+        const std::optional<placement> where = base::place(task, suggested_of(order[i]));
         all = where.has_value();
         if (!all) break;
         tx.place(nodes_, task, *where);

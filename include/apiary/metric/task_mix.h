@@ -6,6 +6,8 @@
 #include <apiary/core/sort.h>
 #include <apiary/model/request.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <tuple>
@@ -106,6 +108,83 @@ class task_mix {
  private:
   std::vector<weighted_kind> tasks_;
   std::uint64_t total_weight_ = 0;
+};
+
+// A task mix that is learnt from arrivals, for hosts without a history: an exponential average. A task
+// counts half as much after 0.69 * window later arrivals.
+//
+// Cost:    add: O(log kinds), and O(kinds) for a new kind. mix: O(kinds log kinds).
+// Example: examples/learned_prices.cpp
+class recent_mix {
+  // What kinds are sorted by.
+  [[nodiscard]] static auto key(const task_kind& k) noexcept {
+    return std::tie(k.cpu_milli, k.gpu_milli, k.gpus, k.spec, k.models);
+  }
+
+ public:
+  // The most kinds that are kept. A new kind then replaces the one that counts least.
+  static constexpr std::size_t max_kinds = 4096;
+  // Nothing has arrived. Requires: 0 < window <= 1,000,000.
+  explicit recent_mix(std::uint32_t window) noexcept : window_(window) {
+    APIARY_ASSERT(window > 0 && window <= 1'000'000);
+  }
+
+  // A task of this kind has arrived. Requires: kind.valid().
+  void add(const task_kind& kind) {
+    APIARY_ASSERT(kind.valid());
+    ++arrivals_;
+    auto found = position_of(kind);
+    if (found == kinds_.end() || found->kind != kind) {
+      if (kinds_.size() == max_kinds) {
+        kinds_.erase(
+            std::min_element(kinds_.begin(), kinds_.end(),
+                             [](const auto& a, const auto& b) { return a.weight < b.weight; }));
+        found = position_of(kind);
+      }
+      found = kinds_.insert(found, {kind, 0});
+    }
+    found->weight += unit_;
+    unit_ += unit_ / window_ + 1;
+    if (unit_ < std::uint64_t{1} << 40) return;
+    unit_ >>= 16;
+    for (counted& c : kinds_) c.weight >>= 16;
+    std::erase_if(kinds_, [](const counted& c) { return c.weight == 0; });
+  }
+  // The number of arrivals.
+  [[nodiscard]] std::uint64_t arrivals() const noexcept { return arrivals_; }
+  // The kinds that have arrived, the most frequent ones first, and of equally frequent ones the
+  // greater ones. A kind that counts less than 1/100,000 of all may be missing.
+  [[nodiscard]] task_mix mix() const {
+    std::vector<counted> sorted = kinds_;
+    detail::merge_sort(sorted, [](const counted& a, const counted& b) {
+      return a.weight != b.weight ? a.weight > b.weight : key(a.kind) > key(b.kind);
+    });
+    std::uint64_t total = 0;
+    for (const counted& c : sorted) total += c.weight;
+    std::uint32_t shift = 0;
+    while (total >> shift >> 20 != 0) ++shift;
+    std::vector<std::pair<task_kind, std::uint32_t>> kinds;
+    for (const counted& c : sorted)
+      kinds.emplace_back(c.kind, static_cast<std::uint32_t>(c.weight >> shift));
+    return task_mix(kinds);
+  }
+
+ private:
+  struct counted {
+    task_kind kind{};
+    std::uint64_t weight = 0;
+  };
+  // Where the kind is, or would be.
+  [[nodiscard]] std::vector<counted>::iterator position_of(const task_kind& kind) {
+    return std::lower_bound(
+        kinds_.begin(), kinds_.end(), kind,
+        [](const counted& a, const task_kind& b) { return key(a.kind) < key(b); });
+  }
+
+  std::uint32_t window_;
+  std::uint64_t arrivals_ = 0;
+  std::uint64_t unit_ = std::uint64_t{1} << 20;  // what the next task counts
+  std::vector<counted> kinds_{};                 // by kind
 };
 
 APIARY_NAMESPACE_END

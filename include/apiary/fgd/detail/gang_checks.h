@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 APIARY_NAMESPACE_BEGIN
@@ -56,17 +58,41 @@ template <CellTree Tree>
   return absl::OkStatus();
 }
 
-// kNotFound: no task of the job runs on the node at a placement.
-[[nodiscard]] inline absl::Status no_such_task(job_id job, std::uint32_t group, node_id n) {
-  return absl::NotFoundError(absl::StrCat(name_of(job), " has no task of task group ", group,
-                                          " on these GPUs of node ", n.value));
-}
-
 // Whether no task group has slices, anti-affinity or a leader: only the cell of the gang counts.
 [[nodiscard]] inline bool tasks_are_independent(const topology_constraints& gang) noexcept {
   return std::all_of(gang.groups.begin(), gang.groups.end(), [](const constrained_task_group& m) {
     return m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
   });
+}
+// OK, or kInvalidArgument if there is not one set of suggested nodes for each task group, or the gang
+// has constraints that only the search without such sets knows.
+[[nodiscard]] inline absl::Status check_suggested(const topology_constraints& gang,
+                                                  std::span<const summary_bitset> suggested,
+                                                  std::uint32_t nodes) {
+  if (suggested.size() != gang.groups.size())
+    return absl::InvalidArgumentError(absl::StrCat(
+        "suggested nodes: ", suggested.size(), " sets for ", gang.groups.size(), " task groups"));
+  for (std::size_t g = 0; g < suggested.size(); ++g) {
+    const absl::Status one = check_suggested(suggested[g], nodes);
+    if (!one.ok())
+      return absl::InvalidArgumentError(absl::StrCat("task group ", g, ": ", one.message()));
+  }
+  if (tasks_are_independent(gang) && gang.required == any_level && gang.preferred == any_level)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "suggested nodes for each task group need a gang without slices, anti-affinity, leaders and "
+      "levels");
+}
+
+// kNotFound: the job is no running gang.
+[[nodiscard]] inline absl::Status no_such_gang(job_id job, bool runs) {
+  if (!runs) return does_not_run(job);
+  return absl::NotFoundError(absl::StrCat(name_of(job), " is no gang"));
+}
+// kNotFound: no task of the job runs on the node at a placement.
+[[nodiscard]] inline absl::Status no_such_task(job_id job, std::uint32_t group, node_id n) {
+  return absl::NotFoundError(absl::StrCat(name_of(job), " has no task of task group ", group,
+                                          " on these GPUs of node ", n.value));
 }
 
 }  // namespace detail

@@ -1,0 +1,370 @@
+// apiary/fgd/detail/preemption_core.h - the state of a scheduler that preempts tasks on shared GPUs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
+#include <apiary/core/status.h>
+#include <apiary/fgd/detail/gang_checks.h>
+#include <apiary/fgd/detail/preempting_jobs.h>
+#include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/detail/reserved_nodes.h>
+#include <apiary/fgd/detail/running_tasks.h>
+#include <apiary/fgd/detail/victim_index.h>
+#include <apiary/fgd/gang_sharing.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/fgd/preemption_plan.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
+#include <apiary/model/request.h>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The parts of preemptive_sharing_scheduler that choose victims, and that keep what the scheduler knows
+// of jobs: their terms, their reservations, and an index of possible victims.
+template <NodeScore Score>
+class preemption_core : public gang_sharing_scheduler<Score> {
+  using base = gang_sharing_scheduler<Score>;
+
+ public:
+  // The sum of the eviction costs of all jobs is below this.
+  static constexpr std::uint64_t max_total_cost = (std::uint64_t{1} << 63) - 1;
+
+ protected:
+  using base::nodes_;
+  using base::placer_;
+  using base::running_;
+
+  preemption_core(node_table nodes, Score score)
+      : base(std::move(nodes), std::move(score)), index_(nodes_.size()) {
+    for (const node_id n : nodes_.ids()) most_gpus_ = (std::max)(most_gpus_, nodes_.shape(n).gpus);
+  }
+
+  // What a preempting job does now.
+  [[nodiscard]] preemption_plan waiting_plan(const preempting_job& its) const {
+    preemption_plan plan{.result = its.victims.empty() ? plan_result::bind : plan_result::preempt,
+                         .victims = its.victims};
+    for (const job_id victim : its.victims) plan.cost += cost_of(victim);
+    plan.lower_bound = (std::min)(plan.cost, its.lower_bound);
+    for (const running_task& t : its.tasks) {
+      if (!nodes_[t.where.node].healthy) return {.reason = wait_reason::unhealthy};
+      plan.placements.push_back({t.group, t.where});
+    }
+    return plan;
+  }
+
+  // Finds victims for a gang: its tasks take what is free or costs least, the largest first; then
+  // victims that are not needed stay, those that cost most first. Changes `plan` if they are enough.
+  void find_victims(const topology_constraints& gang, std::uint32_t priority,
+                    const summary_bitset* suggested, preemption_plan& plan) {
+    const std::uint64_t bound = victims_bound(gang, priority, suggested);
+    std::vector<std::uint32_t> order(gang.groups.size());
+    for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
+    merge_sort(order, [&](std::uint32_t a, std::uint32_t b) {
+      return gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli();
+    });
+    std::vector<job_id> victims;
+    std::vector<running_task> placed;
+    bool all = true;
+    for (std::size_t i = 0; i < order.size() && all; ++i) {
+      const task_request task = gang.groups[order[i]].task();
+      for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
+        std::optional<placement> where = base::place(task, suggested);
+        if (!where) {
+          const auto found = index_.find(nodes_, task, priority, suggested);
+          all = found.has_value();
+          if (!all) break;
+          where = found->where;
+          for (const job_id victim : found->victims) {
+            try_without(victim);
+            victims.push_back(victim);
+          }
+        }
+        placed.push_back({task, *where, order[i]});
+        nodes_.place(task, *where);
+        touch(where->node);
+      }
+    }
+    if (all) {
+      merge_sort(victims, [&](job_id a, job_id b) {
+        return cost_of(a) != cost_of(b) ? cost_of(a) > cost_of(b) : a < b;
+      });
+      std::vector<job_id> needed;
+      for (const job_id victim : victims)
+        if (!fits_again(victim)) needed.push_back(victim);
+      victims = std::move(needed);
+    }
+    for (const running_task& t : placed) {
+      nodes_.remove(t.request, t.where);
+      touch(t.where.node);
+    }
+    for (const job_id victim : victims) fits_again(victim);
+    if (!all) return;
+    merge_sort(victims);
+    merge_sort(placed,
+               [](const running_task& a, const running_task& b) { return a.group < b.group; });
+    plan = {.result = plan_result::preempt, .victims = std::move(victims)};
+    for (const running_task& t : placed) plan.placements.push_back({t.group, t.where});
+    for (const job_id victim : plan.victims) plan.cost += cost_of(victim);
+    plan.lower_bound = (std::min)(bound, plan.cost);
+  }
+  // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one node,
+  // those on different nodes are different.
+  [[nodiscard]] std::uint64_t victims_bound(const topology_constraints& gang,
+                                            std::uint32_t priority,
+                                            const summary_bitset* suggested) {
+    std::uint64_t bound = 0;
+    for (const constrained_task_group& group : gang.groups) {
+      if (group.tasks == 0) continue;
+      const task_request task = group.task();
+      if (base::place(task, suggested)) continue;
+      if (const auto found = index_.find(nodes_, task, priority, suggested))
+        bound = (std::max)(bound, found->lower_bound);
+      if (!task.wants_whole_gpus() || spanning_jobs_ > 0) continue;
+      const std::uint32_t on_a_node = (std::max)(most_gpus_ / task.gpus, std::uint32_t{1});
+      const std::uint64_t sum =
+          index_.least_sum(nodes_, task, priority, (group.tasks + on_a_node - 1) / on_a_node);
+      if (sum != cost_tree::never) bound = (std::max)(bound, sum);
+    }
+    return bound;
+  }
+
+  // Starts a job with begin(): a new one, or a preempting one whose victims have ended.
+  template <class Begin>
+  absl::Status start(job_id job, const std::vector<running_task>& tasks,
+                     const eviction_terms& terms, const Begin& begin) {
+    const preempting_job* its = preempting_.find(job);
+    if (its != nullptr) {
+      if (!its->victims.empty()) return victims_run(job, its->victims);
+      if (!same_tasks(its->tasks, tasks)) return has_reserved(job);
+      for (const running_task& t : tasks) reserved_.show(nodes_, t.where.node);
+    }
+    absl::Status status = check_cost(job, terms.cost, its == nullptr ? 0 : its->terms.cost);
+    if (status.ok()) status = begin();
+    if (status.ok()) {
+      for (const running_task& t : tasks) reserved_.started(t.request, t.where);
+      total_cost_ += terms.cost - (its == nullptr ? 0 : its->terms.cost);
+      if (its != nullptr) preempting_.remove(job);
+      bool spans = false;
+      for (const running_task& t : tasks) spans = spans || t.where.node != tasks[0].where.node;
+      spanning_jobs_ += spans ? 1U : 0U;
+      known_.emplace(job.value, known_job{terms, spans});
+      add_candidate(job);
+    }
+    for (const running_task& t : tasks) {
+      if (its == nullptr || !nodes_.contains(t.where.node)) continue;
+      if (status.ok()) {
+        reserved_.release(nodes_, t.request, t.where);
+      } else {
+        reserved_.hide(nodes_, t.where.node);
+      }
+      touch(t.where.node);
+    }
+    return status;
+  }
+  // Reserves the placements of a plan to preempt.
+  absl::Status reserve(job_id job, std::vector<running_task> tasks, const preemption_plan& plan,
+                       const eviction_terms& terms) {
+    if (!job.valid()) return absl::InvalidArgumentError("a job to commit needs a job id");
+    if (running_.contains(job)) return runs_already(job);
+    if (preempting_.find(job) != nullptr)
+      return absl::AlreadyExistsError(absl::StrCat(name_of(job), " is preempting already"));
+    APIARY_RETURN_IF_ERROR(check_cost(job, terms.cost, 0));
+    std::vector<job_id> victims = plan.victims;
+    sort_unique(victims);
+    for (const job_id victim : victims) {
+      const auto found = known_.find(victim.value);
+      if (found == known_.end() || preempting_.is_victim(victim))
+        return absl::AbortedError(absl::StrCat(name_of(job), ": ", name_of(victim),
+                                               found == known_.end()
+                                                   ? " does not run any more"
+                                                   : " is already a victim of another job"));
+      if (found->second.terms.priority >= terms.priority)
+        return absl::InvalidArgumentError(
+            absl::StrCat(name_of(job), " of priority ", terms.priority, " cannot evict ",
+                         name_of(victim), " of priority ", found->second.terms.priority));
+    }
+    APIARY_RETURN_IF_ERROR(check_free(job, tasks, victims));
+    for (const running_task& t : tasks) {
+      reserved_.reserve(nodes_, t.request, t.where);
+      touch(t.where.node);
+    }
+    for (const job_id victim : victims) remove_candidate(victim);
+    total_cost_ += terms.cost;
+    preempting_.add(job, {std::move(tasks), std::move(victims), terms, plan.lower_bound});
+    return absl::OkStatus();
+  }
+  // Takes reserve() back.
+  void cancel(job_id job) {
+    const preempting_job cancelled = *preempting_.find(job);
+    preempting_.remove(job);
+    for (const running_task& t : cancelled.tasks) {
+      reserved_.release(nodes_, t.request, t.where);
+      touch(t.where.node);
+    }
+    for (const job_id victim : cancelled.victims) add_candidate(victim);
+    total_cost_ -= cancelled.terms.cost;
+  }
+  // The running gang has one more task.
+  void added(running_task task, job_id job) {
+    task.request.job = job;
+    known_job& its = known_.find(job.value)->second;
+    if (!its.spans && running_.tasks_of(job).front().where.node != task.where.node) {
+      its.spans = true;
+      ++spanning_jobs_;
+    }
+    reserved_.started(task.request, task.where);
+    if (!preempting_.is_victim(job))
+      index_.add(task.request, task.where, its.terms.priority, its.terms.cost);
+    touch(task.where.node);
+  }
+  // These tasks of the job have ended; running_ and nodes_ know it.
+  void ended(job_id job, const std::vector<running_task>& tasks) {
+    const auto found = known_.find(job.value);
+    for (const running_task& t : tasks) {
+      reserved_.ended(nodes_, t.request, t.where);
+      if (!preempting_.is_victim(job))
+        index_.remove(t.request, t.where, found->second.terms.priority);
+      touch(t.where.node);
+    }
+    if (running_.contains(job)) return;
+    preempting_.ended(job);
+    total_cost_ -= found->second.terms.cost;
+    spanning_jobs_ -= found->second.spans ? 1U : 0U;
+    known_.erase(found);
+  }
+  // Changes the cost of evicting a running job.
+  absl::Status set_cost(job_id job, std::uint64_t cost) {
+    const auto found = known_.find(job.value);
+    if (found == known_.end()) return does_not_run(job);
+    APIARY_RETURN_IF_ERROR(check_cost(job, cost, found->second.terms.cost));
+    const bool is_victim = preempting_.is_victim(job);
+    if (!is_victim) remove_candidate(job);
+    total_cost_ += cost - found->second.terms.cost;
+    found->second.terms.cost = cost;
+    if (!is_victim) add_candidate(job);
+    return absl::OkStatus();
+  }
+  // A node has another shape.
+  void shape_changed(node_id n) {
+    if (n.value == index_.size()) index_.add_node();
+    most_gpus_ = (std::max)(most_gpus_, nodes_.shape(n).gpus);
+    index_.touch(n);
+  }
+
+  victim_index index_;
+  reserved_nodes reserved_{};
+  preempting_jobs preempting_{};
+
+ private:
+  // What is known of a running job.
+  struct known_job {
+    eviction_terms terms{};
+    bool spans = false;  // it has had tasks on several nodes
+  };
+
+  // OK if the job, which had the cost `before`, may have this cost.
+  [[nodiscard]] absl::Status check_cost(job_id job, std::uint64_t cost,
+                                        std::uint64_t before) const {
+    const std::uint64_t others = total_cost_ - before;
+    if (cost < max_total_cost - others) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name_of(job), ": an eviction cost of ", cost,
+                                                   "; the costs of other jobs are ", others,
+                                                   ", and the sum must be below 2^63 - 1"));
+  }
+  // OK if the tasks fit at their placements when the victims have ended.
+  [[nodiscard]] absl::Status check_free(job_id job, const std::vector<running_task>& tasks,
+                                        const std::vector<job_id>& victims) {
+    for (const running_task& t : tasks)
+      if (!nodes_.contains(t.where.node)) return no_such_node(job, t.where.node);
+    for (const job_id victim : victims)
+      for (const running_task& t : running_.tasks_of(victim)) nodes_.remove(t.request, t.where);
+    absl::Status status;
+    std::size_t placed = 0;
+    for (; placed < tasks.size() && status.ok(); ++placed) {
+      const running_task& t = tasks[placed];
+      if (!nodes_.is_free(t.request, t.where)) {
+        status = not_free(nodes_, t.request, t.where);
+      } else if (!nodes_[t.where.node].healthy) {
+        status = is_bad(job, t.where.node);
+      } else {
+        nodes_.place(t.request, t.where);
+        continue;
+      }
+      break;
+    }
+    while (placed-- > 0) nodes_.remove(tasks[placed].request, tasks[placed].where);
+    for (const job_id victim : victims)
+      for (const running_task& t : running_.tasks_of(victim)) nodes_.place(t.request, t.where);
+    return status;
+  }
+
+  [[nodiscard]] std::uint64_t cost_of(job_id job) const {
+    return known_.find(job.value)->second.terms.cost;
+  }
+  // A node has changed.
+  void touch(node_id n) {
+    placer_.update(nodes_, n);
+    index_.touch(n);
+  }
+  // A running job may be evicted from now on.
+  void add_candidate(job_id job) {
+    const eviction_terms& terms = known_.find(job.value)->second.terms;
+    for (const running_task& t : running_.tasks_of(job))
+      index_.add(t.request, t.where, terms.priority, terms.cost);
+  }
+  // A running job may not be evicted any more.
+  void remove_candidate(job_id job) {
+    const std::uint32_t priority = known_.find(job.value)->second.terms.priority;
+    for (const running_task& t : running_.tasks_of(job))
+      index_.remove(t.request, t.where, priority);
+  }
+  // The tasks of a running job leave the nodes, in a search for victims.
+  void try_without(job_id victim) {
+    remove_candidate(victim);
+    for (const running_task& t : running_.tasks_of(victim)) {
+      nodes_.remove(t.request, t.where);
+      touch(t.where.node);
+    }
+  }
+  // Takes try_without() back if the nodes have enough left. Returns whether they have.
+  bool fits_again(job_id victim) {
+    const std::vector<running_task> tasks = running_.tasks_of(victim);
+    std::size_t placed = 0;
+    while (placed < tasks.size() && nodes_.is_free(tasks[placed].request, tasks[placed].where)) {
+      nodes_.place(tasks[placed].request, tasks[placed].where);
+      ++placed;
+    }
+    if (placed < tasks.size()) {
+      while (placed-- > 0) nodes_.remove(tasks[placed].request, tasks[placed].where);
+      return false;
+    }
+    for (const running_task& t : tasks) touch(t.where.node);
+    add_candidate(victim);
+    return true;
+  }
+
+  std::unordered_map<std::uint32_t, known_job> known_{};  // running jobs, by id
+  std::uint64_t total_cost_ = 0;                          // of running and preempting jobs
+  std::uint32_t spanning_jobs_ = 0;
+  std::uint32_t most_gpus_ = 1;  // no node has more
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,273 @@
+// apiary/fgd/preemptive_sharing.h - tasks and gangs on shared GPUs that preempt others at least cost.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/fgd/detail/gang_checks.h>
+#include <apiary/fgd/detail/preempting_jobs.h>
+#include <apiary/fgd/detail/preemption_core.h>
+#include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/fgd/preemption_plan.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
+#include <apiary/model/request.h>
+#include <apiary/model/resources.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A gang_sharing_scheduler with priorities. A task or a gang that fits nowhere preempts jobs of lower
+// priority, those that cost least. A job is evicted as a whole, with all its tasks.
+//
+// After the commit of `preempt`, the job has reserved its placements. The host ends the victims, calls
+// finish() for each, and proposes the job again: the answer is `bind` when all victims have ended.
+// finish() of a preempting job cancels it, and its victims stay. A preempting job and its victims are
+// no victims of others. nodes() shows what is reserved as used.
+//
+// Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended. Those
+// for a gang are found task by task, with a lower bound. A gang under topology constraints preempts
+// nothing.
+//
+// Cost:    propose: as gang_sharing_scheduler; if the task does not fit, as detail::victim_index::find.
+//          commit, finish: as there, and O(jobs on the node).
+// Example: examples/shared_preemption.cpp
+template <NodeScore Score>
+class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
+  using base = detail::preemption_core<Score>;
+
+ public:
+  using base::max_total_cost;
+  using typename base::running_task;
+
+  // As gpu_sharing_scheduler::create. What `nodes` shows as used cannot be evicted.
+  [[nodiscard]] static absl::StatusOr<preemptive_sharing_scheduler> create(node_table nodes,
+                                                                           Score score) {
+    APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
+    APIARY_RETURN_IF_ERROR(detail::check_score(score));
+    return preemptive_sharing_scheduler(std::move(nodes), std::move(score));
+  }
+
+  // Where the task would run now, or when which jobs of lower priority have ended, or why it waits.
+  // Changes nothing that a caller can observe. kInvalidArgument: not valid(), or the job has reserved
+  // GPUs for another request.
+  [[nodiscard]] absl::StatusOr<preemption_plan> propose(const task_request& task,
+                                                        std::uint32_t priority) {
+    return decide(task, priority, nullptr);
+  }
+  // The same on the nodes in `suggested` only. kInvalidArgument also: not one bit for each node.
+  [[nodiscard]] absl::StatusOr<preemption_plan> propose(const task_request& task,
+                                                        std::uint32_t priority,
+                                                        const summary_bitset& suggested) {
+    return decide(task, priority, &suggested);
+  }
+  // The same for a gang. Errors as gang_sharing_scheduler::propose, and as above.
+  [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
+                                                        const topology_constraints& gang,
+                                                        std::uint32_t priority) {
+    return decide(job, gang, priority, nullptr);
+  }
+  // The same for a gang on the nodes in `suggested` only.
+  [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
+                                                        const topology_constraints& gang,
+                                                        std::uint32_t priority,
+                                                        const summary_bitset& suggested) {
+    return decide(job, gang, priority, &suggested);
+  }
+
+  // Applies a plan: the task runs, or it has reserved its placement and its victims must end.
+  // kInvalidArgument: the plan is to wait, or does not match the task; or a cost too large.
+  // kAlreadyExists: the job runs, or is preempting already. kNotFound: no such node. kAborted: the
+  // plan is stale. kFailedPrecondition: victims of the job still run.
+  absl::Status commit(const task_request& task, const preemption_plan& plan,
+                      const eviction_terms& terms) {
+    if (plan.result == plan_result::wait) return detail::waits(detail::name_of(task.job));
+    if (plan.placements.size() != 1)
+      return absl::InvalidArgumentError(absl::StrCat(detail::name_of(task.job), ": the plan has ",
+                                                     plan.placements.size(),
+                                                     " placements; a task has one"));
+    const placement where = plan.placements[0].where;
+    if (plan.result == plan_result::bind)
+      return base::start(task.job, {{task, where}}, terms,
+                         [&] { return base::commit(task, where); });
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
+    return base::reserve(task.job, {{task, where}}, plan, terms);
+  }
+  // The same for a gang.
+  absl::Status commit(job_id job, const topology_constraints& gang, const preemption_plan& plan,
+                      const eviction_terms& terms) {
+    if (plan.result == plan_result::wait) return detail::waits(detail::name_of(job, "gang"));
+    APIARY_RETURN_IF_ERROR(base::check_placements(job, gang, plan.placements, true));
+    std::vector<running_task> tasks = tasks_at(job, gang, plan.placements);
+    if (plan.result == plan_result::bind)
+      return base::start(job, std::move(tasks), terms,
+                         [&] { return base::commit(job, gang, plan.placements); });
+    return base::reserve(job, std::move(tasks), plan, terms);
+  }
+  // One more task of a running gang starts. Errors as gang_sharing_scheduler::commit.
+  absl::Status commit(job_id job, const task_request& task, const task_placement& added) {
+    APIARY_RETURN_IF_ERROR(base::commit(job, task, added));
+    base::added({task, added.where, added.group}, job);
+    return absl::OkStatus();
+  }
+  // Adds a task that runs already, after a restart, also on a bad node. Errors as commit().
+  absl::Status recover(const task_request& task, placement where, const eviction_terms& terms) {
+    return base::start(task.job, {{task, where}}, terms,
+                       [&] { return base::recover(task, where); });
+  }
+  // The same for a gang; tasks that have ended have no placement.
+  absl::Status recover(job_id job, const topology_constraints& gang,
+                       std::span<const task_placement> placements, const eviction_terms& terms) {
+    APIARY_RETURN_IF_ERROR(base::check_placements(job, gang, placements, false));
+    return base::start(job, tasks_at(job, gang, placements), terms,
+                       [&] { return base::recover(job, gang, placements); });
+  }
+
+  // The job has ended, or a preempting job is cancelled. kNotFound: it neither runs nor preempts.
+  absl::Status finish(job_id job) {
+    if (preempting_.find(job) != nullptr) {
+      base::cancel(job);
+      return absl::OkStatus();
+    }
+    const std::vector<running_task> tasks = base::tasks_of(job);
+    APIARY_RETURN_IF_ERROR(base::finish(job));
+    base::ended(job, tasks);
+    return absl::OkStatus();
+  }
+  // One task of a gang has ended. Errors as gang_sharing_scheduler::finish.
+  absl::Status finish(job_id job, const task_placement& task) {
+    std::vector<running_task> tasks = base::tasks_of(job);
+    APIARY_RETURN_IF_ERROR(base::finish(job, task));
+    std::erase_if(tasks, [&](const running_task& t) {
+      return t.group != task.group || t.where != task.where;
+    });
+    tasks.resize(1);  // equal tasks may run at the same placement
+    base::ended(job, tasks);
+    return absl::OkStatus();
+  }
+  // Changes the cost of evicting a running job, for example after a checkpoint. kNotFound: it does
+  // not run. kInvalidArgument: the costs of all jobs would add up to 2^63 - 1 or more.
+  absl::Status set_eviction_cost(job_id job, std::uint64_t cost) {
+    return base::set_cost(job, cost);
+  }
+
+  // As gpu_sharing_scheduler.
+  absl::Status mark_bad(node_id n) { return touched(n, base::mark_bad(n)); }
+  // As gpu_sharing_scheduler.
+  absl::Status mark_healthy(node_id n) { return touched(n, base::mark_healthy(n)); }
+  // As gpu_sharing_scheduler.
+  absl::StatusOr<node_id> add_node(const node_shape& shape) {
+    const absl::StatusOr<node_id> added = base::add_node(shape);
+    if (!added.ok()) return added;
+    base::shape_changed(*added);
+    return added;
+  }
+  // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
+  absl::Status remove_node(node_id n) {
+    if (reserved_.contains(n)) return detail::is_reserved(n);
+    return touched(n, base::remove_node(n));
+  }
+  // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
+  absl::Status resize_node(node_id n, std::uint32_t gpus, resources host) {
+    if (reserved_.contains(n)) return detail::is_reserved(n);
+    APIARY_RETURN_IF_ERROR(base::resize_node(n, gpus, host));
+    base::shape_changed(n);
+    return absl::OkStatus();
+  }
+
+  using base::explain;
+  using base::find;
+  using base::find_gang;
+  using base::jobs;
+  using base::jobs_on;
+  using base::nodes;
+  using base::num_running;
+  using base::score;
+  using base::set_score;
+  using base::tasks_of;
+  // The victims of a preempting job that still run, ascending; nullopt if it is not preempting.
+  [[nodiscard]] std::optional<std::vector<job_id>> victims_of(job_id job) const {
+    if (const detail::preempting_job* its = preempting_.find(job)) return its->victims;
+    return std::nullopt;
+  }
+
+ private:
+  using base::base;
+  using base::index_;
+  using base::nodes_;
+  using base::preempting_;
+  using base::reserved_;
+
+  // The status of a change of node n.
+  absl::Status touched(node_id n, absl::Status status) {
+    if (status.ok()) index_.touch(n);
+    return status;
+  }
+
+  [[nodiscard]] static std::vector<running_task> tasks_at(
+      job_id job, const topology_constraints& gang, std::span<const task_placement> placements) {
+    std::vector<running_task> tasks;
+    for (const task_placement& p : placements)
+      tasks.push_back({base::request_of(job, gang, p), p.where, p.group});
+    return tasks;
+  }
+
+  absl::StatusOr<preemption_plan> decide(const task_request& task, std::uint32_t priority,
+                                         const summary_bitset* suggested) {
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
+    if (suggested != nullptr)
+      APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes_.size()));
+    if (const detail::preempting_job* its = preempting_.find(task.job)) {
+      if (its->tasks.size() == 1 && detail::same_request(its->tasks[0].request, task))
+        return base::waiting_plan(*its);
+      return detail::has_reserved(task.job);
+    }
+    const absl::StatusOr<task_plan> now =
+        suggested == nullptr ? base::propose(task) : base::propose(task, *suggested);
+    preemption_plan plan{.result = now->result, .reason = now->reason};
+    if (now->result == plan_result::bind) {
+      plan.placements.push_back({0, now->where});
+    } else if (now->reason != wait_reason::never) {
+      auto found = index_.find(nodes_, task, priority, suggested);
+      if (!found) return plan;
+      plan.result = plan_result::preempt;
+      plan.placements.push_back({0, found->where});
+      plan.victims = std::move(found->victims);
+      plan.cost = found->cost;
+      plan.lower_bound = found->lower_bound;
+    }
+    return plan;
+  }
+  absl::StatusOr<preemption_plan> decide(job_id job, const topology_constraints& gang,
+                                         std::uint32_t priority, const summary_bitset* suggested) {
+    if (const detail::preempting_job* its = preempting_.find(job)) {
+      if (detail::same_requests(its->tasks, gang)) return base::waiting_plan(*its);
+      return detail::has_reserved(job);
+    }
+    absl::StatusOr<shared_gang_plan> now =
+        suggested == nullptr ? base::propose(gang) : base::propose(gang, *suggested);
+    if (!now.ok()) return now.status();
+    preemption_plan plan{
+        .result = now->result, .placements = std::move(now->placements), .reason = now->reason};
+    const bool preempts = now->result == plan_result::wait && now->reason != wait_reason::never &&
+                          detail::tasks_are_independent(gang) && gang.required == any_level;
+    if (preempts) base::find_victims(gang, priority, suggested, plan);
+    return plan;
+  }
+};
+
+APIARY_NAMESPACE_END

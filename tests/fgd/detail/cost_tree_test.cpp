@@ -1,0 +1,73 @@
+// apiary/tests/fgd/detail/cost_tree_test.cpp - walks by cost against a sort.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/fgd/detail/cost_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+TEST_CASE("a walk visits the indices of a cost tree by cost, then by index") {
+  using namespace apiary;
+  using detail::cost_tree;
+  rng random(5);
+  for (std::uint32_t round = 0; round < apiary_test::scaled(200u); ++round) {
+    std::vector<std::uint64_t> costs(random.uniform(round % 10 == 0 ? 700 : 30), cost_tree::never);
+    cost_tree tree(static_cast<std::uint32_t>(costs.size()));
+    cost_tree::walk walk;
+    for (int step = 0; step < 20; ++step) {
+      if (random.uniform(3) == 0) {
+        costs.resize(costs.size() + random.uniform(9), cost_tree::never);
+        tree.grow(static_cast<std::uint32_t>(costs.size()));
+      }
+      for (std::uint32_t i = 0; !costs.empty() && i < 5; ++i) {
+        const std::uint32_t at = random.uniform(static_cast<std::uint32_t>(costs.size()));
+        costs[at] = random.uniform(5) == 0 ? cost_tree::never : random.uniform(6);
+        tree.set(at, costs[at]);
+      }
+      REQUIRE(tree.size() == costs.size());
+      std::vector<std::pair<std::uint64_t, std::uint32_t>> expected;
+      for (std::uint32_t i = 0; i < costs.size(); ++i) {
+        REQUIRE(tree[i] == costs[i]);
+        if (costs[i] != cost_tree::never) expected.emplace_back(costs[i], i);
+      }
+      std::sort(expected.begin(), expected.end());
+      walk.start(tree);
+      for (const auto& [cost, index] : expected) {
+        const auto next = walk.next();
+        REQUIRE(next.has_value());
+        REQUIRE(next->cost == cost);
+        REQUIRE(next->index == index);
+      }
+      REQUIRE(!walk.next().has_value());
+    }
+  }
+}
+
+TEST_CASE("a walk returns an index again at another cost, and leaves out costs above a limit") {
+  using apiary::detail::cost_tree;
+  cost_tree tree(100);
+  for (std::uint32_t i = 0; i < 100; ++i) tree.set(i, i);
+  cost_tree::walk walk;
+  walk.start(tree);
+  CHECK(walk.next()->index == 0);
+  CHECK(walk.next()->index == 1);
+  tree.set(1, 20);
+  walk.again({20, 1});
+  std::uint32_t returned = 0;
+  while (const auto next = walk.next()) {
+    ++returned;
+    if (next->index == 1) break;
+  }
+  CHECK(returned == 19);  // 2, ..., 19, and 1 before 20
+  walk.limit(30);
+  std::uint32_t most = 0;
+  while (const auto next = walk.next()) most = next->index;
+  CHECK(most < 40);  // 31 may be in the same block as 30
+  CHECK(most >= 30);
+}
