@@ -107,8 +107,10 @@ TEST_CASE("every node has a name, and its own") {
   document d;
   d.n0.address = "";
   d.config.physical_cells[3].address = "n3";
-  CHECK(d.faults() == cells + "[0].cellChildren[0].cellAddress: a node without name\n" + cells +
-                          "[3].cellAddress: node \"n3\" is named twice");
+  CHECK(d.faults() == cells + "[0].cellChildren[0].cellAddress: a node without name\n" +
+                          "physicalCluster.physicalCells: device 0 of node \"n3\" is in chain "
+                          "\"RACK\" and in chain \"BOX\"; two gangs could get it: give each its "
+                          "cellAddress");
   document unwritten;
   unwritten.config.physical_cells[2].children.clear();
   CHECK(unwritten.faults() ==

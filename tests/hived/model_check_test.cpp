@@ -99,6 +99,23 @@ TEST_CASE("no order of events breaks an invariant: two tenants, opportunistic ga
           states, states);
 }
 
+TEST_CASE("no order of events breaks an invariant: a host in two chains that fails") {
+  hived_config config = racks({{"RACK", 1}, {"BOX", 1}}, {{"RACK.NODE", 1}, {"BOX.OLD", 1}}, false);
+  config.cell_types.push_back({"BOX", "OLD", 2, true});
+  for (const std::uint32_t box : {0U, 4U}) {  // the first one is in the host n0
+    config.physical_cells.push_back({.type = "BOX",
+                                     .address = "n" + std::to_string(box),
+                                     .children = {{.address = "2"}, {.address = "3"}}});
+  }
+  explore("a host in two chains",
+          {config,
+           {gang(0, checked_a, 0, true, {{2, 2}}), gang(1, checked_a, 1, false, {{1, 2}}),
+            gang(2, checked_b, 0, false, {{1, 2}}), gang(3, checked_b, 1, true, {{1, 1}}),
+            gang(4, checked_b, -1, false, {{2, 1}})},
+           {{0, {}}, {2, 1}}},
+          few_states, few_states);
+}
+
 TEST_CASE("no order of events breaks an invariant: a pinned node with a leaf that fails") {
   explore("pinned",
           {racks({{"RACK.NODE", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, true),

@@ -22,7 +22,8 @@ void play(std::uint64_t runs, std::uint64_t events, const hived_play::habits& ha
   hived_play::counts all;
   for (std::uint64_t run = 0; run < runs; ++run) {
     rng random(first_seed + run);
-    const hived_config config = apiary_test::random_cluster(random);
+    hived_config config = apiary_test::random_cluster(random);
+    if (run % 4 == 3) apiary_test::share_hosts(config, random);
     hived_play host(config, random(), habits);
     const std::uint64_t fresh = host.scheduler.hash();
     for (std::uint64_t i = 0; i < events; ++i) {

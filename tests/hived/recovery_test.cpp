@@ -220,7 +220,9 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
   for (std::uint64_t run = 0; run < runs; ++run) {
     CAPTURE(run);
     rng random(run + 1'000'000);
-    const hived_config before = apiary_test::random_cluster(random);
+    hived_config before = apiary_test::random_cluster(random);
+    rng hosts(run);
+    if (run % 8 == 7) apiary_test::share_hosts(before, hosts);
     hived_play host(before, random(), habits);
     for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
     hived& h = host.scheduler;

@@ -72,7 +72,9 @@ void cut_session(std::uint64_t seed, const hived_play::habits& habits, std::uint
                  std::uint64_t events, snapshot_counts& seen) {
   CAPTURE(seed);
   rng random(seed);
-  hived_play host(apiary_test::random_cluster(random), random(), habits);
+  hived_config config = apiary_test::random_cluster(random);
+  if (seed % 4 == 3) apiary_test::share_hosts(config, random);
+  hived_play host(config, random(), habits);
   for (std::uint32_t i = random.uniform(before); i > 0; --i) host.step();
   const hived& old = host.scheduler;
   const std::string text = old.snapshot();

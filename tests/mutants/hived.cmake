@@ -146,3 +146,9 @@ mutant(as_bound_number hived/detail/topology_fit.h "wrong index: nodes as bound 
   FROM [=[order_.empty() ? n : order_[n]]=] TO [[n]])
 mutant(may_fit_slices hived/detail/topology_fit.h "wrong bound: slices that bindings may satisfy refuse a gang"
   FROM [[m.slices.clear();]] TO [[]] STATEMENT)
+mutant(host_health hived/detail/hived_inl.h "dropped loop: the other node of a host stays healthy"
+  FROM [[!position && n != node]] TO [[false]])
+mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chains that it does not name"
+  FROM [[!r.chains.empty() && std::find(r.chains.begin(), r.chains.end(), c) == r.chains.end()]] TO [[false]])
+mutant(device_in_chains hived/detail/chain_reader.h "dropped condition: a device in two chains is accepted"
+  FROM [[fresh || other->second == &in]] TO [[true]])

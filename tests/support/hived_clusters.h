@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -111,13 +112,59 @@ struct random_chain {
   return config;
 }
 
+// All cells below a node, with the device indices from `next` on.
+inline void number_devices(const apiary::hived_config& config, apiary::physical_cell_config& cell,
+                           const std::string& type, std::uint32_t& next) {
+  const auto found =
+      std::find_if(config.cell_types.begin(), config.cell_types.end(),
+                   [&](const apiary::cell_type_config& t) { return t.name == type; });
+  if (found == config.cell_types.end()) {
+    cell.address = std::to_string(next++);
+    return;
+  }
+  if (cell.children.empty()) cell.children.resize(found->child_count);
+  for (apiary::physical_cell_config& child : cell.children)
+    number_devices(config, child, found->child_type, next);
+}
+// Gives some nodes of different chains one name: hosts with several GPU models. Each chain has its own
+// device indices there.
+inline void share_hosts(apiary::hived_config& config, apiary::rng& random) {
+  std::vector<std::string> types;
+  const auto visit = [&](const auto& self, apiary::physical_cell_config& cell,
+                         const std::string& type, std::uint32_t chain,
+                         std::uint32_t& node) -> void {
+    const auto found =
+        std::find_if(config.cell_types.begin(), config.cell_types.end(),
+                     [&](const apiary::cell_type_config& t) { return t.name == type; });
+    if (found->is_node) {
+      if (++node > 3) return;
+      cell.address = "host" + std::to_string(node);
+      std::uint32_t next = 16 * chain;
+      number_devices(config, cell, type, next);
+      return;
+    }
+    for (apiary::physical_cell_config& child : cell.children)
+      self(self, child, found->child_type, chain, node);
+  };
+  std::vector<std::uint32_t> nodes;
+  for (apiary::physical_cell_config& cell : config.physical_cells) {
+    const auto known = std::find(types.begin(), types.end(), cell.type);
+    const auto chain = static_cast<std::uint32_t>(known - types.begin());
+    if (known == types.end()) {
+      types.push_back(cell.type);
+      nodes.push_back(random.uniform(2));
+    }
+    visit(visit, cell, cell.type, chain, nodes[chain]);
+  }
+}
+
 // A random change of a configuration: tenants in another order, missing or with fewer cells; nodes
 // missing, or swapped with other nodes, which may be in other chains.
 [[nodiscard]] inline apiary::hived_config changed_cluster(apiary::hived_config config,
                                                           apiary::rng& random) {
   std::vector<apiary::physical_cell_config*> nodes;
   const auto collect = [&](const auto& self, apiary::physical_cell_config& cell) -> void {
-    if (!cell.address.empty()) nodes.push_back(&cell);
+    if (!cell.address.empty()) return nodes.push_back(&cell);
     for (apiary::physical_cell_config& child : cell.children) self(self, child);
   };
   auto& tenants = config.virtual_clusters;
@@ -129,9 +176,15 @@ struct random_chain {
   for (apiary::physical_cell_config& cell : config.physical_cells) collect(collect, cell);
   const auto num_nodes = static_cast<std::uint32_t>(nodes.size());
   if (random.uniform(2) == 0) {
-    for (std::uint32_t i = random.uniform(4); i > 0; --i)
-      std::swap(nodes[random.uniform(num_nodes)]->address,
-                nodes[random.uniform(num_nodes)]->address);
+    for (std::uint32_t i = random.uniform(4); i > 0; --i) {
+      std::string& one = nodes[random.uniform(num_nodes)]->address;
+      std::string& other = nodes[random.uniform(num_nodes)]->address;
+      std::swap(one, other);
+      apiary::hived_config cells = config;
+      cells.virtual_clusters.clear();
+      if (!apiary::hived_layout::create(cells).ok())
+        std::swap(one, other);  // a host twice in a chain
+    }
   }
   if (random.uniform(4) == 0) nodes[random.uniform(num_nodes)]->address = "new";
   if (random.uniform(3) == 0) random.shuffle(tenants);

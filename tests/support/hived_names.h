@@ -3,6 +3,9 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
@@ -71,12 +74,11 @@ using task_devices = std::set<device_name>;                 // of a task; none: 
   for (const task_devices& task : tasks) {
     apiary::hived_placement& at = all.emplace_back();
     for (const auto& [name, index] : task) {
-      const auto node = h.layout().find_node(name);
-      if (!node) continue;
-      const auto position = h.layout().find_position(*node, index);
-      if (!position) continue;
-      at.node = *node;
-      at.leaves |= std::uint64_t{1} << *position;
+      const apiary::chain_leaf leaf = h.catalog().find_leaf(name, index);
+      if (!leaf.leaf.valid()) continue;
+      const apiary::hived_placement there = h.catalog().placement_of(leaf);
+      at.node = there.node;
+      at.leaves |= there.leaves;
     }
   }
   return all;

@@ -110,7 +110,8 @@ class hived {
   absl::Status grow(job_id job, job_id by);
 
   // Marks a node, or the leaf at a position of it (hived_layout::find_position), as bad. New gangs
-  // avoid bad hardware; running gangs go on. Repeated calls change nothing.
+  // avoid bad hardware; running gangs go on. Repeated calls change nothing. A node is bad with all
+  // nodes of its host (hived_layout::next_of_host).
   // kNotFound: no such node or leaf.
   absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt);
   // Takes mark_bad() back, with the same arguments and errors.
@@ -126,10 +127,15 @@ class hived {
   // configuration is the same and gangs with levels are recovered first, each of them gets its
   // guaranteed cells. A gang without levels gets the largest whole cells that are free, or else the
   // smallest; if none are free, gangs of lower priority of the tenant are downgraded() for it.
+  //
+  // `missing` are leaves whose node or device the configuration lacks, by ascending index; a task's
+  // leaves have the indices gang_record::leaves_of, those in `tasks` first. A task with missing
+  // leaves has not ended: it ends with finish_task(), and gets a leaf back as in reconfigure().
   // Errors as propose(), and kFailedPrecondition: a leaf belongs to another gang. kInvalidArgument:
-  // wrong number of tasks, leaves or levels.
+  // wrong number of tasks, leaves or levels; a missing leaf that is there.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const hived_placement> tasks,
-                               std::span<const level_t> whole_cells = {});
+                               std::span<const level_t> whole_cells = {},
+                               std::span<const gang_record::missing_leaf> missing = {});
 
   // Changes to another configuration; gangs keep running where they are, found by the names of
   // nodes and devices. Guaranteed gangs come first, then downgraded gangs, which may get cells
@@ -140,7 +146,8 @@ class hived {
   // has it; a gang without any leaf is forgotten (hived_reconfiguration::gone). A gang whose
   // tenant, pinned cell or leaf type is missing loses that attribute for good. Bad hardware stays
   // bad while it is in the configuration. Levels of topology constraints count from the leaves in
-  // the new configuration. kInvalidArgument, and nothing changes: the configuration is faulty.
+  // the new configuration. kInvalidArgument, and nothing changes: the configuration is faulty, or
+  // has the devices of one task, on one host, in two chains.
   absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config);
 
   // The state as text, for a host that stores it and restarts: gangs (preempting ones, too), their

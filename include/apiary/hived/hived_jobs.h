@@ -41,8 +41,13 @@ APIARY_NAMESPACE_BEGIN
 class hived_jobs {
  public:
   // Requires: an idle cluster.
-  // kInvalidArgument: a node with over 32 leaves, the limit of placements.
+  // kInvalidArgument: a node with over 32 leaves, the limit of placements; a host in two chains.
   [[nodiscard]] static absl::StatusOr<hived_jobs> create(hived empty, bool over_quota = true) {
+    for (std::uint32_t n = 0; n < empty.layout().num_nodes(); ++n) {
+      if (empty.layout().next_of_host(node_id(n)) == node_id(n)) continue;
+      return absl::InvalidArgumentError("node " + empty.layout().node_name(node_id(n)) +
+                                        " is in several chains; jobs over time need one");
+    }
     for (const chain_layout& chain : empty.layout().chains) {
       const std::uint32_t leaves = chain.tree.leaves_per_cell(chain.node_level);
       if (leaves <= std::numeric_limits<decltype(placement::gpu_mask)>::digits) continue;
@@ -94,9 +99,14 @@ class hived_jobs {
       fits = opportunistic.result == plan_result::bind;
     }
     if (!fits) {
-      return absl::InvalidArgumentError(
-          name + " requests " + std::to_string(r.gpus) +
-          " GPUs; they do not fit into the cells even when all are free");
+      const bool lends = !guaranteed || over_quota_;
+      const std::string where = lends ? std::to_string(total_) + " GPUs of the cluster"
+                                      : std::to_string(owned_[r.tenant.value]) +
+                                            " GPUs of the cells of tenant \"" +
+                                            empty_.layout().tenants[r.tenant.value].name + "\"";
+      return absl::InvalidArgumentError(name + " requests " + std::to_string(r.gpus) +
+                                        " GPUs; they do not fit into the " + where +
+                                        " even when all are free");
     }
     fits_cells_.emplace(key, own);
     return own;

@@ -12,6 +12,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,8 +26,9 @@ class hived_tenant_reader;
 }  // namespace detail
 
 // The cells of a cluster and the cells that each tenant owns, checked: every chain can reserve the
-// quotas and pinned cells of all tenants at once. Nodes are numbered chain by chain. A leaf has a
-// position in its node (0, 1, ...) and a device index, which the configuration may choose.
+// quotas and pinned cells of all tenants at once. Nodes are numbered chain by chain. A host with
+// devices in several chains has a node with its name in each of them. A leaf has a position in its
+// node (0, 1, ...) and a device index, which the configuration may choose.
 // Model:    HiveD (OSDI 2020) sections 3 and 4, in the format of hived/config.h. Differs: all
 //           faults are reported at once; quotas must fit beside the pinned cells; every node has a
 //           name.
@@ -43,9 +45,15 @@ struct hived_layout {
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(chain_of_node_.size());
   }
-  // The node with this name, if there is one.
+  // The node with this name, if there is one; of a host in several chains, the first.
   [[nodiscard]] std::optional<node_id> find_node(std::string_view name) const {
     return find<node_id>(nodes_, name);
+  }
+  // The next node of the same host, which is in another chain; after the last, the first. The node
+  // itself if its host is in one chain. Requires: n < num_nodes().
+  [[nodiscard]] node_id next_of_host(node_id n) const noexcept {
+    const auto found = next_of_host_.find(n.value);
+    return found == next_of_host_.end() ? n : node_id(found->second);
   }
   // The tenant with this name, if there is one.
   [[nodiscard]] std::optional<tenant_id> find_tenant(std::string_view name) const {
@@ -113,6 +121,7 @@ struct hived_layout {
   }
 
   std::vector<chain_id> chain_of_node_;
+  std::map<std::uint32_t, std::uint32_t> next_of_host_;  // nodes of hosts in several chains
   detail::name_index nodes_;
   detail::name_index tenants_;
   detail::name_index pinned_;

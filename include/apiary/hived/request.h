@@ -133,6 +133,7 @@ struct gang_request {
   bool lazy = false;                          // a preempted gang keeps running as opportunistic
   const summary_bitset* suggested = nullptr;  // one bit per node; null: all nodes
   optional_constraints constraints{};         // topology constraints
+  std::vector<std::uint32_t> chains{};        // only in these chains; empty: in every chain
 };
 
 // The task groups and topology constraints of a request, as proofs refer to them. Requires:

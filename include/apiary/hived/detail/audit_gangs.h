@@ -132,6 +132,19 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
          std::find(jobs.begin(), jobs.end(), g.request.job) != jobs.end();
 }
 
+// Whether the configuration has this leaf.
+[[nodiscard]] inline bool has_device(const hived_layout& layout,
+                                     const gang_record::missing_leaf& m) {
+  const auto first = layout.find_node(m.node);
+  if (!first) return false;
+  node_id n = *first;
+  do {
+    if (layout.find_position(n, m.device)) return true;
+    n = layout.next_of_host(n);
+  } while (n != *first);
+  return false;
+}
+
 // missing  a missing leaf is not in the configuration, and its index is that of a leaf that is not
 //          valid; the indices ascend, each occurs once
 inline void audit_missing(audit_notes& notes, gang_slot s) {
@@ -140,12 +153,10 @@ inline void audit_missing(audit_notes& notes, gang_slot s) {
   for (const gang_record::missing_leaf& m : g.missing) {
     const bool in_place =
         m.index >= next && m.index < g.leaves.size() && !g.leaves[m.index].leaf.valid();
-    const auto node = notes.layout.find_node(m.node);
-    notes.expect(in_place && !(node && notes.layout.find_position(*node, m.device)), "missing",
-                 [&] {
-                   return notes.gang(s) + ": missing leaf " + audit_text(m.index) + " is device " +
-                          audit_text(m.device) + " of node " + m.node;
-                 });
+    notes.expect(in_place && !has_device(notes.layout, m), "missing", [&] {
+      return notes.gang(s) + ": missing leaf " + audit_text(m.index) + " is device " +
+             audit_text(m.device) + " of node " + m.node;
+    });
     next = std::size_t{m.index} + 1;
   }
 }

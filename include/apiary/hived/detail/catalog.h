@@ -7,6 +7,7 @@
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
@@ -135,6 +136,10 @@ class hived_catalog {
       return absl::NotFoundError(name(r.job) + ": there is no leaf type " +
                                  std::to_string(r.leaf_type.value));
     }
+    for (const std::uint32_t c : r.chains) {
+      if (c >= layout_.chains.size())
+        return absl::NotFoundError(name(r.job) + ": there is no chain " + std::to_string(c));
+    }
     if (r.suggested != nullptr && r.suggested->size() != layout_.num_nodes()) {
       return wrong("suggested nodes: " + std::to_string(r.suggested->size()) + " bits for " +
                    std::to_string(layout_.num_nodes()) + " nodes");
@@ -155,7 +160,7 @@ class hived_catalog {
   [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_request& first) {
     if (r.tenant == first.tenant && r.priority == first.priority && r.groups == first.groups &&
         r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy &&
-        r.constraints == first.constraints)
+        r.constraints == first.constraints && r.chains == first.chains)
       return absl::OkStatus();
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting and proposes another request; cancel it first");
@@ -243,13 +248,32 @@ class hived_catalog {
     APIARY_RETURN_IF_ERROR(check_distinct(r.job, all));
     return all;
   }
+  // kInvalidArgument: the missing leaves are not in order, or one of them is there.
+  [[nodiscard]] absl::Status check_missing(
+      job_id job, std::span<const chain_leaf> leaves,
+      std::span<const gang_record::missing_leaf> missing) const {
+    std::size_t next = 0;
+    for (const gang_record::missing_leaf& m : missing) {
+      const std::string what = name(job) + ": missing leaf " + std::to_string(m.index);
+      if (m.index < next || m.index >= leaves.size())
+        return absl::InvalidArgumentError(what + " is not in order, or beyond the last leaf");
+      if (leaves[m.index].leaf.valid() || find_leaf(m.node, m.device).leaf.valid())
+        return absl::InvalidArgumentError(what + " is in the configuration");
+      next = std::size_t{m.index} + 1;
+    }
+    return absl::OkStatus();
+  }
   // The leaf with this node name and device index; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(std::string_view node, std::uint32_t device) const {
-    const std::optional<node_id> n = layout_.find_node(node);
-    if (!n) return {};
-    const auto at = layout_.find_position(*n, device);
-    if (!at) return {};
-    return {layout_.chain_of(*n).value, cell_id(first_leaf(*n).value + *at)};
+    const std::optional<node_id> first = layout_.find_node(node);
+    if (!first) return {};
+    node_id n = *first;
+    do {
+      if (const auto at = layout_.find_position(n, device))
+        return {layout_.chain_of(n).value, cell_id(first_leaf(n).value + *at)};
+      n = layout_.next_of_host(n);
+    } while (n != *first);
+    return {};
   }
   // The leaf with the names of a leaf of another configuration; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
@@ -260,10 +284,10 @@ class hived_catalog {
   [[nodiscard]] std::uint32_t device_of(hived_placement leaf) const {
     return layout_.device(leaf.node, static_cast<std::uint32_t>(std::countr_zero(leaf.leaves)));
   }
-  // Converts a request of another configuration to this one, by the names of tenant, leaf type and
-  // pinned cell. If its tenant or pinned cell does not exist here, the result has no tenant. If its
-  // leaf type does not exist here, the result accepts any type. The names are not stored, so a
-  // later conversion cannot restore them.
+  // Converts a request of another configuration to this one, by the names of tenant, leaf type,
+  // chains and pinned cell. If its tenant or pinned cell does not exist here, the result has no
+  // tenant. If its leaf type, or none of its chains, exists here, the result accepts any. The names
+  // are not stored, so a later conversion cannot restore them.
   [[nodiscard]] gang_request translate(const hived_catalog& other, gang_request r) const {
     const hived_layout& there = other.layout_;
     const auto tenant =
@@ -273,6 +297,14 @@ class hived_catalog {
       const auto type = find_leaf_type(other.name(r.leaf_type));
       r.leaf_type = type ? *type : leaf_type_id();
     }
+    std::vector<std::uint32_t> chains;
+    for (std::uint32_t c = 0; c < layout_.chains.size(); ++c) {
+      if (std::any_of(r.chains.begin(), r.chains.end(), [&](std::uint32_t old) {
+            return there.chains[old].name == layout_.chains[c].name;
+          }))
+        chains.push_back(c);
+    }
+    r.chains = std::move(chains);
     if (!r.pinned) return r;
     r.pinned = layout_.find_pinned(there.pinned[*r.pinned].id);
     if (r.pinned && layout_.pinned[*r.pinned].tenant == r.tenant) return r;

@@ -11,6 +11,7 @@
 #include <apiary/hived/detail/name_index.h>
 #include <apiary/topology/uniform_tree.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,12 +36,15 @@ class hived_chain_reader {
   bool all_complete = true;             // no chain is left out, and all chains are complete
   std::vector<pinned_layout> pinned{};  // in the order of the document
   name_index chain_of_type{};           // chain_id values; not valid: the chain is left out
-  name_index node_of_name{};            // node_id values
-  name_index pinned_of_id{};            // indices in `pinned`
+  name_index node_of_name{};            // node_id values; of a host in several chains, the first
+  // The other nodes of a host in several chains, by its first.
+  std::map<std::uint32_t, std::vector<std::uint32_t>> more_of_host{};
+  name_index pinned_of_id{};  // indices in `pinned`
 
   hived_chain_reader(const hived_config& config, document_faults& faults) : faults_(faults) {
     add_chains(config.physical_cells, hived_cell_types(config.cell_types, faults));
     add_cells(config.physical_cells);
+    check_hosts();
   }
 
  private:
@@ -185,8 +189,45 @@ class hived_chain_reader {
     in.node_names.push_back(name);
     if (name.empty()) {
       faults_.add(path_of(at) + ".cellAddress", "a node without name");
-    } else if (!node_of_name.add(name, in.first_node + where.index)) {
+      return;
+    }
+    const std::uint32_t node = in.first_node + where.index;
+    if (node_of_name.add(name, node)) return;
+    const std::uint32_t first = *node_of_name.find(name);
+    std::vector<std::uint32_t>& more = more_of_host[first];
+    const auto here = [&](std::uint32_t n) { return n >= in.first_node && n < node; };
+    if (here(first) || std::any_of(more.begin(), more.end(), here)) {
       faults_.add(path_of(at) + ".cellAddress", "node " + in_quotes(name) + " is named twice");
+    } else {
+      more.push_back(node);
+    }
+  }
+  // A device of a host must be in one chain only: otherwise two gangs could get it.
+  void check_hosts() {
+    if (!all_complete) return;
+    for (const auto& [first, more] : more_of_host) {
+      std::map<std::uint32_t, const chain_layout*> chain_of_device;
+      add_devices_of(first, chain_of_device);
+      for (const std::uint32_t node : more) add_devices_of(node, chain_of_device);
+    }
+  }
+  void add_devices_of(std::uint32_t node,
+                      std::map<std::uint32_t, const chain_layout*>& chain_of_device) {
+    std::size_t c = 0;
+    while (c + 1 < chains.size() && chains[c + 1].first_node <= node) ++c;
+    const chain_layout& in = chains[c];
+    if (in.device_of_leaf.size() != in.tree.num_leaves()) return;  // a device has a fault
+    const std::size_t leaves = in.tree.leaves_per_cell(in.node_level);
+    const std::size_t index = node - in.first_node;
+    for (std::size_t i = index * leaves; i < (index + 1) * leaves; ++i) {
+      const auto [other, fresh] = chain_of_device.try_emplace(in.device_of_leaf[i], &in);
+      if (fresh || other->second == &in) continue;
+      faults_.add("physicalCluster.physicalCells",
+                  "device " + std::to_string(in.device_of_leaf[i]) + " of node " +
+                      in_quotes(in.node_names[index]) + " is in chain " +
+                      in_quotes(other->second->name) + " and in chain " + in_quotes(in.name) +
+                      "; two gangs could get it: give each its cellAddress");
+      return;
     }
   }
   // Adds a leaf. Without an address, its device index is its position in the node.

@@ -194,6 +194,8 @@ class hived_guarantees {
     all.add(r.groups.size());
     for (const task_group& m : r.groups) all.add((std::uint64_t{m.tasks} << 32) | m.gpus);
     if (r.constraints.any()) add_constraints(*r.constraints, all);
+    if (!r.chains.empty()) all.add(r.chains.size());
+    for (const std::uint32_t c : r.chains) all.add(c);
     for (const chain_leaf& l : gang.leaves) {
       const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
       all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);

@@ -212,9 +212,9 @@ APIARY_INLINE absl::Status hived::mark_healthy(node_id node,
   return mark(node, position, true);
 }
 
-APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
-                                                  std::span<const hived_placement> tasks,
-                                                  std::span<const level_t> whole_cells) {
+APIARY_INLINE absl::StatusOr<bool> hived::recover(
+    const gang_request& request, std::span<const hived_placement> tasks,
+    std::span<const level_t> whole_cells, std::span<const gang_record::missing_leaf> missing) {
   APIARY_RETURN_IF_ERROR(core_->catalog.check(request, true));
   if (gangs().find(request.job))
     return absl::AlreadyExistsError(name(request.job) + " exists already");
@@ -234,8 +234,12 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
                                          layout().node_name(at.node) + " is in use");
   }
   if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
+  APIARY_RETURN_IF_ERROR(core_->catalog.check_missing(request.job, leaves, missing));
   begin_change();
-  gang_record gang{.request = request, .recovered = true, .leaves = std::move(leaves)};
+  gang_record gang{.request = request,
+                   .recovered = true,
+                   .leaves = std::move(leaves),
+                   .missing = {missing.begin(), missing.end()}};
   return core_->state.recover(std::move(gang), levels) ||
          core_->state.preempt_lazily(*gangs().find(request.job), levels, core_->downgraded);
 }
@@ -243,9 +247,12 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
 APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hived_config& config) {
   APIARY_ASSIGN_OR_RETURN(hived next, create(config));
   next.core_->epoch = core_->epoch + 1;
-  hived_reconfiguration report =
-      detail::hived_move(core_->catalog, core_->state, next.core_->catalog, next.core_->state)
-          .carry_over();
+  detail::hived_move move(core_->catalog, core_->state, next.core_->catalog, next.core_->state);
+  hived_reconfiguration report = move.carry_over();
+  if (move.split()) {
+    return absl::InvalidArgumentError(name(*move.split()) +
+                                      ": the devices of one task are in two chains");
+  }
   next.set_victim_cost(core_->planner->victim_cost());
   core_->catalog = std::move(next.core_->catalog);
   core_->state = std::move(next.core_->state);
@@ -349,13 +356,17 @@ APIARY_INLINE void hived::describe(std::span<const chain_leaf> leaves,
 APIARY_INLINE absl::Status hived::mark(node_id node, std::optional<std::uint32_t> position,
                                        bool good) {
   APIARY_RETURN_IF_ERROR(core_->catalog.exists(node, position.value_or(0)));
-  const std::uint32_t c = layout().chain_of(node).value;
-  const id_range<cell_id> all = cells().chain(c).tree().descendants(layout().node_cell(node), 0);
   bool changed = false;
-  for (std::uint32_t i = 0; i < all.size(); ++i) {
-    if (position && *position != i) continue;
-    changed = core_->state.mark({c, all[i]}, good) || changed;
-  }
+  node_id n = node;
+  do {
+    const std::uint32_t c = layout().chain_of(n).value;
+    const id_range<cell_id> all = cells().chain(c).tree().descendants(layout().node_cell(n), 0);
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+      if (position && *position != i) continue;
+      changed = core_->state.mark({c, all[i]}, good) || changed;
+    }
+    n = layout().next_of_host(n);
+  } while (!position && n != node);
   if (changed) begin_change();
   return absl::OkStatus();
 }

@@ -59,6 +59,11 @@ APIARY_INLINE hived_layout::hived_layout(detail::hived_chain_reader cells,
       pinned_(std::move(cells.pinned_of_id)) {
   for (std::uint32_t c = 0; c < chains.size(); ++c)
     chain_of_node_.insert(chain_of_node_.end(), chains[c].node_names.size(), chain_id(c));
+  for (const auto& [first, more] : cells.more_of_host) {
+    std::uint32_t last = first;
+    for (const std::uint32_t node : more) last = next_of_host_[last] = node;
+    next_of_host_[last] = first;
+  }
 }
 
 APIARY_NAMESPACE_END

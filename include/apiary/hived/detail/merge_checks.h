@@ -50,6 +50,7 @@ namespace detail {
   const char* differ = r.tenant != more.tenant                                 ? "tenant"
                        : r.priority != more.priority                           ? "priority"
                        : r.leaf_type != more.leaf_type                         ? "type of leaf"
+                       : r.chains != more.chains                               ? "chains"
                        : r.pinned != more.pinned                               ? "pinned cell"
                        : r.lazy != more.lazy                                   ? "lazy preemption"
                        : !in_one_chain(gang, by)                               ? "chain"

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -44,8 +45,26 @@ class hived_move {
     for (const gang_slot s : order) move(before_.gangs()[s], report);
     return report;
   }
+  // After carry_over: a gang one of whose tasks would be in two chains, because its devices are of
+  // one host and the new configuration has them in different ones; it was not moved.
+  [[nodiscard]] std::optional<job_id> split() const noexcept { return split_; }
 
  private:
+  // Whether all leaves of each task are on one node of the new configuration.
+  [[nodiscard]] bool on_one_node(const gang_record& gang,
+                                 std::span<const chain_leaf> leaves) const {
+    bool all = true;
+    gang.for_each_task([&](const task_group&, std::uint32_t first, std::uint32_t last) {
+      std::optional<node_id> node;
+      for (std::uint32_t i = first; i < last; ++i) {
+        if (!leaves[i].leaf.valid()) continue;
+        const node_id here = to_.placement_of(leaves[i]).node;
+        all = all && node.value_or(here) == here;
+        node = here;
+      }
+    });
+    return all;
+  }
   void move_health() {
     for (std::uint32_t c = 0; c < before_.cells().num_chains(); ++c) {
       const physical_chain& chain = before_.cells().chain(c);
@@ -83,6 +102,10 @@ class hived_move {
       report.gone.push_back(job);
       return;
     }
+    if (!on_one_node(gang, leaves)) {
+      split_ = job;
+      return;
+    }
     if (lost) report.shrunk.push_back(job);
     merge_sort(missing, [](const gang_record::missing_leaf& a, const gang_record::missing_leaf& b) {
       return a.index < b.index;
@@ -101,6 +124,7 @@ class hived_move {
   const hived_state& before_;
   const hived_catalog& to_;
   hived_state& after_;
+  std::optional<job_id> split_{};
 };
 
 }  // namespace detail

@@ -51,6 +51,8 @@ class hived_planner {
     std::string invalid;  // why the constraints are not valid
     for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
       if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
+      if (!r.chains.empty() && std::find(r.chains.begin(), r.chains.end(), c) == r.chains.end())
+        continue;
       vc_chain_id cluster;
       if (r.pinned) {
         if (catalog.layout().pinned[*r.pinned].chain.value != c) continue;
@@ -74,7 +76,8 @@ class hived_planner {
     if (chains_.empty()) {
       return absl::FailedPreconditionError(
           hived_catalog::name(r.job) + ": tenant " + catalog.layout().tenants[r.tenant.value].name +
-          " has no cells" + (r.leaf_type.valid() ? " of type " + catalog.name(r.leaf_type) : ""));
+          " has no cells" + (r.leaf_type.valid() ? " of type " + catalog.name(r.leaf_type) : "") +
+          (r.chains.empty() ? "" : " in the chains that the gang names"));
     }
     return absl::OkStatus();
   }

@@ -102,7 +102,7 @@ APIARY_INLINE absl::StatusOr<detail::gang_capacity> hived_queries::refused_capac
 APIARY_INLINE std::vector<level_t> hived_queries::whole_cell_levels(const hived& h,
                                                                     const gang_record& gang) {
   std::vector<level_t> levels;
-  if (!gang.guaranteed() || gang.state != gang_state::allocated) return levels;
+  if (!gang.guaranteed()) return levels;
   std::vector<chain_leaf> there;  // the leaves of a task that exist
   gang.for_each_task([&](const task_group&, std::uint32_t first, std::uint32_t last) {
     there.clear();

@@ -238,6 +238,8 @@ class hived_snapshot_reader {
       m.gpus = number32();
     }
     if ((flags & snapshot::constrained) != 0) read_constraints(r.constraints);
+    if ((flags & snapshot::in_chains) != 0) r.chains.resize(length());
+    for (std::uint32_t& c : r.chains) c = number32();
     if (!good_) return false;
     if (const absl::Status status = catalog_.check(r, true); !status.ok())
       return fail(std::string(status.message()));

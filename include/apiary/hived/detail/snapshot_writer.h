@@ -43,7 +43,8 @@ struct hived_snapshot {
   static constexpr std::uint64_t levels_known = 32;
   static constexpr std::uint64_t pinned = 64;
   static constexpr std::uint64_t constrained = 128;
-  static constexpr std::uint64_t all_flags = 255;
+  static constexpr std::uint64_t in_chains = 256;
+  static constexpr std::uint64_t all_flags = 511;
 
   [[nodiscard]] static std::uint64_t checksum(std::uint64_t layout, std::uint64_t state,
                                               std::string_view body) noexcept {
@@ -140,6 +141,7 @@ class hived_snapshot_writer {
     add_flag(gang.levels_known, snapshot::levels_known);
     add_flag(r.pinned.has_value(), snapshot::pinned);
     add_flag(r.constraints.any(), snapshot::constrained);
+    add_flag(!r.chains.empty(), snapshot::in_chains);
     put(flags);
     if (r.pinned) put(*r.pinned);
     put_id(gang.ends_for.value);
@@ -147,6 +149,8 @@ class hived_snapshot_writer {
     put(r.groups.size());
     for (const task_group& m : r.groups) put(m.tasks, m.gpus);
     if (r.constraints.any()) put_constraints(*r.constraints);
+    if (!r.chains.empty()) put(r.chains.size());
+    for (const std::uint32_t c : r.chains) put(c);
     for (const chain_leaf& l : gang.leaves)
       add_to_run(l.chain, l.leaf.value + 1, 0, l.leaf.valid() ? 1 : 0);
     end_runs();
