@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "hived_session_addresses.h"
+#include "hived_session_annotations.h"
 #include "hived_session_answer.h"
 #include "hived_session_event.h"
 #include "hived_session_json.h"
@@ -48,7 +50,9 @@ class hived_session {
   std::string answer(const std::string& line) {
     json_object out = begin();
     auto event = session_event_reader::read(line);
-    const absl::Status status = event.ok() ? carry_out(*event, out) : event.status();
+    absl::Status status = event.status();
+    if (status.ok()) status = complete(*event);
+    if (status.ok()) status = carry_out(*event, out);
     return end(status, std::move(out));
   }
   // The answer to a line `config` with this configuration.
@@ -95,17 +99,40 @@ class hived_session {
     if (scheduler_) return absl::FailedPreconditionError("there is a configuration: reconfigure");
     APIARY_RETURN_IF_ERROR(config.status());
     APIARY_ASSIGN_OR_RETURN(scheduler_, apiary::hived::create(*config));
+    config_ = *config;
     return ok(out);
+  }
+  // Finds the pod by its name, and reads annotations.
+  absl::Status complete(session_event& e) {
+    if (!scheduler_) return absl::OkStatus();
+    if (e.op == "recover" && !(e.spec.empty() && e.bind_info.empty()))
+      APIARY_RETURN_IF_ERROR(annotation_reader::read(scheduler_->layout(), e));
+    if (e.pod_name.empty()) return absl::OkStatus();
+    const auto job = names_.find(e.group);
+    const std::vector<std::string>& names = job ? names_.pods(*job) : e.pod_names;
+    const auto found = std::find(names.begin(), names.end(), e.pod_name);
+    if (found == names.end())
+      return absl::NotFoundError("gang " + json_text(e.group) + " has no pod " +
+                                 json_text(e.pod_name));
+    e.pod = static_cast<std::uint32_t>(found - names.begin());
+    return absl::OkStatus();
+  }
+  // The addresses of the devices; null if the event does not ask for them.
+  const cell_addresses* addresses_for(const session_event& e) {
+    if (!e.addresses) return nullptr;
+    if (!addresses_) addresses_.emplace(config_, scheduler_->layout());
+    return &*addresses_;
   }
 
   absl::Status carry_out(const session_event& e, json_object& out) {
     if (e.op == "note" || e.op == "final") return ok(out);
-    if (e.op == "config") return start(read_hived_yaml(e.document), out);
+    if (e.op == "config") return start(parse_hived_yaml(e.document.str()), out);
     if (!scheduler_) return absl::FailedPreconditionError("there is no configuration");
     if (e.op == "reconfigure") return reconfigure(e, out);
     if (e.op == "audit") return audit(out);
-    if (const auto answered = session_queries(*scheduler_, names_).answer(e, out)) return *answered;
-    if (e.op == "node_bad" || e.op == "node_healthy") return mark(e, std::nullopt, out);
+    if (const auto answered = session_queries(*scheduler_, names_, addresses_for(e)).answer(e, out))
+      return *answered;
+    if (e.op == "node_bad" || e.op == "node_healthy") return mark_node(e, out);
     if (e.op == "device_bad" || e.op == "device_healthy") return mark_device(e, out);
     if (e.op == "delete_pod") return finish_task(e, out);
     if (e.op == "delete")
@@ -120,8 +147,10 @@ class hived_session {
   }
 
   absl::Status reconfigure(const session_event& e, json_object& out) {
-    APIARY_ASSIGN_OR_RETURN(const apiary::hived_config config, read_hived_yaml(e.document));
+    APIARY_ASSIGN_OR_RETURN(const apiary::hived_config config, parse_hived_yaml(e.document.str()));
     APIARY_ASSIGN_OR_RETURN(const auto report, scheduler_->reconfigure(config));
+    config_ = config;
+    addresses_.reset();
     out.key("result").value("ok");
     write_gangs(out, "lazyPreempted", names_, report.downgraded);
     write_gangs(out, "cancelled", names_, report.cancelled);
@@ -141,9 +170,12 @@ class hived_session {
     return absl::InternalError(all);
   }
 
-  absl::Status mark(const session_event& e, std::optional<std::uint32_t> position,
-                    json_object& out) {
+  absl::Status mark_node(const session_event& e, json_object& out) {
     APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(scheduler_->layout(), e.node));
+    return mark(e, node, std::nullopt, out);
+  }
+  absl::Status mark(const session_event& e, apiary::node_id node,
+                    std::optional<std::uint32_t> position, json_object& out) {
     apiary::hived& to = *scheduler_;
     if (e.op.ends_with("_bad")) {
       APIARY_RETURN_IF_ERROR(position ? to.mark_bad(node, *position) : to.mark_bad(node));
@@ -154,9 +186,10 @@ class hived_session {
   }
   absl::Status mark_device(const session_event& e, json_object& out) {
     if (!e.device) return missing("device");
-    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(scheduler_->layout(), e.node));
-    const auto position = scheduler_->layout().find_position(node, *e.device);
-    if (position) return mark(e, position, out);
+    APIARY_RETURN_IF_ERROR(node_of(scheduler_->layout(), e.node).status());
+    const auto node = node_with(scheduler_->layout(), e.node, {*e.device});
+    const auto position = scheduler_->layout().find_position(*node, *e.device);
+    if (position) return mark(e, *node, position, out);
     return unknown("device " + std::to_string(*e.device) + " of node", e.node);
   }
 
@@ -185,6 +218,7 @@ class hived_session {
     const auto by = names_.find(e.by);
     if (!by) return unknown("gang", e.by);
     APIARY_RETURN_IF_ERROR(by_name(scheduler_->grow(*job, *by), {{*job, e.group}, {*by, e.by}}));
+    names_.merge(*job, *by);
     forget({*by});
     return ok(out);
   }
@@ -201,9 +235,13 @@ class hived_session {
                                    [](apiary::hived_placement task) { return task.leaves != 0; });
     std::vector<job_id> lost;  // gangs that lost cells of their tenant
     if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.groups)) {
-      const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks, whole_cells);
+      std::vector<apiary::gang_record::missing_leaf> lost_leaves;
+      if (tasks.size() == num_tasks(r.groups))
+        lost_leaves = missing_of(scheduler_->layout(), r.groups, e.pods, tasks);
+      const absl::StatusOr<bool> recovered =
+          scheduler_->recover(r, tasks, whole_cells, lost_leaves);
       if (!recovered.ok()) return by_name(recovered.status(), {{job, e.group}});
-      names_.add(e.group);
+      names_.add(e.group, e.pod_names);
       lost = scheduler_->downgraded();
       if (!*recovered) lost.push_back(job);
     }
@@ -233,14 +271,16 @@ class hived_session {
     if (plan->result == plan_result::bind || (changes && !filtering)) {
       APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), {{job, e.group}}));
       restored = scheduler_->restored();
-      if (plan->result != plan_result::wait) names_.add(e.group);
+      if (plan->result != plan_result::wait) names_.add(e.group, e.pod_names);
       const bool proposes_again = plan->result == plan_result::preempt && r->suggested != nullptr;
       names_.suggest(job, proposes_again ? nodes : std::nullopt);
     } else {  // nothing was committed
       plan->downgraded.clear();
       plan->cancelled.clear();
     }
-    write_plan(out, *scheduler_, names_, *r, *plan, e.op == "schedule_pod" ? e.pod : std::nullopt);
+    const std::vector<std::string>& pods = names_.find(e.group) ? names_.pods(job) : e.pod_names;
+    write_plan(out, *scheduler_, names_, *r, *plan, e.op == "schedule_pod" ? e.pod : std::nullopt,
+               {{}, pods, addresses_for(e)});
     write_gangs(out, "restored", names_, restored);
     forget(plan->cancelled);
     return absl::OkStatus();
@@ -271,7 +311,8 @@ class hived_session {
     apiary::gang_plan recorded;
     recorded.result = plan_result::bind;
     recorded.tasks = tasks;
-    write_plan(out, *scheduler_, names_, gang->request, recorded, e.pod);
+    write_plan(out, *scheduler_, names_, gang->request, recorded, e.pod,
+               {{}, names_.pods(*job), addresses_for(e)});
     write_gangs(out, "restored", names_, {});
     return absl::OkStatus();
   }
@@ -283,6 +324,8 @@ class hived_session {
   }
 
   std::optional<apiary::hived> scheduler_;
+  apiary::hived_config config_;
+  std::optional<cell_addresses> addresses_;  // made when they are first asked for
   gang_names names_;
   std::uint64_t lines_ = 0;
 };

@@ -2,16 +2,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "hived_session_addresses.h"
 #include "hived_session_json.h"
 #include "hived_session_names.h"
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -32,8 +35,10 @@ namespace example {
 //            not use cells of its tenant. A host should store it and pass it to recover. It is void
 //            after the gang was in lazyPreempted; it may change when the gang is in restored, and after
 //            reconfigure.
+//            name, if the gang's members named their pods. addresses, if the event asks for them: each
+//            device with its path, as "0/node-2/1/3" (hived_session_addresses.h).
 //   preempt  victims: gangs that the host must end before it schedules the gang again;
-//            reserved: [{node, devices}]
+//            reserved: as pods of bind; without wholeCell in phase Filtering, which reserves nothing
 //   wait     reason: never, busy, unhealthy, not_suggested or undecided;
 //            why: a sentence;
 //            proof, if there is one: for never and busy an apiary::infeasibility_proof, as {chain,
@@ -47,13 +52,15 @@ namespace example {
 //              vc_state    cells: [{cellType, cellNumber: quota, bound: how many are bound to hardware,
 //                          doomed: how many unused ones can only be bound to bad hardware}],
 //                          pinnedCells: ids
-//              node_state  vc: the owner of the cell, or ""; the numbers of
-//                          apiary::hived_queries::cell_state
+//              node_state  vc: the owner of the cell, or "" (of a host in several chains, the first
+//                          owner); the numbers of apiary::hived_queries::cell_state, over all chains
 //              gang_state  vc: the tenant, or "" if it is no longer configured; priority;
 //                          state: allocated, being_preempted or preempting;
 //                          as: guaranteed (on cells of its tenant), downgraded (it has lost them) or
 //                          opportunistic; pods: as in bind, also for a preempting gang;
-//                          victims: gangs that must still end for it
+//                          victims: gangs that must still end for it; preemptors: gangs that have
+//                          claimed its devices or its tenant's cells, and wait for its end
+//              gangs       gangs: [{group, vc, priority, state, as}] in the order of their job ids
 //              draw        lines: the text of apiary::draw; jobs: [{job: number in the text, group}]
 //   error    code, message; nothing has changed
 //
@@ -86,18 +93,28 @@ inline void write_whole_cell(json_object& out, std::span<const apiary::level_t> 
   for (const apiary::level_t level : levels) out.value(std::uint64_t{level});
   out.close(']');
 }
-// A task that has ended has no node and no devices. whole_cells: a level for each device of each
-// task, or empty.
+// What an answer says of tasks besides their nodes and devices.
+struct task_details {
+  std::span<const apiary::level_t> whole_cells{};  // a level for each device of each task, or empty
+  std::span<const std::string> names{};            // of each task, or empty
+  const cell_addresses* addresses = nullptr;       // null: not asked for
+};
+// A task that has ended has no node and no devices.
 inline void write_places(json_object& out, std::string_view key, const apiary::hived_layout& layout,
                          const std::vector<apiary::hived_placement>& tasks,
-                         std::span<const apiary::level_t> whole_cells = {}) {
+                         task_details more = {}) {
   out.key(key).open('[');
-  for (const apiary::hived_placement& task : tasks) {
+  std::span<const apiary::level_t>& whole_cells = more.whole_cells;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const apiary::hived_placement& task = tasks[t];
     const std::vector<std::uint32_t> devices = layout.devices(task);
-    out.open('{').key("node").value(devices.empty() ? "" : layout.node_name(task.node));
+    out.open('{');
+    if (!more.names.empty()) out.key("name").value(more.names[t]);
+    out.key("node").value(devices.empty() ? "" : layout.node_name(task.node));
     out.key("devices").open('[');
     for (const std::uint32_t device : devices) out.value(std::uint64_t{device});
     out.close(']');
+    if (more.addresses != nullptr) write_names(out, "addresses", more.addresses->of(layout, task));
     if (!whole_cells.empty() && !devices.empty()) {
       write_whole_cell(out, whole_cells.first(devices.size()));
       whole_cells = whole_cells.subspan(devices.size());
@@ -143,6 +160,19 @@ inline void write_proof(json_object& out, const apiary::chain_layout& chain,
   out.close(']');
 }
 
+// The text of a proof about a tenant's cells with "in one RACK of the tenant's cells" for "in one RACK":
+// nodes that a tenant owns one by one are in no rack of it, even if they stand in one.
+inline std::string name_owner(std::string text, const apiary::chain_layout& chain) {
+  for (apiary::level_t l = chain.node_level + 1; l < chain.tree.num_levels(); ++l) {
+    const std::string rack = " in one " + chain.level_types[l];
+    for (std::size_t at = text.find(rack); at != std::string::npos; at = text.find(rack, at)) {
+      at += rack.size();
+      if (at == text.size() || std::string_view(" ,;.").find(text[at]) != std::string_view::npos)
+        text.insert(at, " of the tenant's cells");
+    }
+  }
+  return text;
+}
 // Writes why a gang waits: a reason, a sentence, and a proof.
 inline void write_wait(json_object& out, const apiary::hived_layout& layout,
                        const apiary::gang_request& request, const apiary::gang_wait& wait) {
@@ -169,8 +199,9 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   const apiary::infeasibility_proof* why = wait.why();
   const apiary::chain_layout& chain = layout.chains[wait.chain];
   if (why != nullptr) {
-    text += "; " + why->text(apiary::constraints_of(request),
-                             apiary::cell_names(chain.level_types, everything));
+    const std::string proof = why->text(apiary::constraints_of(request),
+                                        apiary::cell_names(chain.level_types, everything));
+    text += "; " + (own ? name_owner(proof, chain) : proof);
   } else if (wait.shortage) {
     text += "; it needs " + std::to_string(wait.shortage->needed) + " slots of " +
             std::to_string(wait.shortage->gpus) + " devices on one node and may use " +
@@ -195,27 +226,30 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   }
 }
 
-// `pod`: writes only this task. Requires: a plan to bind has been committed.
+// `pod`: writes only this task. `more`: names and addresses. Requires: a plan to bind has been committed.
 inline void write_plan(json_object& out, const apiary::hived& scheduler, const gang_names& names,
                        const apiary::gang_request& request, const apiary::gang_plan& plan,
-                       std::optional<std::uint32_t> pod) {
+                       std::optional<std::uint32_t> pod, task_details more) {
   const apiary::hived_layout& layout = scheduler.layout();
+  const apiary::gang_record* const gang = scheduler.find(request.job);  // null: only proposed
+  std::vector<apiary::level_t> levels;
+  if (gang != nullptr) levels = apiary::hived_queries::whole_cell_levels(scheduler, *gang);
+  more.whole_cells = levels;
   if (plan.result == apiary::plan_result::bind) {
-    const std::vector<apiary::level_t> levels =
-        apiary::hived_queries::whole_cell_levels(scheduler, *scheduler.find(request.job));
     std::vector<apiary::hived_placement> tasks = plan.tasks;
-    std::span<const apiary::level_t> whole_cells = levels;
     if (pod) {
+      std::span<const apiary::level_t>& whole_cells = more.whole_cells;
       for (std::uint32_t t = 0; t < *pod && !whole_cells.empty(); ++t)
         whole_cells = whole_cells.subspan(layout.devices(tasks[t]).size());
       tasks = {tasks[*pod]};
+      if (!more.names.empty()) more.names = more.names.subspan(*pod, 1);
     }
     out.key("result").value("bind");
-    write_places(out, "pods", layout, tasks, whole_cells);
+    write_places(out, "pods", layout, tasks, more);
   } else if (plan.result == apiary::plan_result::preempt) {
     out.key("result").value("preempt");
     write_gangs(out, "victims", names, plan.victims);
-    write_places(out, "reserved", layout, plan.tasks);
+    write_places(out, "reserved", layout, plan.tasks, more);
   } else {
     write_wait(out, layout, request, plan.wait);
   }

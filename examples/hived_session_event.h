@@ -18,10 +18,10 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
-#include <yaml-cpp/yaml.h>
 
 namespace example {
 
@@ -29,7 +29,10 @@ namespace example {
 //
 //   config         physicalCluster, virtualClusters, as in YAML; once, before all others
 //   schedule       group, vc, priority, members: [{pods, leafs}], the task groups. Optional: leafType,
-//                  lazy, pinned, suggested: [nodes], ignoreSuggested, phase: Preempting or Filtering.
+//                  lazy, pinned, suggested: [nodes], ignoreSuggested, phase: Preempting or Filtering;
+//                  chains: [cell types of physicalCells], the gang uses only these, or excludedChains,
+//                  all but these; names of a member: [the name of each pod]; addresses: true, then the
+//                  answer has the devices of each pod with their path, too.
 //                  Topology constraints name levels by types of cells, such as "RACK". A type is
 //                  refused if another chain that the gang may use has another type at that level.
 //                    required, preferred: all pods in one cell of this type
@@ -41,7 +44,7 @@ namespace example {
 //                  those that describe it (vc, priority, members, leafType, lazy, pinned, constraints).
 //                  In the short form without `suggested`, the nodes suggested last are used again.
 //   schedule_pod   as schedule, and pod: the answer has the placement of this task only; tasks are
-//                  counted over all members
+//                  counted over all members, or go by the names that members gave them
 //   delete, delete_pod   group; pod: the gang, or one task of it, has ended. A task of a preempting gang
 //                  is left out as long as the gang keeps its reservation; if the gang has to move, all
 //                  its tasks are placed again.
@@ -56,18 +59,24 @@ namespace example {
 //                  placement may violate them. wholeCell is given for all pods with devices, or for
 //                  none: one level for the pod, or a list with one level for each device. Recover gangs
 //                  with a wholeCell first: in the same configuration each of them then gets cells of its
-//                  tenant again, in whatever order they are recovered.
+//                  tenant again, in whatever order they are recovered. Instead of all this: spec and
+//                  bindInfo, two texts, the annotations pod-scheduling-spec and pod-bind-info of a pod of
+//                  the open-source scheduler. A pod whose node the configuration lacks is lost; it still
+//                  ends with delete_pod, and the gang with its last pod.
 //   reconfigure    as config
 //   usage          vc: how many devices the tenant owns and uses, guaranteed and opportunistic
 //   vc_state       vc: the tenant's quota, and how many of the cells are bound and doomed
 //   node_state     node: the tenant that owns the cell now, and what the devices are used for
-//   gang_state     group: tenant, state and devices of a gang
+//   gang_state     group: tenant, state and devices of a gang; optional: addresses, as for schedule
+//   gangs          all gangs; optional: vc, those of a tenant
 //   draw           the whole cluster as text
 //   audit          whether all invariants hold
 //   note, final    does nothing
 //
-// Unknown fields are ignored. So are nodes in `suggested` that the configuration lacks, because they may
-// belong to another scheduler.
+// A field that the operation does not have is an error, so that a misspelt one is noticed; but every line
+// may have i, out and free, with which a recording says what the answer was. config and reconfigure ignore
+// what a configuration file may hold besides; note and final take any field. Nodes in `suggested` that the
+// configuration lacks are ignored, because they may belong to another scheduler.
 
 // The placement of one task in an event.
 struct session_place {
@@ -100,17 +109,24 @@ struct session_event {
   std::string node{};
   std::optional<std::int32_t> priority{};
   std::optional<std::uint32_t> pod{};
+  std::string pod_name{};  // instead of pod
   std::optional<std::uint32_t> device{};
   bool brief = true;  // no field describes the gang
   bool lazy = false;
   bool ignore_suggested = false;
+  bool addresses = false;
   std::string required{};
   std::string preferred{};
+  std::string spec{};  // annotations
+  std::string bind_info{};
+  std::vector<std::string> chains{};
+  std::vector<std::string> excluded_chains{};
+  std::vector<std::string> pod_names{};  // of all tasks, or empty
   std::vector<apiary::task_group> members{};
   std::vector<session_constraints> constraints{};  // of each task group
   std::optional<std::vector<std::string>> suggested{};
   std::vector<session_place> pods{};
-  YAML::Node document{};
+  json_value document{};
 };
 
 // Reads events. Its functions return whether a field is correct; if not, they set the error.
@@ -120,10 +136,8 @@ class session_event_reader {
   static absl::StatusOr<session_event> read(const std::string& line) {
     session_event_reader reader;
     try {
-      APIARY_ASSIGN_OR_RETURN(reader.event_.document, parse_json(line));
+      APIARY_ASSIGN_OR_RETURN(reader.event_.document, json_reader::read(line));
       if (!reader.read_all()) return absl::InvalidArgumentError(reader.fault_);
-    } catch (const YAML::Exception& e) {
-      return absl::InvalidArgumentError(e.what());
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("no memory to read the line");
     }
@@ -136,73 +150,144 @@ class session_event_reader {
     const auto op = [&](auto& key, auto& n, auto& p) { return key != "op" || text(n, p, e.op); };
     if (!entries(e.document, "", op)) return false;
     if (e.op.empty()) return fail("op", "is missing");
-    for (const char* other : {"config", "reconfigure", "audit", "draw", "note", "final"})
+    for (const char* other : {"config", "reconfigure", "note", "final"})
       if (e.op == other) return true;
-    return entries(e.document, "", [&](auto& key, auto& n, auto& p) {
-      if (n.IsNull()) return true;
-      for (const char* what :
-           {"vc", "priority", "members", "leafType", "lazy", "pinned", "required", "preferred"})
-        if (key == what && !(n.IsScalar() && n.Scalar().empty())) e.brief = false;
-      if (key == "group") return text(n, p, e.group);
-      if (key == "by") return text(n, p, e.by);
-      if (key == "vc") return text(n, p, e.vc);
-      if (key == "leafType") return text(n, p, e.leaf_type);
-      if (key == "pinned") return text(n, p, e.pinned);
-      if (key == "phase") return text(n, p, e.phase);
-      if (key == "node") return text(n, p, e.node);
-      if (key == "priority") return number(n, p, e.priority.emplace());
-      if (key == "pod") return number(n, p, e.pod.emplace());
-      if (key == "device") return number(n, p, e.device.emplace());
-      if (key == "lazy") return truth(n, p, e.lazy);
-      if (key == "ignoreSuggested") return truth(n, p, e.ignore_suggested);
-      if (key == "required") return text(n, p, e.required);
-      if (key == "preferred") return text(n, p, e.preferred);
-      if (key == "members") return read_members(n, p);
-      if (key == "suggested") return read_names(n, p, e.suggested.emplace());
-      return key != "pods" || read_places(n, p);
-    });
+    const std::string_view known = fields_of(e.op);
+    if (known.empty()) return true;  // there is no such operation: hived_session says so
+    return entries(
+               e.document, "",
+               [&](auto& key, auto& n, auto& p) {
+                 if (!has(std::string_view(" op i out free "), key) && !has(known, key))
+                   return fail(p, "is not a field of " + e.op);
+                 if (n.null()) return true;
+                 for (const char* what : {"vc", "priority", "members", "leafType", "lazy", "pinned",
+                                          "required", "preferred", "chains", "excludedChains"})
+                   if (key == what && !(n.is == json_value::kind::text && n.scalar.empty()))
+                     e.brief = false;
+                 if (key == "group") return text(n, p, e.group);
+                 if (key == "by") return text(n, p, e.by);
+                 if (key == "vc") return text(n, p, e.vc);
+                 if (key == "leafType") return text(n, p, e.leaf_type);
+                 if (key == "pinned") return text(n, p, e.pinned);
+                 if (key == "phase") return text(n, p, e.phase);
+                 if (key == "node") return text(n, p, e.node);
+                 if (key == "priority") return number(n, p, e.priority.emplace());
+                 if (key == "pod") {
+                   if (n.is == json_value::kind::text) return text(n, p, e.pod_name);
+                   return number(n, p, e.pod.emplace());
+                 }
+                 if (key == "addresses") return truth(n, p, e.addresses);
+                 if (key == "chains") return read_names(n, p, e.chains);
+                 if (key == "excludedChains") return read_names(n, p, e.excluded_chains);
+                 if (key == "spec") return text(n, p, e.spec);
+                 if (key == "bindInfo") return text(n, p, e.bind_info);
+                 if (key == "device") return number(n, p, e.device.emplace());
+                 if (key == "lazy") return truth(n, p, e.lazy);
+                 if (key == "ignoreSuggested") return truth(n, p, e.ignore_suggested);
+                 if (key == "required") return text(n, p, e.required);
+                 if (key == "preferred") return text(n, p, e.preferred);
+                 if (key == "members") return read_members(n, p);
+                 if (key == "suggested") return read_names(n, p, e.suggested.emplace());
+                 return key != "pods" || read_places(n, p);
+               }) &&
+           are_names_good();
   }
-  bool read_members(const YAML::Node& list, const std::string& path) {
+  // The names of pods: one for each, all different.
+  bool are_names_good() {
+    const std::vector<std::string>& names = event_.pod_names;
+    if (names.empty()) return true;
+    std::uint64_t pods = 0;
+    for (const apiary::task_group& m : event_.members) pods += m.tasks;
+    if (names.size() != pods) {
+      return fail("members",
+                  std::to_string(names.size()) + " names for " + std::to_string(pods) + " pods");
+    }
+    std::set<std::string_view> seen;
+    for (const std::string& name : names)
+      if (!seen.insert(name).second) return fail("members", "two pods are " + json_text(name));
+    return true;
+  }
+  // The fields of an operation; "" for one that does not exist.
+  static std::string_view fields_of(std::string_view op) {
+    constexpr std::pair<std::string_view, std::string_view> all[] = {
+        {"schedule",
+         " group vc priority members leafType lazy pinned required preferred chains"
+         " excludedChains suggested"
+         " ignoreSuggested phase addresses "},
+        {"schedule_pod",
+         " group vc priority members leafType lazy pinned required preferred chains"
+         " excludedChains suggested"
+         " ignoreSuggested phase addresses pod "},
+        {"recover",
+         " group vc priority members leafType lazy pinned required preferred chains"
+         " excludedChains suggested"
+         " ignoreSuggested phase spec bindInfo pods "},
+        {"delete", " group "},
+        {"delete_pod", " group pod "},
+        {"cancel", " group "},
+        {"grow", " group by "},
+        {"node_bad", " node "},
+        {"node_healthy", " node "},
+        {"device_bad", " node device "},
+        {"device_healthy", " node device "},
+        {"usage", " vc "},
+        {"vc_state", " vc "},
+        {"node_state", " node "},
+        {"gang_state", " group addresses "},
+        {"gangs", " vc "},
+        {"audit", " "},
+        {"draw", " "}};
+    for (const auto& [name, fields] : all)
+      if (name == op) return fields;
+    return "";
+  }
+  static bool has(std::string_view fields, const std::string& name) {
+    return fields.find(' ' + name + ' ') != std::string_view::npos;
+  }
+  bool read_members(const json_value& list, const std::string& path) {
     return items(list, path, [&](auto& item, auto& place) {
       apiary::task_group& member = event_.members.emplace_back();
       session_constraints& constraints = event_.constraints.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "pods") return number(n, p, member.tasks);
+        if (key == "names") return read_names(n, p, event_.pod_names);
         if (key == "slices") return read_levels(n, p, constraints.slices);
         if (key == "spread") return read_levels(n, p, constraints.spread);
         if (key == "leader") return number(n, p, constraints.leader.emplace());
-        return key != "leafs" || number(n, p, member.gpus);
+        return key == "leafs" ? number(n, p, member.gpus) : fail(p, "is not a field of a member");
       });
     });
   }
-  bool read_levels(const YAML::Node& list, const std::string& path,
+  bool read_levels(const json_value& list, const std::string& path,
                    std::vector<session_level>& to) {
     return items(list, path, [&](auto& item, auto& place) {
       session_level& level = to.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "level") return text(n, p, level.type);
-        return key != "pods" || number(n, p, level.pods);
+        return key == "pods" ? number(n, p, level.pods) : fail(p, "is not a field of a level");
       });
     });
   }
-  bool read_names(const YAML::Node& list, const std::string& path, std::vector<std::string>& to) {
+  bool read_names(const json_value& list, const std::string& path, std::vector<std::string>& to) {
     return items(list, path, [&](auto& n, auto& p) { return text(n, p, to.emplace_back()); });
   }
-  bool read_places(const YAML::Node& list, const std::string& path) {
+  bool read_places(const json_value& list, const std::string& path) {
     return items(list, path, [&](auto& item, auto& place) {
       session_place& task = event_.pods.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "node") return text(n, p, task.node);
         if (key == "wholeCell") {
-          if (n.IsSequence()) return read_numbers(n, p, task.whole_cells);
-          return n.IsNull() || number(n, p, task.whole_cells.emplace_back());
+          if (n.is == json_value::kind::array) return read_numbers(n, p, task.whole_cells);
+          return n.null() || number(n, p, task.whole_cells.emplace_back());
         }
-        return key != "devices" || read_numbers(n, p, task.devices);
+        if (key == "name" || key == "addresses") return true;  // as in the answers
+        return key == "devices" ? read_numbers(n, p, task.devices)
+                                : fail(p, "is not a field of a pod");
       });
     });
   }
 
-  bool read_numbers(const YAML::Node& list, const std::string& path,
+  bool read_numbers(const json_value& list, const std::string& path,
                     std::vector<std::uint32_t>& to) {
     return items(list, path, [&](auto& n, auto& p) { return number(n, p, to.emplace_back()); });
   }
@@ -212,42 +297,40 @@ class session_event_reader {
     return false;
   }
   template <class Visit>
-  bool entries(const YAML::Node& node, const std::string& path, Visit visit) {
-    if (!node.IsMap()) return fail(path, "an object expected");
-    std::set<std::string> seen;
-    for (const auto& entry : node) {
-      const std::string& name = entry.first.Scalar();
+  bool entries(const json_value& node, const std::string& path, Visit visit) {
+    if (node.is != json_value::kind::object) return fail(path, "an object expected");
+    std::set<std::string_view> seen;
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      const std::string& name = node.names[i];
       const std::string place = path.empty() ? name : path + '.' + name;
       if (!seen.insert(name).second) return fail(place, "is given twice");
-      if (!visit(name, entry.second, place)) return false;
+      if (!visit(name, node.items[i], place)) return false;
     }
     return true;
   }
   template <class Visit>
-  bool items(const YAML::Node& node, const std::string& path, Visit visit) {
-    if (!node.IsSequence()) return fail(path, "an array expected");
+  bool items(const json_value& node, const std::string& path, Visit visit) {
+    if (node.is != json_value::kind::array) return fail(path, "an array expected");
     std::size_t i = 0;
-    for (const auto& item : node) {
+    for (const json_value& item : node.items) {
       const std::string place = path + '[' + std::to_string(i++) + ']';
       if (!visit(item, place)) return false;
     }
     return true;
   }
-  // Whether the value was in double quotes: yaml-cpp gives it the tag "!".
-  static bool quoted(const YAML::Node& node) { return node.IsScalar() && node.Tag() == "!"; }
-  bool text(const YAML::Node& node, const std::string& path, std::string& value) {
-    if (!quoted(node)) return fail(path, "a text expected");
-    value = node.Scalar();
+  bool text(const json_value& node, const std::string& path, std::string& value) {
+    if (node.is != json_value::kind::text) return fail(path, "a text expected");
+    value = node.scalar;
     return true;
   }
-  bool truth(const YAML::Node& node, const std::string& path, bool& value) {
-    const std::string word = node.IsScalar() && !quoted(node) ? node.Scalar() : "";
+  bool truth(const json_value& node, const std::string& path, bool& value) {
+    const std::string word = node.is == json_value::kind::word ? node.scalar : "";
     value = word == "true";
     return value || word == "false" || fail(path, "true or false expected");
   }
   template <class Number>
-  bool number(const YAML::Node& node, const std::string& path, Number& value) {
-    const std::string digits = node.IsScalar() && !quoted(node) ? node.Scalar() : "";
+  bool number(const json_value& node, const std::string& path, Number& value) {
+    const std::string digits = node.is == json_value::kind::number ? node.scalar : "";
     const char* const last = digits.data() + digits.size();
     const auto [end, error] = std::from_chars(digits.data(), last, value);
     if (error == std::errc() && end == last) return true;

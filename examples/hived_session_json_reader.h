@@ -1,19 +1,18 @@
-// Reads a line of JSON into a YAML::Node, strictly.
+// Reads a line of JSON, strictly. To be copied.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include "hived_session_json.h"
-#include <apiary/core/status.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <yaml-cpp/yaml.h>
+#include <vector>
 
 namespace example {
 
@@ -33,26 +32,54 @@ inline void append_utf8(std::uint32_t point, std::string& out) {
   }
 }
 
-// Reads one JSON value strictly (RFC 8259) and writes it as YAML with the same meaning. The result has
-// no YAML escapes, anchors or tags that the JSON text does not have as plain text.
-class json_as_yaml {
+// A JSON value. Names and values of an object stay in their order, and a name may occur twice: the
+// reader of an event refuses it, a JSON library would drop one. A number stays as it is written.
+struct json_value {
+  enum class kind : std::uint8_t { word, number, text, array, object };
+  kind is = kind::word;              // word: null, true or false
+  std::string scalar{};              // of a word, a number or a text
+  std::vector<std::string> names{};  // of an object
+  std::vector<json_value> items{};   // of an array or object
+
+  [[nodiscard]] bool null() const { return is == kind::word && scalar == "null"; }
+  // The value of the first member with this name; null pointer: there is none.
+  [[nodiscard]] const json_value* find(std::string_view name) const {
+    const auto found = std::find(names.begin(), names.end(), name);
+    return found == names.end() ? nullptr : &items[static_cast<std::size_t>(found - names.begin())];
+  }
+  // The value as JSON, which is YAML, too.
+  [[nodiscard]] std::string str() const {
+    if (is == kind::text) return json_text(scalar);
+    if (is == kind::word || is == kind::number) return scalar;
+    std::string all(1, is == kind::array ? '[' : '{');
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) all += ", ";
+      if (is == kind::object) (all += json_text(names[i])) += ": ";
+      all += items[i].str();
+    }
+    return all += is == kind::array ? ']' : '}';
+  }
+};
+
+// Reads one JSON value strictly (RFC 8259), in time linear in its length.
+class json_reader {
  public:
   static constexpr std::size_t max_depth = 64;
-  static constexpr std::size_t max_nodes =
-      1'000'000;                                // values and names; YAML needs half a GB for them
-  static constexpr std::size_t max_key = 1000;  // yaml-cpp has a limit for keys
+  static constexpr std::size_t max_values = 1'000'000;  // and names
+  static constexpr std::size_t max_name = 1000;         // yaml-cpp reads no longer ones
 
   // kInvalidArgument: what is wrong, and where.
-  static absl::StatusOr<std::string> convert(std::string_view json) {
-    json_as_yaml reader(json);
-    if (reader.value() && (reader.space(), !reader.rest_.empty()))
+  static absl::StatusOr<json_value> read(std::string_view json) {
+    json_reader reader(json);
+    json_value all;
+    if (reader.value(all) && (reader.space(), !reader.rest_.empty()))
       reader.fail("nothing more expected");
     if (!reader.fault_.empty()) return absl::InvalidArgumentError(reader.fault_);
-    return std::move(reader.yaml_);
+    return all;
   }
 
  private:
-  explicit json_as_yaml(std::string_view json) : size_(json.size()), rest_(json) {}
+  explicit json_reader(std::string_view json) : size_(json.size()), rest_(json) {}
 
   bool fail(const std::string& what) {
     fault_ = "no JSON, byte " + std::to_string(size_ - rest_.size() + 1) + ": " + what;
@@ -63,98 +90,115 @@ class json_as_yaml {
     while (next() == ' ' || next() == '\t' || next() == '\r' || next() == '\n')
       rest_.remove_prefix(1);
   }
-  void take() {
-    yaml_ += rest_[0];
+  void take(std::string& to) {
+    to += rest_[0];
     rest_.remove_prefix(1);
   }
-  bool take_if(char c) {
+  bool skip_if(char c) {
     if (next() != c) return false;
-    take();
+    rest_.remove_prefix(1);
     return true;
   }
 
-  bool value() {
-    if (++nodes_ > max_nodes) return fail("too many values");
+  bool value(json_value& to) {
+    if (++values_ > max_values) return fail("too many values");
     space();
-    if (next() == '{') return list('}', [this] { return member(); });
-    if (next() == '[') return list(']', [this] { return value(); });
-    if (next() == '"') return text();
+    if (next() == '{') {
+      to.is = json_value::kind::object;
+      return list('}', [&] { return member(to); });
+    }
+    if (next() == '[') {
+      to.is = json_value::kind::array;
+      return list(']', [&] { return value(to.items.emplace_back()); });
+    }
+    if (next() == '"') {
+      to.is = json_value::kind::text;
+      return text(to.scalar);
+    }
     for (const std::string_view word : {"true", "false", "null"}) {
-      if (rest_.substr(0, word.size()) != word) continue;
-      yaml_ += word;
+      if (!rest_.starts_with(word)) continue;
+      to.scalar = word;
       rest_.remove_prefix(word.size());
       return true;
     }
-    return number();
+    to.is = json_value::kind::number;
+    return number(to.scalar);
   }
   template <class Item>
   bool list(char end, Item item) {
     if (++depth_ > max_depth) return fail("nested too deeply");
-    take();
+    rest_.remove_prefix(1);
     space();
     while (next() != end) {
       if (!item()) return false;
       space();
       if (next() == end) break;
-      if (!take_if(',')) return fail(std::string("',' or '") + end + "' expected");
+      if (!skip_if(',')) return fail(std::string("',' or '") + end + "' expected");
       space();
       if (next() == end) return fail("a value expected");
     }
-    take();
+    rest_.remove_prefix(1);
     --depth_;
     return true;
   }
-  bool member() {
-    const std::size_t from = yaml_.size();
+  bool member(json_value& of) {
     if (next() != '"') return fail("a name in '\"' expected");
-    if (++nodes_ > max_nodes) return fail("too many values");
-    if (!text()) return false;
-    if (yaml_.size() - from > max_key) return fail("the name before is too long");
+    if (++values_ > max_values) return fail("too many values");
+    std::string& name = of.names.emplace_back();
+    if (!text(name)) return false;
+    if (name.size() > max_name) return fail("the name before is too long");
     space();
-    if (!take_if(':')) return fail("':' expected");
-    yaml_ += ' ';
-    return value();
+    if (!skip_if(':')) return fail("':' expected");
+    return value(of.items.emplace_back());
   }
 
-  bool digits() {
+  bool digits(std::string& to) {
     if (next() < '0' || next() > '9') return fail("a value expected");
-    while (next() >= '0' && next() <= '9') take();
+    while (next() >= '0' && next() <= '9') take(to);
     return true;
   }
-  bool number() {
-    take_if('-');
-    if (!take_if('0') && !digits()) return false;
-    if (take_if('.') && !digits()) return false;
+  bool number(std::string& to) {
+    if (next() == '-') take(to);
+    if (next() == '0') {
+      take(to);
+    } else if (!digits(to)) {
+      return false;
+    }
+    if (next() == '.') {
+      take(to);
+      if (!digits(to)) return false;
+    }
     if (next() != 'e' && next() != 'E') return true;
-    take();
-    if (!take_if('-')) take_if('+');
-    return digits();
+    take(to);
+    if (next() == '-' || next() == '+') take(to);
+    return digits(to);
   }
 
-  bool text() {
-    take();
-    while (!take_if('"')) {
+  bool text(std::string& to) {
+    rest_.remove_prefix(1);
+    while (!skip_if('"')) {
       const std::size_t n = utf8_length(rest_);
       if (rest_.empty()) return fail("the text does not end");
       if (n == 0) return fail("not UTF-8");
       if (n == 1 && static_cast<unsigned char>(rest_[0]) < 0x20)
         return fail("a control character in a text");
       if (rest_[0] == '\\') {
-        if (!escape()) return false;
+        if (!escape(to)) return false;
       } else {
-        yaml_ += rest_.substr(0, n);
+        to += rest_.substr(0, n);
         rest_.remove_prefix(n);
       }
     }
     return true;
   }
-  bool escape() {
+  bool escape(std::string& to) {
     rest_.remove_prefix(1);
     constexpr std::string_view letters = "\"\\/bfnrt";
+    constexpr std::string_view meant = "\"\\/\b\f\n\r\t";
     if (rest_.empty()) return fail("the text does not end");
-    if (letters.find(rest_[0]) != std::string_view::npos) {
-      if (rest_[0] != '/') yaml_ += '\\';
-      take();
+    if (const std::size_t i = letters.find(rest_[0]); i != std::string_view::npos) {
+      to += meant[i];
+      rest_.remove_prefix(1);
       return true;
     }
     std::uint32_t point = 0;
@@ -167,12 +211,7 @@ class json_as_yaml {
       if (low < 0xdc00 || low >= 0xe000) return fail("half a surrogate pair");
       point = 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00);
     }
-    if (point < 0x20 || point == '"' || point == '\\') {  // escaped for YAML
-      constexpr const char* hex = "0123456789abcdef";
-      ((yaml_ += "\\x") += hex[point >> 4]) += hex[point & 15];
-    } else {
-      append_utf8(point, yaml_);
-    }
+    append_utf8(point, to);
     return true;
   }
   bool unit(std::uint32_t& value) {
@@ -190,20 +229,9 @@ class json_as_yaml {
 
   std::size_t size_;
   std::size_t depth_ = 0;
-  std::size_t nodes_ = 0;
+  std::size_t values_ = 0;
   std::string_view rest_;
-  std::string yaml_;
   std::string fault_;
 };
-
-// kInvalidArgument: not JSON.
-inline absl::StatusOr<YAML::Node> parse_json(std::string_view line) {
-  APIARY_ASSIGN_OR_RETURN(const std::string yaml, json_as_yaml::convert(line));
-  try {
-    return YAML::Load(yaml);
-  } catch (const YAML::Exception& e) {
-    return absl::InvalidArgumentError(e.what());
-  }
-}
 
 }  // namespace example

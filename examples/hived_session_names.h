@@ -6,6 +6,7 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,6 +34,12 @@ class gang_names {
   [[nodiscard]] const std::string& operator[](apiary::job_id job) const {
     return names_.find(job.value)->second.name;
   }
+  // The names of the pods of the gang, in the order of its tasks; empty: they have none.
+  [[nodiscard]] const std::vector<std::string>& pods(apiary::job_id job) const {
+    static const std::vector<std::string> none;
+    const auto found = names_.find(job.value);
+    return found == names_.end() ? none : found->second.pods;
+  }
   // The nodes suggested last for the gang; nullopt: all nodes, or there is no such gang.
   [[nodiscard]] std::optional<apiary::summary_bitset> suggested(apiary::job_id job) const {
     const auto found = names_.find(job.value);
@@ -43,9 +50,9 @@ class gang_names {
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
   // Adds a name unless it exists.
-  void add(const std::string& name) {
+  void add(const std::string& name, std::vector<std::string> pods = {}) {
     if (!jobs_.try_emplace(name, next_).second) return;
-    names_.try_emplace(next_, gang{name, std::nullopt});
+    names_.try_emplace(next_, gang{name, std::move(pods), std::nullopt});
     do {
       next_ = apiary::job_id(next_ + 1).valid() ? next_ + 1 : 0;
     } while (names_.contains(next_));
@@ -56,6 +63,20 @@ class gang_names {
     if (found == names_.end()) return;
     hash_ ^= fact(job, found->second.suggested) ^ fact(job, nodes);
     found->second.suggested = std::move(nodes);
+  }
+  // The pods of `by` become the last pods of `job`. Pods go by name only if all have different ones.
+  void merge(apiary::job_id job, apiary::job_id by) {
+    std::vector<std::string>& to = names_.find(job.value)->second.pods;
+    const std::vector<std::string>& more = pods(by);
+    const bool named = !to.empty() && !more.empty() &&
+                       std::none_of(more.begin(), more.end(), [&](const std::string& name) {
+                         return std::find(to.begin(), to.end(), name) != to.end();
+                       });
+    if (named) {
+      to.insert(to.end(), more.begin(), more.end());
+    } else {
+      to.clear();
+    }
   }
   void remove(apiary::job_id job) {
     const auto found = names_.find(job.value);
@@ -68,6 +89,7 @@ class gang_names {
  private:
   struct gang {
     std::string name{};
+    std::vector<std::string> pods{};
     std::optional<apiary::summary_bitset> suggested{};
   };
   static std::uint64_t fact(apiary::job_id job,

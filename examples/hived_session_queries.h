@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "hived_session_addresses.h"
 #include "hived_session_answer.h"
 #include "hived_session_event.h"
 #include "hived_session_json.h"
@@ -32,11 +33,13 @@
 
 namespace example {
 
-// Answers the ops usage, vc_state, node_state, gang_state and draw (hived_session_event.h).
+// Answers the ops usage, vc_state, node_state, gang_state, gangs and draw (hived_session_event.h).
 class session_queries {
  public:
-  session_queries(const apiary::hived& scheduler, const gang_names& names)
-      : scheduler_(scheduler), names_(names) {}
+  // Requires: addresses if the event asks for them.
+  session_queries(const apiary::hived& scheduler, const gang_names& names,
+                  const cell_addresses* addresses)
+      : scheduler_(scheduler), names_(names), addresses_(addresses) {}
 
   // Answers the event. nullopt: it is not a query. kInvalidArgument: a name is missing. kNotFound: the
   // name is unknown.
@@ -45,6 +48,7 @@ class session_queries {
     if (e.op == "vc_state") return vc_state(e, out);
     if (e.op == "node_state") return node_state(e, out);
     if (e.op == "gang_state") return gang_state(e, out);
+    if (e.op == "gangs") return gangs(e, out);
     if (e.op == "draw") return draw(out);
     return std::nullopt;
   }
@@ -106,9 +110,21 @@ class session_queries {
   }
   absl::Status node_state(const session_event& e, json_object& out) const {
     APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(layout(), e.node));
-    APIARY_ASSIGN_OR_RETURN(const apiary::hived_queries::cell_state state,
-                            apiary::hived_queries::state_of(scheduler_, layout().chain_of(node),
-                                                            layout().node_cell(node)));
+    apiary::hived_queries::cell_state state;
+    apiary::node_id n = node;
+    do {
+      APIARY_ASSIGN_OR_RETURN(
+          const apiary::hived_queries::cell_state more,
+          apiary::hived_queries::state_of(scheduler_, layout().chain_of(n), layout().node_cell(n)));
+      if (!state.bound_to.valid()) state.bound_to = more.bound_to;
+      state.leaves += more.leaves;
+      state.idle += more.idle;
+      state.guaranteed += more.guaranteed;
+      state.opportunistic += more.opportunistic;
+      state.claimed += more.claimed;
+      state.bad += more.bad;
+      n = layout().next_of_host(n);
+    } while (n != node);
     out.key("result").value("ok").key("vc").value(name_of(state.bound_to));
     write_numbers(out, {{"leaves", state.leaves},
                         {"idle", state.idle},
@@ -124,8 +140,35 @@ class session_queries {
     const auto job = names_.find(e.group);
     if (!job) return unknown("gang", e.group);
     const apiary::gang_record& gang = *scheduler_.find(*job);
+    out.key("result").value("ok");
+    write_gang(out, gang);
+    const std::vector<apiary::level_t> levels =
+        apiary::hived_queries::whole_cell_levels(scheduler_, gang);
+    write_places(out, "pods", layout(), scheduler_.tasks(gang),
+                 {levels, names_.pods(*job), e.addresses ? addresses_ : nullptr});
+    write_gangs(out, "victims", names_, victims_of(*job));
+    write_gangs(out, "preemptors", names_, preemptors_of(gang));
+    return absl::OkStatus();
+  }
+  absl::Status gangs(const session_event& e, json_object& out) const {
+    apiary::tenant_id of;
+    if (!e.vc.empty()) {
+      APIARY_ASSIGN_OR_RETURN(of, tenant_of(e));
+    }
+    out.key("result").value("ok").key("gangs").open('[');
+    for (const apiary::gang_slot s : scheduler_.gangs().by_job()) {
+      const apiary::gang_record& gang = scheduler_.gangs()[s];
+      if (of.valid() && gang.request.tenant != of) continue;
+      out.open('{').key("group").value(names_[gang.request.job]);
+      write_gang(out, gang);
+      out.close('}');
+    }
+    out.close(']');
+    return absl::OkStatus();
+  }
+  void write_gang(json_object& out, const apiary::gang_record& gang) const {
     const bool preempting = gang.state == apiary::gang_state::preempting;
-    out.key("result").value("ok").key("vc").value(name_of(gang.request.tenant));
+    out.key("vc").value(name_of(gang.request.tenant));
     out.key("priority").value(gang.request.priority);
     out.key("state").value(preempting                         ? "preempting"
                            : scheduler_.being_preempted(gang) ? "being_preempted"
@@ -133,10 +176,21 @@ class session_queries {
     out.key("as").value(gang.guaranteed()           ? "guaranteed"
                         : gang.request.priority < 0 ? "opportunistic"
                                                     : "downgraded");
-    write_places(out, "pods", layout(), scheduler_.tasks(gang),
-                 apiary::hived_queries::whole_cell_levels(scheduler_, gang));
-    write_gangs(out, "victims", names_, victims_of(*job));
-    return absl::OkStatus();
+  }
+  // The preempting gangs that have claimed devices of a gang, or wait for its end.
+  [[nodiscard]] std::vector<apiary::job_id> preemptors_of(const apiary::gang_record& gang) const {
+    std::vector<apiary::job_id> all;
+    const auto add = [&](apiary::gang_slot s) {
+      if (s.valid()) all.push_back(scheduler_.gangs()[s].request.job);
+    };
+    add(gang.ends_for);
+    for (const apiary::chain_leaf& l : gang.leaves) {
+      if (l.leaf.valid() && gang.state == apiary::gang_state::allocated)
+        add(scheduler_.cells().chain(l.chain).holders(l.leaf).claimer);
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
   }
   // The gangs on leaves that a preempting gang has claimed, and the gangs that must end for its cells.
   [[nodiscard]] std::vector<apiary::job_id> victims_of(apiary::job_id job) const {
@@ -176,6 +230,7 @@ class session_queries {
 
   const apiary::hived& scheduler_;
   const gang_names& names_;
+  const cell_addresses* addresses_;
 };
 
 }  // namespace example

@@ -18,6 +18,7 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -67,6 +68,30 @@ inline absl::StatusOr<apiary::request_constraints> constraints_of(
   return constraints;
 }
 
+// The chains that an event names, or all but those that it excludes; empty: any. If the gang runs already,
+// unknown names are left out.
+inline absl::StatusOr<std::vector<std::uint32_t>> chains_of(const apiary::hived_layout& layout,
+                                                            const session_event& e, bool runs) {
+  const bool excludes = !e.excluded_chains.empty();
+  const std::vector<std::string>& names = excludes ? e.excluded_chains : e.chains;
+  if (excludes && !e.chains.empty())
+    return absl::InvalidArgumentError("excludedChains: chains is given, too");
+  std::vector<bool> named(layout.chains.size(), false);
+  for (const std::string& name : names) {
+    const auto chain = std::find_if(layout.chains.begin(), layout.chains.end(),
+                                    [&](const auto& c) { return c.name == name; });
+    if (chain == layout.chains.end() && !runs) return unknown("chain", name);
+    if (chain != layout.chains.end())
+      named[static_cast<std::size_t>(chain - layout.chains.begin())] = true;
+  }
+  std::vector<std::uint32_t> chains;
+  for (std::uint32_t c = 0; !names.empty() && c < named.size(); ++c)
+    if (named[c] != excludes) chains.push_back(c);
+  if (chains.empty() && !names.empty() && !runs)
+    return absl::InvalidArgumentError("excludedChains: no chain is left");
+  return chains;
+}
+
 // The request of an event. If the gang runs already, its tenant may be missing in the configuration; the
 // request then has no tenant.
 inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& scheduler,
@@ -86,6 +111,7 @@ inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& sche
     if (const auto type = scheduler.find_leaf_type(leaf)) r.leaf_type = *type;
     if (!r.leaf_type.valid() && !runs) return unknown("leaf type", leaf);
   }
+  APIARY_ASSIGN_OR_RETURN(r.chains, chains_of(layout, e, runs));
   if (e.pinned.empty()) return r;
   r.pinned = layout.find_pinned(e.pinned);
   if (r.pinned && (!runs || layout.pinned[*r.pinned].tenant == r.tenant)) return r;
@@ -111,6 +137,8 @@ inline bool are_constraints_valid_in(const apiary::hived& scheduler, const apiar
   const apiary::hived_layout& layout = scheduler.layout();
   if (r.leaf_type.valid() && scheduler.catalog().type_of(c) != r.leaf_type) return false;
   if (r.pinned && layout.pinned[*r.pinned].chain.value != c) return false;
+  if (!r.chains.empty() && std::find(r.chains.begin(), r.chains.end(), c) == r.chains.end())
+    return false;
   const bool own = !r.pinned && r.priority >= 0;
   if (own && !scheduler.cells().cluster_of(r.tenant, c).valid()) return false;
   const apiary::chain_layout& chain = layout.chains[c];

@@ -7,6 +7,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
@@ -15,9 +16,11 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -70,12 +73,33 @@ inline absl::StatusOr<apiary::node_id> node_of(const apiary::hived_layout& layou
   if (!node) return unknown("node", name);
   return *node;
 }
+// The node of a host where most of these devices are: a host in several chains has several nodes.
+inline std::optional<apiary::node_id> node_with(const apiary::hived_layout& layout,
+                                                const std::string& name,
+                                                const std::vector<std::uint32_t>& devices) {
+  const auto first = layout.find_node(name);
+  if (!first) return std::nullopt;
+  const auto found_in = [&](apiary::node_id n) {
+    return std::count_if(devices.begin(), devices.end(), [&](std::uint32_t device) {
+      return layout.find_position(n, device).has_value();
+    });
+  };
+  apiary::node_id best = *first;
+  for (auto n = layout.next_of_host(*first); n != *first; n = layout.next_of_host(n))
+    if (found_in(n) > found_in(best)) best = n;
+  return best;
+}
 // The nodes with these names. Unknown names are ignored, because they may belong to another scheduler.
 inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
                                        const std::vector<std::string>& names) {
   apiary::summary_bitset nodes(layout.num_nodes());
-  for (const std::string& name : names)
-    if (const auto node = layout.find_node(name)) nodes.set(node->value);
+  for (const std::string& name : names) {
+    const auto first = layout.find_node(name);
+    if (!first) continue;
+    nodes.set(first->value);
+    for (auto n = layout.next_of_host(*first); n != *first; n = layout.next_of_host(n))
+      nodes.set(n.value);
+  }
   return nodes;
 }
 
@@ -85,7 +109,7 @@ inline absl::StatusOr<std::vector<apiary::hived_placement>> placements_of(
   std::vector<apiary::hived_placement> tasks;
   for (std::size_t i = 0; i < pods.size(); ++i) {
     apiary::hived_placement& task = tasks.emplace_back();
-    const auto node = layout.find_node(pods[i].node);
+    const auto node = node_with(layout, pods[i].node, pods[i].devices);
     if (!node) continue;
     task.node = *node;
     for (const std::uint32_t device : pods[i].devices) {
@@ -100,6 +124,27 @@ inline absl::StatusOr<std::vector<apiary::hived_placement>> placements_of(
     }
   }
   return tasks;
+}
+// The devices of pods that the configuration lacks, for hived::recover; those with a node only.
+// Requires: tasks = placements_of(layout, pods); as many pods as the members have.
+inline std::vector<apiary::gang_record::missing_leaf> missing_of(
+    const apiary::hived_layout& layout, const std::vector<apiary::task_group>& members,
+    const std::vector<session_place>& pods, const std::vector<apiary::hived_placement>& tasks) {
+  std::vector<apiary::gang_record::missing_leaf> missing;
+  std::size_t t = 0;
+  std::uint32_t first = 0;
+  for (const apiary::task_group& m : members) {
+    for (std::uint32_t i = 0; i < m.tasks; ++i, ++t, first += m.gpus) {
+      const auto node = node_with(layout, pods[t].node, pods[t].devices);
+      auto next = first + static_cast<std::uint32_t>(std::popcount(tasks[t].leaves));
+      for (const std::uint32_t device : pods[t].devices) {
+        const bool there = node && layout.find_position(*node, device);
+        if (!there && next < first + m.gpus && !pods[t].node.empty())
+          missing.push_back({next++, pods[t].node, device});
+      }
+    }
+  }
+  return missing;
 }
 // The levels of the whole cells around the devices of placements_of, for each task by position; empty if
 // the host gives none.
@@ -119,7 +164,7 @@ inline absl::StatusOr<std::vector<apiary::level_t>> levels_of(
       return absl::InvalidArgumentError(path + ": " + std::to_string(known) + " levels for " +
                                         std::to_string(pod.devices.size()) + " devices");
     }
-    const auto node = layout.find_node(pod.node);
+    const auto node = node_with(layout, pod.node, pod.devices);
     if (!node) continue;
     std::vector<std::pair<std::uint32_t, apiary::level_t>> by_position;
     for (std::size_t d = 0; d < pod.devices.size(); ++d) {

@@ -31,8 +31,17 @@ class hived_yaml_reader {
   std::string faults{};                 // one on each line
   std::vector<std::string> warnings{};  // "path: what has no effect"
 
-  // Reads virtualClusters and physicalCluster; ignores other fields of the document.
+  // Reads virtualClusters and physicalCluster; ignores other fields of the document. If it is a
+  // Kubernetes ConfigMap, reads the text in its data.
   void read(const YAML::Node& document) {
+    if (document.IsMap() && !document["physicalCluster"] && document["data"] &&
+        document["data"].IsMap()) {
+      for (const auto& entry : document["data"]) {
+        if (!entry.second.IsScalar()) continue;
+        const YAML::Node file = YAML::Load(entry.second.Scalar());
+        if (file.IsMap() && file["physicalCluster"]) return read(file);
+      }
+    }
     entries(document, "", [this](auto& top, auto& node, auto& path) {
       if (top == "virtualClusters") return read_tenants(node, path);
       if (top != "physicalCluster") return true;
@@ -136,7 +145,11 @@ class hived_yaml_reader {
       apiary::physical_cell_config& cell = cells.emplace_back();
       entries(body, place, [&](auto& key, auto& n, auto& p) {
         if (key == "cellType") return text(n, p, cell.type);
-        if (key == "cellAddress") return text(n, p, cell.address);
+        if (key == "cellAddress") {  // perhaps with its path, as in the annotations of pods
+          text(n, p, cell.address);
+          cell.address.erase(0, cell.address.rfind('/') + 1);
+          return true;
+        }
         if (key == "pinnedCellId") return text(n, p, cell.pinned_id);
         return key == "cellChildren" && read_cells(n, p, depth - 1, cell.children);
       });
@@ -171,6 +184,14 @@ class hived_yaml_reader {
   std::size_t num_entries_ = 0;
 };
 
+// Of several documents in one text, the first that has a configuration.
+inline YAML::Node hived_document(const std::string& text) {
+  const std::vector<YAML::Node> all = YAML::LoadAll(text);
+  for (const YAML::Node& one : all)
+    if (all.size() > 1 && one.IsMap() && (one["physicalCluster"] || one["data"])) return one;
+  return all.empty() ? YAML::Node() : all.front();
+}
+
 // Reads the configuration from the YAML::Node that `load` returns; catches yaml-cpp's exceptions.
 // Sets the warnings if they are wanted.
 // kInvalidArgument: all faults, one on each line, as "path (line N): what is wrong".
@@ -195,7 +216,7 @@ inline absl::StatusOr<apiary::hived_config> read_hived_yaml(
 inline absl::StatusOr<apiary::hived_config> parse_hived_yaml(
     const std::string& text, std::vector<std::string>* warnings = nullptr) {
   return read_hived_yaml_from(
-      "document", [&] { return YAML::Load(text); }, warnings);
+      "document", [&] { return hived_document(text); }, warnings);
 }
 // The same for a file. Also kNotFound, kPermissionDenied, ...: the file cannot be read.
 inline absl::StatusOr<apiary::hived_config> load_hived_yaml(
@@ -210,7 +231,7 @@ inline absl::StatusOr<apiary::hived_config> load_hived_yaml(
   std::fclose(in);
   if (error != 0) return absl::ErrnoToStatus(error, file);
   return read_hived_yaml_from(
-      file, [&] { return YAML::Load(text); }, warnings);
+      file, [&] { return hived_document(text); }, warnings);
 }
 
 }  // namespace example

@@ -3,7 +3,8 @@
 //
 // killed_session PROGRAM
 //
-// Plays the example's input, and the recorded scenarios where there are any. A host that writes
+// Plays the example's input, a random session in which gangs preempt most of the time, and the recorded
+// scenarios where there are any. A host that writes
 // every line down before it sends it has, whenever the program is killed, a log with which a new
 // process comes to the same answers and hashes, and goes on with them. Ends with 77 if PROGRAM is
 // not there.
@@ -137,6 +138,69 @@ void check_kill(const char* program, const std::vector<std::string>& lines,
   again.end_by_itself();
 }
 
+// A session on a small cluster whose tenants have more work than cells: gangs preempt, preempt again, are
+// cancelled, and their victims end one pod at a time.
+std::vector<std::string> busy_session() {
+  apiary::rng random(5);
+  std::vector<std::string> lines = {
+      R"({"op":"config","physicalCluster":{"cellTypes":{"NODE":{"childCellType":"GPU",)"
+      R"("childCellNumber":4,"isNodeLevel":true},"RACK":{"childCellType":"NODE",)"
+      R"("childCellNumber":2}},"physicalCells":[{"cellType":"RACK","cellChildren":[)"
+      R"({"cellAddress":"n0"},{"cellAddress":"n1"}]},{"cellType":"RACK","cellChildren":[)"
+      R"({"cellAddress":"n2"},{"cellAddress":"n3"}]}]},"virtualClusters":{"a":{"virtualCells":[)"
+      R"({"cellType":"RACK","cellNumber":1}]},"b":{"virtualCells":[{"cellType":"RACK.NODE",)"
+      R"("cellNumber":1}]}}})"};
+  const auto number = [](std::uint32_t n) { return std::to_string(n); };
+  while (lines.size() < 120) {
+    const std::string group = R"("group":"g)" + number(random.uniform(30)) + '"';
+    const std::uint32_t what = random.uniform(12);
+    std::string line;
+    if (what == 0) {
+      line = R"("delete",)" + group;
+    } else if (what == 1) {
+      line = R"("cancel",)" + group;
+    } else if (what < 4) {
+      line = R"("delete_pod",)" + group + R"(,"pod":)" + number(random.uniform(2));
+    } else if (what == 4) {
+      line = std::string(random.uniform(2) == 0 ? R"("node_bad")" : R"("node_healthy")") +
+             R"(,"node":"n)" + number(random.uniform(4)) + '"';
+    } else if (what == 5) {  // asks again
+      line = R"("schedule",)" + group;
+    } else {
+      const auto rising = static_cast<int>(lines.size() + random.uniform(20));
+      const int priority = random.uniform(6) == 0 ? -1 : rising;
+      line = R"("schedule",)" + group + R"(,"vc":")" + (random.uniform(3) == 0 ? "b" : "a") +
+             R"(","priority":)" + std::to_string(priority) + R"(,"lazy":)" +
+             (random.uniform(4) == 0 ? "true" : "false") + R"(,"members":[{"pods":)" +
+             number(1 + random.uniform(2)) + R"(,"leafs":)" + number(1 + random.uniform(3)) + "}]";
+      if (random.uniform(4) == 0) line += R"(,"suggested":["n0","n1","n3"])";
+    }
+    lines.push_back(R"({"op":)" + line + '}');
+  }
+  return lines;
+}
+
+// Kills the busy session behind every line, or behind some if the scale is small. Returns how often.
+std::size_t kill_busy_session(const char* program) {
+  const std::vector<std::string> lines = busy_session();
+  process whole(program);
+  std::vector<std::string> answers;
+  std::size_t preempting = 0;
+  for (const std::string& line : lines) {
+    answers.push_back(whole.ask(line));
+    preempting += answers.back().find(R"("result":"preempt")") != std::string::npos ? 1U : 0U;
+  }
+  whole.end_by_itself();
+  if (preempting < lines.size() / 15)
+    fail("only " + std::to_string(preempting) + " gangs preempt in the busy session");
+  const std::size_t kills = apiary_test::scaled(lines.size() + 1);
+  for (std::size_t i = 0; i < kills; ++i) {
+    const std::size_t end = i * (lines.size() + 1) / kills;
+    check_kill(program, lines, answers, end, static_cast<std::uint32_t>(i % 3));
+  }
+  return kills;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -155,7 +219,7 @@ int main(int argc, char** argv) {
   files.emplace_back(APIARY_SOURCE_DIR "/examples/hived_session.input");
   std::sort(files.begin(), files.end());
   apiary::rng random(1);
-  std::size_t kills = 0;
+  std::size_t kills = kill_busy_session(program);
   for (const std::filesystem::path& file : files) {
     const std::vector<std::string> lines = lines_of(file);
     if (lines.empty()) fail("no lines in " + file.string());

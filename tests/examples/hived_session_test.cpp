@@ -71,7 +71,7 @@ void refuses(hived_session& session, const std::string& line, const std::string&
   CHECK(answer.find(R"("result":"error","code":")" + code + '"') != std::string::npos);
   CHECK(answer.find(words) != std::string::npos);
   CHECK(hash_of(answer) == hash);
-  CHECK(example::parse_json(answer).ok());
+  CHECK(example::json_reader::read(answer).ok());
 }
 
 }  // namespace
@@ -154,7 +154,12 @@ TEST_CASE(
   const std::string waits =
       ask_op(session, gang("c", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'RACK'"));
   CHECK(waits.find("'reason':'busy'") != std::string::npos);
-  CHECK(waits.find("the gang needs 2 free NODEs of 2 GPUs in one RACK") != std::string::npos);
+  CHECK(waits.find("the gang needs 2 free NODEs of 2 GPUs in one RACK of the tenant's cells") !=
+        std::string::npos);
+  const std::string guest =
+      ask_op(session, gang("c", "red", -1, "[{'pods':2,'leafs':2}]", ",'required':'RACK'"));
+  CHECK(guest.find("in one RACK") != std::string::npos);
+  CHECK(guest.find("of the tenant's") == std::string::npos);
   CHECK(ask_op(session, gang("d", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'ROW'"))
             .find("there is no cell type") != std::string::npos);
   CHECK(ask_op(session,
@@ -699,9 +704,9 @@ TEST_CASE("a gang that has grown to many members comes back with its rules") {
     members += ",{'pods':1,'leafs':1}";
     pods += ",{}";
   }
-  const std::string fields =
-      gang("g", "red", 5, '[' + members + ']', ",'required':'RACK','pods':[" + pods + ']');
-  CHECK(ask_op(s, fields).find("1025 task groups with topology constraints") != std::string::npos);
+  const std::string asked = gang("g", "red", 5, '[' + members + ']', ",'required':'RACK'");
+  const std::string fields = asked + ",'pods':[" + pods + ']';
+  CHECK(ask_op(s, asked).find("1025 task groups with topology constraints") != std::string::npos);
   CHECK(ask_op(s, "'recover'" + fields.substr(10)) == "'result':'ok','lazyPreempted':[],'gone':[]");
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }
@@ -1040,6 +1045,41 @@ TEST_CASE("lines that are no JSON are refused") {
     CHECK(ask(s, good) == R"("result":"ok")");
 }
 
+TEST_CASE("a field that the operation does not have is refused; recordings have three more") {
+  hived_session s = configured();
+  for (const auto& [line, words] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"op":"schedule","group":"a","vc":"blue","priorty":0})",
+            "priorty: is not a field of schedule"},
+           {R"({"op":"delete","group":"a","pod":0})", "pod: is not a field of delete"},
+           {R"({"op":"node_bad","node":"n0","device":0})", "device: is not a field of node_bad"},
+           {R"({"op":"schedule","group":"a","vc":"blue","priority":0,)"
+            R"("members":[{"pods":1,"leaves":1}]})",
+            "members[0].leaves: is not a field of a member"},
+           {R"({"op":"schedule","members":[{"slices":[{"levels":"NODE"}]}]})",
+            "members[0].slices[0].levels: is not a field of a level"},
+           {R"({"op":"recover","pods":[{"nodes":"n0"}]})",
+            "pods[0].nodes: is not a field of a pod"},
+           {R"({"op":"delete","group":"a","group":"b"})", "group: is given twice"}})
+    refuses(s, line, "INVALID_ARGUMENT", words);
+  refuses(s, R"({"op":"remove","any":1})", "UNIMPLEMENTED", "op: there is no \\\"remove\\\"");
+  CHECK(ask_op(s, "'node_bad','node':'n0','i':3,'out':{'what':'ok'},'free':[1,2]") ==
+        "'result':'ok'");
+  CHECK(ask_op(s, "'note','any':[{}]") == "'result':'ok'");
+}
+
+TEST_CASE("a JSON value is written as it was read, and as YAML means the same") {
+  const std::string text =
+      R"({"a": [1, -2.50e+3, true, null, {}, []], "": "x\u0000\"\\\u0007 é", "a": "1"})";
+  const auto value = example::json_reader::read(text);
+  REQUIRE_MESSAGE(value.ok(), value.status().ToString());
+  CHECK(value->str() == text);
+  CHECK(value->find("a")->items[1].scalar == "-2.50e+3");
+  CHECK(value->find("b") == nullptr);
+  const YAML::Node yaml = YAML::Load(value->str());
+  CHECK(yaml[""].Scalar() == std::string("x\0\"\\\a é", 8));
+  CHECK(yaml["a"][0].as<int>() == 1);
+}
+
 TEST_CASE("names of any text are answered as they came") {
   hived_session s = configured();
   for (const char* name : {R"(\ud83d\ude00)", "\xf0\x9f\x98\x80", R"(\u0000\u001f\"\\\/\b\t)",
@@ -1054,9 +1094,9 @@ TEST_CASE("names of any text are answered as they came") {
                R"("group":"other"})");
     const std::size_t at = preempts.find("\"victims\":[") + 11;
     const std::string victim = preempts.substr(at, preempts.find("],\"reserved\"") - at);
-    const auto came = example::parse_json('[' + group.substr(8) + ',' + victim + ']');
+    const auto came = example::json_reader::read('[' + group.substr(8) + ',' + victim + ']');
     REQUIRE(came.ok());
-    CHECK((*came)[0].Scalar() == (*came)[1].Scalar());
+    CHECK(came->items[0].scalar == came->items[1].scalar);
     ask_op(s, "'cancel','group':'other'");
     CHECK(ask(s, R"({"op":"delete",)" + group + '}') == R"("result":"ok","restored":[])");
   }
@@ -1120,12 +1160,14 @@ TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
   const auto guest = [](const std::string& state) {
     return "'result':'ok','vc':'blue','priority':-1,'state':'" + state +
            "','as':'opportunistic','pods':[{'node':'n1','devices':[0,1,2,3]},"
-           "{'node':'n0','devices':[0]}],'victims':[]";
+           "{'node':'n0','devices':[0]}],'victims':[],'preemptors':[" +
+           (state == "allocated" ? "]" : "'new']");
   };
   CHECK(told("'gang_state','group':'guest'") == guest("allocated"));
   CHECK(told("'gang_state','group':'own'") ==
         "'result':'ok','vc':'red','priority':5,'state':'allocated','as':'guaranteed','pods':["
-        "{'node':'','devices':[]},{'node':'n2','devices':[2,3],'wholeCell':2}],'victims':[]");
+        "{'node':'','devices':[]},{'node':'n2','devices':[2,3],'wholeCell':2}],'victims':[],'"
+        "preemptors':[]");
   CHECK(told("'vc_state','vc':'red'") ==
         "'result':'ok','cells':[{'cellType':'NODE','cellNumber':1,'bound':0,'doomed':0}],"
         "'pinnedCells':['pin']");
@@ -1139,7 +1181,7 @@ TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
             .starts_with("'result':'preempt'"));
   CHECK(told("'gang_state','group':'new'") ==
         "'result':'ok','vc':'red','priority':0,'state':'preempting','as':'guaranteed','pods':["
-        "{'node':'n0','devices':[0,1,2,3]}],'victims':['guest']");
+        "{'node':'n0','devices':[0,1,2,3],'wholeCell':2}],'victims':['guest'],'preemptors':[]");
   CHECK(told("'gang_state','group':'guest'") == guest("being_preempted"));
   ask_op(s, "'node_bad','node':'n1'");
   CHECK(told("'vc_state','vc':'blue'").find("'bound':0,'doomed':1") != std::string::npos);
@@ -1192,6 +1234,296 @@ void check_replay(const std::vector<std::string>& lines) {
     const std::string after = torn.answer(lines[end]);
     REQUIRE(after.substr(after.find(',')) == answers.back().substr(answers.back().find(',')));
   }
+}
+
+TEST_CASE("a list of all gangs, and of those of a tenant") {
+  hived_session s = configured();
+  CHECK(ask_op(s, "'gangs'") == "'result':'ok','gangs':[]");
+  ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]"));
+  ask_op(s, gang("guest", "red", -1, "[{'pods':1,'leafs':1}]"));
+  ask_op(s, gang("high", "blue", 1, "[{'pods':1,'leafs':2}]"));
+  const std::string low =
+      "{'group':'low','vc':'blue','priority':0,'state':'being_preempted','as':'guaranteed'}";
+  const std::string guest =
+      "{'group':'guest','vc':'red','priority':-1,'state':'allocated','as':'opportunistic'}";
+  const std::string high =
+      "{'group':'high','vc':'blue','priority':1,'state':'preempting','as':'guaranteed'}";
+  CHECK(ask_op(s, "'gangs'") == "'result':'ok','gangs':[" + low + ',' + guest + ',' + high + ']');
+  CHECK(ask_op(s, "'gangs','vc':'blue'") == "'result':'ok','gangs':[" + low + ',' + high + ']');
+  CHECK(ask_op(s, "'gangs','vc':'red'") == "'result':'ok','gangs':[" + guest + ']');
+  refuses(s, R"({"op":"gangs","vc":"pink"})", "NOT_FOUND", "pink");
+}
+
+TEST_CASE(
+    "a preempting gang has the levels of its whole cells; a proposal that is dropped has none") {
+  hived_session s = configured();
+  ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]"));
+  const std::string high = gang("high", "blue", 1, "[{'pods':2,'leafs':1}]");
+  CHECK(ask_op(s, high + ",'phase':'Filtering'").find("wholeCell") == std::string::npos);
+  const std::string reserved =
+      "[{'node':'n0','devices':[0],'wholeCell':1},{'node':'n0','devices':[1],'wholeCell':1}]";
+  CHECK(ask_op(s, high).starts_with("'result':'preempt','victims':['low'],'reserved':" + reserved));
+  CHECK(ask_op(s, "'gang_state','group':'high'").find("'pods':" + reserved) != std::string::npos);
+}
+
+TEST_CASE("pods go by the names that their gang gives them") {
+  hived_session s = configured();
+  const std::string two = "[{'pods':2,'leafs':1,'names':['w-0','w-1']}]";
+  const std::string first = "{'name':'w-0','node':'n0','devices':[0],'wholeCell':1}";
+  const std::string second = "{'name':'w-1','node':'n0','devices':[1],'wholeCell':1}";
+  CHECK(ask_op(s, "'schedule_pod','pod':'w-1'," + gang("a", "blue", 0, two).substr(11)) ==
+        "'result':'bind','pods':[" + second + ']' + nothing_else);
+  CHECK(ask_op(s, "'schedule_pod','group':'a','pod':'w-0'") ==
+        "'result':'bind','pods':[" + first + ']' + nothing_else);
+  CHECK(ask_op(s, "'gang_state','group':'a'").find("'pods':[" + first + ',' + second + ']') !=
+        std::string::npos);
+  refuses(s, R"({"op":"delete_pod","group":"a","pod":"w-2"})", "NOT_FOUND",
+          R"(gang \"a\" has no pod \"w-2\")");
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':'w-0'") == nobody_restored);
+  CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1,'names':['x']}]"))
+            .starts_with("'result':'bind','pods':[{'name':'x'"));
+  CHECK(ask_op(s, "'grow','group':'a','by':'b'") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':'x'") == nobody_restored);
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':'w-1'") == nobody_restored);
+  CHECK(s.num_names() == 0);
+  refuses(s, R"({"op":"schedule","group":"c","members":[{"pods":2,"leafs":1,"names":["x"]}]})",
+          "INVALID_ARGUMENT", "members: 1 names for 2 pods");
+  refuses(s, R"({"op":"schedule","group":"c","members":[{"pods":2,"leafs":1,"names":["x","x"]}]})",
+          "INVALID_ARGUMENT", R"(members: two pods are \"x\")");
+
+  // Two gangs whose pods have equal names: then only the numbers are left.
+  for (const char* name : {"c", "d"})
+    ask_op(s, gang(name, "red", 0, "[{'pods':1,'leafs':1,'names':['x']}]"));
+  CHECK(ask_op(s, "'grow','group':'c','by':'d'") == "'result':'ok'");
+  refuses(s, R"({"op":"delete_pod","group":"c","pod":"x"})", "NOT_FOUND", "has no pod");
+  CHECK(ask_op(s, "'delete_pod','group':'c','pod':1") == nobody_restored);
+}
+
+TEST_CASE("a chain that is named, or excluded") {
+  hived_session s;
+  REQUIRE(ask_op(s,
+                 "'config','physicalCluster':{'cellTypes':{"
+                 "'A':{'childCellType':'GPU','childCellNumber':2,'isNodeLevel':true},"
+                 "'AS':{'childCellType':'A','childCellNumber':2},"
+                 "'B':{'childCellType':'GPU','childCellNumber':2,'isNodeLevel':true},"
+                 "'BS':{'childCellType':'B','childCellNumber':2}},"
+                 "'physicalCells':[{'cellType':'AS','cellChildren':[{'cellAddress':'a0'},"
+                 "{'cellAddress':'a1'}]},{'cellType':'BS','cellChildren':[{'cellAddress':'b0'},"
+                 "{'cellAddress':'b1'}]}]},'virtualClusters':{'red':{'virtualCells':["
+                 "{'cellType':'AS','cellNumber':1},{'cellType':'BS','cellNumber':1}]}}") ==
+          "'result':'ok'");
+  const std::string one = "[{'pods':1,'leafs':2}]";
+  const auto node = [&](const std::string& name, const std::string& more) {
+    const std::string answer = ask_op(s, gang(name, "red", 0, one, more));
+    CAPTURE(answer);
+    const std::size_t at = answer.find("'node':'");
+    return answer.starts_with("'result':'bind'") ? answer.substr(at + 8, 1) : "wait";
+  };
+  CHECK(node("1", ",'chains':['AS']") == "a");
+  CHECK(node("2", ",'excludedChains':['AS']") == "b");
+  // A cell type that only one of the chains has: not without the name of the chain.
+  refuses(s,
+          R"({"op":"schedule","group":"3","vc":"red","priority":0,"required":"A",)"
+          R"("members":[{"pods":1,"leafs":2}]})",
+          "INVALID_ARGUMENT", "cell type 'A' is of level 1, which is 'B' in chain 'BS'");
+  CHECK(node("3", ",'required':'A','chains':['AS']") == "a");
+  CHECK(node("4", ",'chains':['AS']") == "wait");
+  CHECK(node("4", ",'chains':['AS','BS']") == "b");
+  const std::string head =
+      R"({"op":"schedule","group":"5","vc":"red","priority":0,"members":[{"pods":1,"leafs":2}],)";
+  refuses(s, head + R"("chains":["A"]})", "NOT_FOUND", R"(there is no chain \"A\")");
+  refuses(s, head + R"("excludedChains":["AS","BS"]})", "INVALID_ARGUMENT", "no chain is left");
+  refuses(s, head + R"("excludedChains":["AS"],"chains":["BS"]})", "INVALID_ARGUMENT",
+          "chains is given, too");
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+}
+
+TEST_CASE("devices with their path") {
+  hived_session s;
+  REQUIRE(ask_op(s,
+                 "'config','physicalCluster':{'cellTypes':{"
+                 "'PAIR':{'childCellType':'GPU','childCellNumber':2},"
+                 "'NODE':{'childCellType':'PAIR','childCellNumber':2,'isNodeLevel':true},"
+                 "'RACK':{'childCellType':'NODE','childCellNumber':2},"
+                 "'ROW':{'childCellType':'RACK','childCellNumber':2}},'physicalCells':["
+                 "{'cellType':'NODE','cellAddress':'s'},{'cellType':'ROW','cellAddress':'east',"
+                 "'cellChildren':[{'cellChildren':[{'cellAddress':'n0'},{'cellAddress':'n1'}]},"
+                 "{'cellAddress':'7','cellChildren':[{'cellAddress':'n2','cellChildren':["
+                 "{'cellAddress':'1','cellChildren':[{'cellAddress':'3'},{'cellAddress':'0'}]},"
+                 "{'cellAddress':'0','cellChildren':[{'cellAddress':'2'},{'cellAddress':'1'}]}]},"
+                 "{'cellAddress':'n3'}]}]}]}") == "'result':'ok'");
+  // There is no tenant: gangs of this test come back after a restart.
+  const auto paths = [&](const std::string& node, const std::string& devices) {
+    ask_op(s,
+           "'recover','group':'g','vc':'gone','priority':-1,'members':[{'pods':1,'leafs':4}],"
+           "'pods':[{'node':'" +
+               node + "','devices':" + devices + "}]");
+    const std::string answer = ask_op(s, "'gang_state','group':'g','addresses':true");
+    CHECK(ask_op(s, "'gang_state','group':'g'").find("addresses") == std::string::npos);
+    ask_op(s, "'delete','group':'g'");
+    const std::size_t from = answer.find("'addresses':");
+    REQUIRE(from != std::string::npos);
+    return answer.substr(from + 12, answer.find(']', from) - from - 11);
+  };
+  CHECK(paths("s", "[0,1,2,3]") == "['s/0/0','s/0/1','s/1/2','s/1/3']");
+  CHECK(paths("n1", "[3,1]") == "['east/0/n1/0/1','east/0/n1/1/3']");
+  CHECK(paths("n2", "[0,1]") == "['east/7/n2/1/0','east/7/n2/0/1']");
+  CHECK(paths("n3", "[0]") == "['east/7/n3/0/0']");
+}
+
+TEST_CASE("a gang comes back from the annotations of the open-source scheduler") {
+  const std::string spec =
+      "virtualCluster: red\\npriority: 5\\nleafCellType: GPU\\nleafCellNumber: 2\\n"
+      "gangReleaseEnable: false\\nlazyPreemptionEnable: true\\nignoreK8sSuggestedNodes: true\\n"
+      "affinityGroup:\\n  name: train\\n  members:\\n  - podNumber: 1\\n    leafCellNumber: 4\\n"
+      "  - podNumber: 2\\n    leafCellNumber: 2\\n";
+  const auto placed = [](const std::string& node, const std::string& devices,
+                         const std::string& types) {
+    return "  - physicalNode: " + node + "\\n    physicalLeafCellIndices: " + devices +
+           "\\n    preassignedCellTypes: " + types + "\\n";
+  };
+  const std::string two = "[NODE, NODE]";
+  const std::string four = "[NODE, NODE, NODE, NODE]";
+  const auto line = [&](const std::string& node) {
+    return R"({"op":"recover","spec":")" + spec + R"(","bindInfo":"node: n0\nleafCellIsolation: )" +
+           R"([0, 1]\ncellChain: NODE\naffinityGroupBindInfo:\n- podPlacements:\n)" +
+           placed("n0", "[0, 1]", two) + placed(node, "[2, 3]", two) + R"(- podPlacements:\n)" +
+           placed("n1", "[0, 1, 2, 3]", four) + "\"}";
+  };
+  hived_session s;
+  std::string config = cells;
+  config.replace(config.find(R"("cellNumber":1}],"pinned)"), 14, R"("cellNumber":2)");
+  config.replace(config.find(R"(,"pinnedCellId":"pin"})"), 22, "}");
+  config.replace(config.find(R"(,"pinnedCells":[{"pinnedCellId":"pin"}])"), 39, "");
+  config.replace(config.find(R"(,"blue")"), std::string::npos, "}");
+  REQUIRE(ask(s, R"({"op":"config",)" + config + '}') == R"("result":"ok")");
+  CHECK(ask(s, line("n0")) == R"("result":"ok","lazyPreempted":[],"gone":[])");
+  CHECK(ask_op(s, "'gang_state','group':'train'") ==
+        "'result':'ok','vc':'red','priority':5,'state':'allocated','as':'guaranteed','pods':["
+        "{'node':'n1','devices':[0,1,2,3],'wholeCell':2},{'node':'n0','devices':[0,1],"
+        "'wholeCell':2},{'node':'n0','devices':[2,3],'wholeCell':2}],'victims':[],"
+        "'preemptors':[]");
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete','group':'train'") == nobody_restored);
+
+  // The node of the last pod has left: the pod is lost, and the gang ends with the last one.
+  CHECK(ask(s, line("n9")) == R"("result":"ok","lazyPreempted":[],"gone":[])");
+  CHECK(ask_op(s, "'gang_state','group':'train'").find("{'node':'','devices':[]}") !=
+        std::string::npos);
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+  refuses(s, R"({"op":"schedule_pod","group":"train","pod":2})", "NOT_FOUND",
+          "is not on the configuration's nodes");
+  for (const char* pod : {"0", "1"})
+    CHECK(ask_op(s, std::string("'delete_pod','group':'train','pod':") + pod) == nobody_restored);
+  CHECK(s.num_names() == 1);
+  refuses(s, R"({"op":"delete_pod","group":"train","pod":1})", "NOT_FOUND", "");
+  CHECK(ask_op(s, "'delete_pod','group':'train','pod':2") == nobody_restored);
+  CHECK(s.num_names() == 0);
+
+  // A gang of one pod has no group in its annotation.
+  CHECK(ask(s, R"({"op":"recover","group":"one","spec":"virtualCluster: red\npriority: -1\n)"
+               R"(leafCellNumber: 1\n","bindInfo":"node: n2\nleafCellIsolation: [3]\n"})") ==
+        R"("result":"ok","lazyPreempted":[],"gone":[])");
+  CHECK(ask_op(s, "'gang_state','group':'one'").find("{'node':'n2','devices':[3]}") !=
+        std::string::npos);
+  refuses(s, R"({"op":"recover","group":"b","spec":"[","bindInfo":"node: n2"})", "INVALID_ARGUMENT",
+          "annotation: ");
+  refuses(s, R"({"op":"recover","group":"b","spec":"priority: high","bindInfo":"node: n2"})",
+          "INVALID_ARGUMENT", "annotation: ");
+  refuses(s, R"({"op":"recover","group":"b","spec":"- a","bindInfo":"node: n2"})",
+          "INVALID_ARGUMENT", "spec: a mapping expected");
+  refuses(s, R"({"op":"recover","group":"b","spec":"a: b","bindInfo":"3"})", "INVALID_ARGUMENT",
+          "bindInfo: a mapping expected");
+  refuses(
+      s,
+      R"({"op":"recover","group":"b","spec":"affinityGroup:\n  members: [{podNumber: 3000000000,)"
+      R"( leafCellNumber: 1}]","bindInfo":"node: n2"})",
+      "INVALID_ARGUMENT", "spec: too many pods");
+}
+
+TEST_CASE(
+    "pods whose nodes left the configuration are lost until they end, or the node comes back") {
+  const auto with_nodes = [](std::uint32_t nodes) {
+    std::string text =
+        R"("physicalCluster":{"cellTypes":{"NODE":{"childCellType":"GPU","childCellNumber":2,)"
+        R"("isNodeLevel":true}},"physicalCells":[)";
+    for (std::uint32_t n = 0; n < nodes; ++n)
+      text += std::string(n == 0 ? "" : ",") + R"({"cellType":"NODE","cellAddress":"n)" +
+              std::to_string(n) + "\"}";
+    return text + R"(]},"virtualClusters":{"red":{"virtualCells":[{"cellType":"NODE",)" +
+           R"("cellNumber":)" + std::to_string(nodes) + "}]}}";
+  };
+  const auto started = [&] {
+    hived_session s;
+    ask(s, R"({"op":"config",)" + with_nodes(3) + '}');
+    CHECK(ask_op(s, gang("g", "red", 0, "[{'pods':3,'leafs':2}]"))
+              .starts_with("'result':'bind','pods':[{'node':'n0'"));
+    CHECK(ask(s, R"({"op":"reconfigure",)" + with_nodes(2) + '}').find(R"("shrunk":["g"])") !=
+          std::string::npos);
+    return s;
+  };
+  const auto ends = [](hived_session& s, int pod) {
+    CHECK(ask_op(s, "'delete_pod','group':'g','pod':" + std::to_string(pod)) == nobody_restored);
+    CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+    return s.num_names() == 0;
+  };
+  hived_session placed_first = started();
+  CHECK_FALSE(ends(placed_first, 0));
+  CHECK_FALSE(ends(placed_first, 1));
+  CHECK(ends(placed_first, 2));
+  hived_session lost_first = started();
+  CHECK_FALSE(ends(lost_first, 2));
+  CHECK_FALSE(ends(lost_first, 0));
+  CHECK(ends(lost_first, 1));
+  hived_session back = started();
+  ask(back, R"({"op":"reconfigure",)" + with_nodes(3) + '}');
+  CHECK(ask_op(back, "'schedule_pod','group':'g','pod':2").starts_with("'result':'bind'"));
+
+  // The same after a restart with the smaller configuration.
+  hived_session again;
+  ask(again, R"({"op":"config",)" + with_nodes(2) + '}');
+  CHECK(ask_op(again, "'recover'," + gang("g", "red", 0, "[{'pods':3,'leafs':2}]").substr(11) +
+                          ",'pods':[{'node':'n0','devices':[0,1]},{'node':'n1','devices':[0,1]},"
+                          "{'node':'n2','devices':[0,1]}]") ==
+        "'result':'ok','lazyPreempted':[],'gone':[]");
+  CHECK_FALSE(ends(again, 0));
+  CHECK_FALSE(ends(again, 1));
+  ask(again, R"({"op":"reconfigure",)" + with_nodes(3) + '}');
+  CHECK(ask_op(again, "'schedule_pod','group':'g','pod':2")
+            .starts_with("'result':'bind','pods':[{'node':'n2','devices':[0,1]"));
+  CHECK(ends(again, 2));
+}
+
+TEST_CASE("a host in two chains: its health, its devices, and a suggestion of it") {
+  hived_session s;
+  REQUIRE(ask_op(s,
+                 "'config','physicalCluster':{'cellTypes':{"
+                 "'NEW':{'childCellType':'V100','childCellNumber':2,'isNodeLevel':true},"
+                 "'OLD':{'childCellType':'K80','childCellNumber':2,'isNodeLevel':true}},"
+                 "'physicalCells':[{'cellType':'NEW','cellAddress':'h'},{'cellType':'OLD',"
+                 "'cellAddress':'h','cellChildren':[{'cellAddress':8},{'cellAddress':9}]},"
+                 "{'cellType':'OLD','cellAddress':'o'}]},'virtualClusters':{'t':{'virtualCells':["
+                 "{'cellType':'NEW','cellNumber':1},{'cellType':'OLD','cellNumber':2}]}}") ==
+          "'result':'ok'");
+  for (const char* type : {"V100", "K80"})
+    CHECK(ask_op(s, gang(type, "t", 0, "[{'pods':1,'leafs':1}]",
+                         ",'suggested':['h'],'leafType':'" + std::string(type) + "'"))
+              .starts_with("'result':'bind','pods':[{'node':'h'"));
+  CHECK(ask_op(s, "'node_state','node':'h'") ==
+        "'result':'ok','vc':'t','leaves':4,'idle':2,'guaranteed':2,'opportunistic':0,'claimed':0,"
+        "'bad':0");
+  CHECK(ask_op(s, "'device_bad','node':'h','device':9") == "'result':'ok'");
+  CHECK(ask_op(s, "'node_state','node':'h'").find("'bad':1") != std::string::npos);
+  CHECK(ask_op(s, "'node_bad','node':'h'") == "'result':'ok'");
+  CHECK(ask_op(s, "'node_state','node':'h'").find("'bad':4") != std::string::npos);
+  CHECK(ask_op(s, "'delete','group':'K80'") == nobody_restored);
+  CHECK(ask_op(s,
+               "'recover','group':'again','vc':'t','priority':0,'members':[{'pods':1,'leafs':2}],"
+               "'pods':[{'node':'h','devices':[9,8]}]") ==
+        "'result':'ok','lazyPreempted':[],'gone':[]");
+  CHECK(ask_op(s, "'gang_state','group':'again'").find("{'node':'h','devices':[8,9],") !=
+        std::string::npos);
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }
 
 TEST_CASE("a session ended after any line is the same once its lines are played again") {

@@ -185,6 +185,41 @@ TEST_CASE("any part of a document is read or refused") {
   }
 }
 
+TEST_CASE("a configuration in a ConfigMap, between other documents; addresses with their path") {
+  const auto plain = example::parse_hived_yaml(document);
+  REQUIRE(plain.ok());
+  std::string indented;
+  for (std::size_t from = 0; from < document.size();) {
+    const std::size_t end = document.find('\n', from) + 1;
+    indented += "    " + document.substr(from, end - from);
+    from = end;
+  }
+  const std::string map =
+      "apiVersion: v1\nkind: ConfigMap\ndata:\n  other.yaml: \"[\"\n"
+      "  hivedscheduler.yaml: |\n" +
+      indented;
+  const std::string good = map.substr(0, map.find("  other")) + map.substr(map.find("  hivedsch"));
+  for (const std::string& text :
+       {good, "kind: Service\n---\n" + good + "---\nkind: Deployment\n"}) {
+    const auto config = example::parse_hived_yaml(text);
+    REQUIRE_MESSAGE(config.ok(), config.status().ToString());
+    CHECK(config->cell_types.size() == 3);
+    CHECK(hived_layout::create(*config)->hash() == hived_layout::create(*plain)->hash());
+  }
+  CHECK(faults_of(map).find("document: ") == 0);
+
+  const auto paths = example::parse_hived_yaml(
+      "physicalCluster:\n  cellTypes: { N: { childCellType: G, childCellNumber: 2, isNodeLevel: "
+      "true "
+      "} }\n  physicalCells:\n  - { cellType: N, cellAddress: 3/10.0.0.2, cellChildren: "
+      "[{ cellAddress: 3/10.0.0.2/1 }, { cellAddress: 3/10.0.0.2/0 }] }\n");
+  REQUIRE_MESSAGE(paths.ok(), paths.status().ToString());
+  const auto layout = hived_layout::create(*paths);  // without tenants
+  REQUIRE_MESSAGE(layout.ok(), layout.status().ToString());
+  CHECK(layout->node_name(node_id(0)) == "10.0.0.2");
+  CHECK(layout->device(node_id(0), 0) == 1);
+}
+
 TEST_CASE(
     "fields that the open-source scheduler ignores are warnings; shapes that users have load") {
   std::size_t files = 0;

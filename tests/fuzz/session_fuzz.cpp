@@ -20,7 +20,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include <yaml-cpp/yaml.h>
 
 using example::hived_session;
 
@@ -166,11 +165,11 @@ void check_lost(const hived_session& session, const std::vector<apiary::job_id>&
     const apiary::gang_record* gang = session.scheduler()->find(job);
     lost += gang != nullptr && gang->downgraded ? 1U : 0U;
   }
-  const auto fields = example::parse_json(answer);
+  const auto fields = example::json_reader::read(answer);
   APIARY_VERIFY(fields.ok());
   std::size_t named = 0;
   for (const char* list : {"lazyPreempted", "victims"})
-    if (const YAML::Node names = (*fields)[list]) named += names.size();
+    if (const example::json_value* names = fields->find(list)) named += names->items.size();
   APIARY_VERIFY(lost <= named);
 }
 
@@ -182,10 +181,10 @@ void check_restored(const hived_session& session, const std::vector<apiary::job_
     const apiary::gang_record* gang = session.scheduler()->find(job);
     restored += gang != nullptr && gang->guaranteed() ? 1U : 0U;
   }
-  const auto fields = example::parse_json(answer);
+  const auto fields = example::json_reader::read(answer);
   APIARY_VERIFY(fields.ok());
-  const YAML::Node named = (*fields)["restored"];
-  APIARY_VERIFY(restored == (named.IsDefined() ? named.size() : 0));
+  const example::json_value* named = fields->find("restored");
+  APIARY_VERIFY(restored == (named != nullptr ? named->items.size() : 0));
 }
 
 // Whether it is a query, as they are made above.
@@ -227,7 +226,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::vector<apiary::job_id> downgraded = gangs_that(session, false);
     answers.push_back(session.answer(line));
     const std::string& answer = answers.back();
-    APIARY_VERIFY(example::json_as_yaml::convert(answer).ok());
+    APIARY_VERIFY(example::json_reader::read(answer).ok());
     if (session.scheduler() == nullptr) continue;
     if (session.scheduler()->cells().memory_bytes() > 1'000'000) return 0;
     check_lost(session, before, answer);
