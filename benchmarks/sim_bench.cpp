@@ -491,6 +491,39 @@ void hived_cells_and_guests(benchmark::State& state) {
   run(state, [](const server_spec& spec) { return make_hived(spec, num_tenants()); });
 }
 BENCHMARK(hived_cells_and_guests)->Arg(2496)->Arg(728)->Arg(416)->Unit(benchmark::kMillisecond);
+// How long the jobs above 8 GPUs wait, in minutes, if all that fit may overtake them, and if the first
+// one has a reservation: on 128 GPUs those of the day, otherwise those of the list.
+void hived_wide_jobs(benchmark::State& state) {
+  const auto rule = state.range(1) == 0 ? hived_queue::rules::first_fit : hived_queue::rules::easy;
+  const bool one_day = state.range(0) == day_gpus;
+  const std::vector<timed_job>& list = one_day ? day() : jobs().jobs;
+  const hived_config cells = equal_cells(cluster_of(state.range(0)), one_day ? 4 : num_tenants());
+  for (auto _ : state) {
+    hived_queue queue = hived_queue::create(cells, true, rule).value();
+    const absl::StatusOr<simulation_result> done = simulate(queue, list);
+    if (!done.ok()) return state.SkipWithError(done.status().ToString().c_str());
+    double wide = 0;
+    double sum = 0;
+    double wide_sum = 0;
+    double longest = 0;
+    for (std::size_t j = 0; j < list.size(); ++j) {
+      const double minutes = static_cast<double>(done->jobs[j].waited.total()) / 60'000;
+      sum += minutes;
+      if (list[j].request.gpus <= 8) continue;
+      ++wide;
+      wide_sum += minutes;
+      longest = std::max(longest, minutes);
+    }
+    state.counters["mean_min"] = sum / static_cast<double>(list.size());
+    state.counters["wide_jobs"] = wide;
+    state.counters["wide_min"] = wide > 0 ? wide_sum / wide : 0;
+    state.counters["longest_wide_min"] = longest;
+  }
+}
+BENCHMARK(hived_wide_jobs)
+    ->ArgsProduct({{day_gpus, 728, 416}, {0, 1}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 void hived_day(benchmark::State& state) { run_day(state, make_hived, ends_of_day(walk_hived)); }
 BENCHMARK(hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 void walked_hived_day(benchmark::State& state) { run_day(state, walk_hived); }

@@ -146,6 +146,17 @@ mutant(as_bound_number hived/detail/topology_fit.h "wrong index: nodes as bound 
   FROM [=[order_.empty() ? n : order_[n]]=] TO [[n]])
 mutant(may_fit_slices hived/detail/topology_fit.h "wrong bound: slices that bindings may satisfy refuse a gang"
   FROM [[m.slices.clear();]] TO [[]] STATEMENT)
+mutant(forecast_rest hived/detail/cell_forecast.h "dropped condition: the smaller task needs no GPUs besides"
+  FROM [[c.tasks == tasks_ && c.rests > 0]] TO [[c.tasks == tasks_]])
+mutant(queue_estimate hived/detail/tenant_queues.h "wrong bound: a job without an estimate ends in time"
+  FROM [[at == max_time ? max_time - 1 : at - now]] TO [[at == max_time ? max_time : at - now]])
+mutant(queue_level hived/hived_queue.h "missing reset: a job is held back for one of higher priority"
+  FROM [[if (first && first->priority != r.priority) first.reset();]] TO [[]] STATEMENT)
+mutant(queue_same_end hived/hived_queue.h "dropped condition: of jobs that end together only some have ended"
+  FROM [[fits && (end != made.at || end == max_time)]] TO [[fits]])
+mutant(queue_outranked hived/detail/tenant_queues.h "dropped condition: on idle GPUs a lower priority comes first"
+  FROM [[std::exchange(passed, std::tuple(t, opportunistic, gpus)) ==
+                        std::tuple(t, opportunistic, gpus)]] TO [[false]])
 mutant(host_health hived/detail/hived_inl.h "dropped loop: the other node of a host stays healthy"
   FROM [[!position && n != node]] TO [[false]])
 mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chains that it does not name"

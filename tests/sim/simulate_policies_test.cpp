@@ -35,7 +35,7 @@ const std::map<std::string, std::uint64_t> golden_logs{
     {"srtf", 0xcab2f7545874de25U},         {"las", 0xb668f2d47d76b1bU},
     {"tiresias", 0x7b3c594e1f085d6U},      {"philly", 0x4fa4ce08a3e80c43U},
     {"gandiva", 0x622da6ef085a0c10U},      {"gandiva_fgd", 0x8df80e55357afe6eU},
-    {"hived", 0x7518b98c56d3538fU},        {"gandiva_hived", 0x327fe5da478f490aU}};
+    {"hived", 0x1aa30156a6bf2e79U},        {"gandiva_hived", 0x327fe5da478f490aU}};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_queue.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/request.h>
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -26,14 +28,16 @@
 namespace apiary_test {
 
 // The order of hived/hived_queue.h without queues: after each change it sorts all waiting jobs and
-// proposes them again. It reports no delays.
-// Requires: calls that hived_queue takes.
+// proposes them again. When the first job will start, and whether another one delays it, it finds out
+// on copies of the scheduler in which gangs have ended. It reports no delays.
+// Requires: calls that hived_queue takes; under rules::easy no bad hardware.
 class naive_hived_queue {
  public:
   using time_ms = apiary::time_ms;
 
-  naive_hived_queue(apiary::hived scheduler, bool over_quota)
-      : scheduler_(std::move(scheduler)), over_quota_(over_quota) {
+  naive_hived_queue(apiary::hived scheduler, bool over_quota,
+                    apiary::hived_queue::rules rule = apiary::hived_queue::rules::easy)
+      : scheduler_(std::move(scheduler)), over_quota_(over_quota), rule_(rule) {
     for (const apiary::chain_layout& c : scheduler_.layout().chains) {
       task_gpus_ = std::min(task_gpus_, c.tree.leaves_per_cell(c.node_level));
       total_ += c.tree.num_leaves();
@@ -64,15 +68,18 @@ class naive_hived_queue {
     return scheduler_.mark_healthy(n);
   }
 
-  absl::Status decide(time_ms /*now*/, std::vector<apiary::job_action>& actions) {
+  // How often a job would have started without the reservation of the first job.
+  [[nodiscard]] std::uint64_t held_back() const { return held_back_; }
+
+  absl::Status decide(time_ms now, std::vector<apiary::job_action>& actions) {
     const auto tenants = static_cast<std::uint32_t>(scheduler_.layout().tenants.size());
     for (bool again = true; again;) {
       again = false;
       for (std::uint32_t t = 0; t < tenants; ++t) {
-        while (start_own(t, actions)) again = true;
+        if (start_own(t, now, actions)) again = true;
       }
     }
-    while (start_guest(actions)) continue;
+    while (start_guest(now, actions)) continue;
     return absl::OkStatus();
   }
   [[nodiscard]] time_ms wake() const { return apiary::max_time; }
@@ -83,23 +90,70 @@ class naive_hived_queue {
     apiary::job_request request{};
     time_ms came = 0;
     apiary::job_placement place{};
+    bool guest = false;
+    time_ms ends = 0;          // by its estimate
+    std::uint64_t number = 0;  // how many jobs started before it
+  };
+  enum class answer : std::uint8_t { started, full, delays_first };
+  // The first job that does not fit, and when it will.
+  struct reservation {
+    record first{};
+    time_ms at = 0;
+    std::vector<record> ended{};  // by then
   };
 
-  // Starts the first guaranteed job of the tenant that fits into its cells. Returns whether there is one.
-  bool start_own(std::uint32_t tenant, std::vector<apiary::job_action>& actions) {
-    std::vector<record> order;
-    for (const record& r : waiting_) {
-      if (r.request.tenant.value == tenant && r.request.priority >= 0) order.push_back(r);
+  // Tries each guaranteed job of the tenant once, in order. Returns whether one started.
+  bool start_own(std::uint32_t tenant, time_ms now, std::vector<apiary::job_action>& actions) {
+    const auto order = [](const record& r) {
+      return std::tuple(-r.request.priority, r.came, r.request.job);
+    };
+    bool any = false;
+    std::optional<record> last;
+    std::optional<reservation> first;
+    while (true) {
+      std::optional<record> next;
+      for (const record& r : waiting_) {
+        if (r.request.tenant.value != tenant || r.request.priority < 0) continue;
+        if (last && order(r) <= order(*last)) continue;
+        if (!next || order(r) < order(*next)) next = r;
+      }
+      if (!next) return any;
+      last = next;
+      if (first && first->first.request.priority != next->request.priority) first.reset();
+      const answer done = start(*next, false, now, actions, first ? &*first : nullptr);
+      any = any || done == answer::started;
+      if (done == answer::full && !first) first = reserve(*next);
     }
-    std::sort(order.begin(), order.end(), [](const record& a, const record& b) {
-      return std::tuple(-a.request.priority, a.came, a.request.job) <
-             std::tuple(-b.request.priority, b.came, b.request.job);
+  }
+  // Whether the first job fits after these have ended.
+  bool fits_after(apiary::hived scheduler, const record& first,
+                  const std::vector<record>& ended) const {
+    for (const record& r : ended) (void)scheduler.finish(r.request.job);
+    const auto plan = scheduler.propose(gang_of(first.request, first.request.priority));
+    return plan.ok() && plan->result != apiary::plan_result::wait;  // it may suspend guests
+  }
+  std::optional<reservation> reserve(const record& first) const {
+    if (rule_ == apiary::hived_queue::rules::first_fit) return std::nullopt;
+    std::vector<record> ended;  // and the jobs that the first one suspends
+    std::vector<record> others;
+    for (const auto& [job, r] : running_) {
+      if (r.guest || r.request.tenant != first.request.tenant) continue;
+      (r.request.priority < first.request.priority ? ended : others).push_back(r);
+    }
+    std::sort(others.begin(), others.end(), [](const record& a, const record& b) {
+      return std::pair(a.ends, a.number) < std::pair(b.ends, b.number);
     });
-    return std::any_of(order.begin(), order.end(),
-                       [&](const record& r) { return start(r, false, actions); });
+    if (fits_after(scheduler_, first, ended)) return std::nullopt;
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      ended.push_back(others[i]);
+      const time_ms at = others[i].ends;
+      if (i + 1 < others.size() && others[i + 1].ends == at && at != apiary::max_time) continue;
+      if (fits_after(scheduler_, first, ended)) return reservation{first, at, ended};
+    }
+    return std::nullopt;
   }
   // The same for jobs that may run as opportunistic: the first of each tenant and size, by arrival.
-  bool start_guest(std::vector<apiary::job_action>& actions) {
+  bool start_guest(time_ms now, std::vector<apiary::job_action>& actions) {
     std::vector<record> order;
     for (const record& r : waiting_) {
       if (r.request.priority < 0 || over_quota_) order.push_back(r);
@@ -115,39 +169,63 @@ class naive_hived_queue {
     std::sort(order.begin(), order.end(), [](const record& a, const record& b) {
       return std::pair(a.came, a.request.job) < std::pair(b.came, b.request.job);
     });
-    return std::any_of(order.begin(), order.end(),
-                       [&](const record& r) { return start(r, true, actions); });
+    return std::any_of(order.begin(), order.end(), [&](const record& r) {
+      return start(r, true, now, actions) == answer::started;
+    });
   }
 
-  bool start(const record& r, bool as_guest, std::vector<apiary::job_action>& actions) {
-    apiary::gang_request gang{
-        .job = r.request.job,
-        .tenant = r.request.tenant,
-        .priority = as_guest ? apiary::gang_request::opportunistic_priority : r.request.priority};
-    const std::uint32_t whole = r.request.gpus / task_gpus_;
-    const std::uint32_t rest = r.request.gpus % task_gpus_;
+  apiary::gang_request gang_of(const apiary::job_request& r, std::int32_t priority) const {
+    apiary::gang_request gang{.job = r.job, .tenant = r.tenant, .priority = priority};
+    const std::uint32_t whole = r.gpus / task_gpus_;
+    const std::uint32_t rest = r.gpus % task_gpus_;
     if (whole > 0) gang.groups.push_back({whole, task_gpus_});
     if (rest > 0) gang.groups.push_back({1, rest});
+    return gang;
+  }
+  answer start(const record& r, bool as_guest, time_ms now,
+               std::vector<apiary::job_action>& actions, const reservation* first = nullptr) {
+    const apiary::gang_request gang = gang_of(
+        r.request, as_guest ? apiary::gang_request::opportunistic_priority : r.request.priority);
+    record started = r;
+    started.guest = as_guest;
+    started.ends = apiary::add_time(now, r.request.estimate);
+    started.number = ++starts_;
     absl::StatusOr<apiary::gang_plan> plan = scheduler_.propose(gang);
-    if (!plan.ok() || plan->result == apiary::plan_result::wait) return false;
-    if (!scheduler_.commit(*plan).ok()) return false;
+    if (!plan.ok() || plan->result == apiary::plan_result::wait) return answer::full;
+    if (first != nullptr && (started.ends > first->at || started.ends == apiary::max_time)) {
+      apiary::hived after = scheduler_;
+      (void)after.commit(*plan);
+      for (const apiary::job_id victim : plan->victims) (void)after.finish(victim);
+      (void)after.commit(
+          after.propose(gang).value_or(apiary::gang_plan()));  // if there were victims
+      std::vector<record> ended = first->ended;
+      for (const auto& [job, other] : running_) {  // those that have started since, too
+        if (!other.guest && other.request.tenant == r.request.tenant && other.ends <= first->at &&
+            other.ends != apiary::max_time)
+          ended.push_back(other);
+      }
+      if (!fits_after(std::move(after), first->first, ended)) {
+        ++held_back_;
+        return answer::delays_first;
+      }
+    }
+    if (!scheduler_.commit(*plan).ok()) return answer::full;
     if (plan->result == apiary::plan_result::preempt) {
       for (const apiary::job_id victim : plan->victims) {
         suspend(victim);
         actions.push_back({apiary::job_action::verb::suspend, victim, {}, {}});
       }
       plan = scheduler_.propose(gang);
-      if (!plan.ok() || !scheduler_.commit(*plan).ok()) return false;
+      if (!plan.ok() || !scheduler_.commit(*plan).ok()) return answer::full;
     }
     std::map<apiary::node_id, std::uint32_t> masks;
     for (const apiary::hived_placement& t : plan->tasks)
       masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
-    record started = r;
     std::erase_if(waiting_, [&](const record& w) { return w.request.job == started.request.job; });
     for (const auto& [node, mask] : masks) started.place.push_back({node, mask});
     actions.push_back({apiary::job_action::verb::start, started.request.job, started.place, {}});
     running_.emplace(started.request.job.value, std::move(started));
-    return true;
+    return answer::started;
   }
   void suspend(apiary::job_id job) {
     (void)scheduler_.finish(job);
@@ -158,6 +236,9 @@ class naive_hived_queue {
 
   apiary::hived scheduler_;
   bool over_quota_;
+  apiary::hived_queue::rules rule_;
+  std::uint64_t held_back_ = 0;
+  std::uint64_t starts_ = 0;
   std::uint32_t task_gpus_ = ~std::uint32_t{0};
   std::uint32_t total_ = 0;
   std::vector<record> waiting_;

@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/cell_forecast.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/tenant_queues.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_jobs.h>
@@ -28,8 +29,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -45,20 +47,29 @@ APIARY_NAMESPACE_BEGIN
 // suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
 // then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
 // wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic stays
-// opportunistic, even if it fits into its tenant's cells later. Small jobs may overtake a large job
-// again and again.
-// Order:    on a tenant's cells, jobs start by priority, then arrival, then job id. On idle GPUs,
-//           jobs start by arrival, then id. For each tenant and number of GPUs, it tries only the
-//           first job by priority, arrival and id.
-// Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
-//           for, an opportunistic job for capacity while fewer are idle; else for fragmentation.
+// opportunistic, even if it fits into its tenant's cells later.
+// Order:    on a tenant's cells, jobs start by priority, then arrival, then job id. If the first
+//           job of a priority does not fit (EASY): it will start, by the estimates, when enough of
+//           its tenant's cells are free; a later job of this priority overtakes it only if it ends
+//           by then, or if the first job then fits beside it. A job of lower priority may always
+//           overtake, because the first job can suspend it. With rules::first_fit each job that
+//           fits overtakes, and a large job may wait forever. On idle GPUs, jobs start by arrival,
+//           then id. For each tenant and number of GPUs, it tries only the first job by priority,
+//           arrival and id.
+// Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
+//           has fewer free GPUs than the job asks for; an opportunistic job for capacity while
+//           fewer are idle; else for fragmentation.
 // Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The
 //           order inside a tenant, and over_quota, are ours.
+// Limits:   bad hardware is not foreseen: a first job that has enough cells, but bad ones, is
+//           overtaken. Jobs without estimates are taken to end in the order of their starts.
 // Requires: times in [0, 2^52) that never decrease; decide() is called after each moment at which a
 //           job was submitted or ended, or a node broke or was repaired.
-// Cost:     submit, finish O(log jobs + queues of the tenant), one queue for each number of GPUs.
-//           decide: a search of the queues, and one hived::propose for each job that starts and
-//           each queue whose first job may fit again; on bad hardware, for every queue.
+// Cost:     submit, finish O(log jobs + queues of the tenant), one queue for each number of GPUs and
+//           priority. decide: for each tenant of which a job has come, started or stopped a search
+//           of its queues, and one hived::propose for each job that starts and each queue whose
+//           first job may fit again (on bad hardware, for every queue), at most one for idle GPUs;
+//           where a job waits, O(nodes of the tenant + its running jobs and their nodes).
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:
@@ -68,30 +79,40 @@ class hived_queue {
     guaranteed,     // it runs on its tenant's cells
     opportunistic,  // it runs on idle GPUs; a guaranteed job may suspend it
   };
-  // kInvalidArgument: a fault of the configuration, or a node with over 32 leaves, the limit of
-  // placements. With over_quota, guaranteed jobs may also run as opportunistic on idle GPUs.
+  // Which jobs of a tenant may overtake its first waiting job.
+  enum class rules : std::uint8_t {
+    easy,       // those that do not delay it
+    first_fit,  // all that fit
+  };
+  // kInvalidArgument: a fault of the configuration, a node with over 32 leaves, the limit of
+  // placements, or a host in two chains. With over_quota, guaranteed jobs may also run as
+  // opportunistic on idle GPUs.
   [[nodiscard]] static absl::StatusOr<hived_queue> create(const hived_config& config,
-                                                          bool over_quota = true) {
+                                                          bool over_quota = true,
+                                                          rules rule = rules::easy) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
-    return hived_queue(std::move(scheduler), std::move(jobs));
+    return hived_queue(std::move(scheduler), std::move(jobs), rule);
   }
-  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time or priority out of range, or a job
-  // that would not fit into the idle and healthy cluster. kNotFound: no such tenant.
-  // kAlreadyExists: this job id exists. kFailedPrecondition: the tenant has no cells, and
-  // over_quota is off.
+  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time, estimate or priority out of range,
+  // or a job that would not fit into the idle and healthy cluster; without over_quota, into its
+  // tenant's cells (see fits_cells). kNotFound: no such tenant. kAlreadyExists: this job id exists.
+  // kFailedPrecondition: the tenant has no cells, and over_quota is off.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    if (now < 0 || now >= time_ms{1} << time_bits)
+    if (now < 0 || now >= time_ms{1} << detail::tenant_queues::time_bits)
       return absl::InvalidArgumentError(name(r.job) + " is submitted at time " +
                                         std::to_string(now) + "; times are 0 to 2^52 - 1");
+    if (r.estimate < 0)
+      return absl::InvalidArgumentError(name(r.job) + " has the estimate " +
+                                        std::to_string(r.estimate) + "; the minimum is 0");
     if (jobs_.contains(r.job.value))
       return absl::AlreadyExistsError(name(r.job) + " exists already");
     APIARY_ASSIGN_OR_RETURN(const bool own, gangs_.fits_cells(r));
-    queues_[key_of(r)].fits_cells = own;
+    waiting_.add(r, own);
     record& added = jobs_[r.job.value];
     added.request = r;
-    added.key = std::int64_t{gang_request::max_priority - r.priority} << time_bits | now;
+    added.arrival = now;
     enter(added, now);
     return absl::OkStatus();
   }
@@ -137,22 +158,27 @@ class hived_queue {
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     for (bool again = true; again;) {
       again = false;  // a job suspended for another tenant may fit into its own tenant's cells
-      for (std::uint32_t t = 0; t < used_by_.size(); ++t) {
-        while (queue* next = first_queue(tenant_id(t))) {
-          const job_id job(next->jobs.first()->id);
-          APIARY_ASSIGN_OR_RETURN(next->failed, start(job, phase::guaranteed, now, actions));
-          again = again || !next->failed;
-        }
+      for (std::uint32_t t = 0; t < tenants_.size(); ++t) {
+        if (!std::exchange(tenants_[t].changed, false)) continue;
+        APIARY_ASSIGN_OR_RETURN(const bool started, fill_cells(tenant_id(t), now, actions));
+        tenants_[t].changed = started;
+        again = again || started;
       }
     }
-    while (const std::optional<job_id> next = first_opportunistic()) {
-      const std::uint32_t gpus = jobs_.at(next->value).request.gpus;
-      APIARY_ASSIGN_OR_RETURN(const bool failed, start(*next, phase::opportunistic, now, actions));
-      if (failed) too_large_.push_back(gpus);
+    while (true) {
+      const std::uint32_t most = (std::min)(idle_gpus(), too_large_ - 1);
+      const std::optional<job_id> next = waiting_.next_on_idle(most, gangs_.over_quota());
+      if (!next) break;
+      APIARY_ASSIGN_OR_RETURN(const answer done, start(*next, phase::opportunistic, now, actions));
+      if (done == answer::full) too_large_ = jobs_.at(next->value).request.gpus;
     }
-    for (auto& [key, q] : queues_) {
-      if (!q.jobs.empty()) q.clock.set(cause_of(key), now);
-    }
+    waiting_.set_causes(now, [this](tenant_id t, bool opportunistic, std::uint32_t gpus,
+                                    const detail::tenant_queues::queue& q) {
+      if (q.ends_by && !q.full) return delay_cause::order;
+      if (gpus <= (opportunistic ? idle_gpus() : gangs_.owned(t) - tenants_[t.value].used))
+        return delay_cause::fragmentation;
+      return opportunistic ? delay_cause::capacity : delay_cause::quota;
+    });
     return absl::OkStatus();
   }
   // Returns max_time: decide() need not be called while nothing happens.
@@ -161,6 +187,13 @@ class hived_queue {
   [[nodiscard]] std::optional<phase> find(job_id job) const {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
+  }
+  // Whether the job fits into its tenant's cells when these are empty; if not, it only runs as
+  // opportunistic, and other jobs may suspend it. nullopt: there is no such job.
+  [[nodiscard]] std::optional<bool> fits_cells(job_id job) const {
+    const auto found = jobs_.find(job.value);
+    if (found == jobs_.end()) return std::nullopt;
+    return waiting_.of(found->second.request).fits_cells;
   }
   // Jobs that wait or run.
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
@@ -174,114 +207,154 @@ class hived_queue {
   [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
 
  private:
-  static constexpr int time_bits = 52;
+  static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 
+  // When a job ends by its estimate, how many jobs started before it, its id. Without estimates the
+  // oldest job is taken to end first, so that the jobs that overtake are not.
+  using ending = std::tuple<time_ms, std::uint64_t, std::uint32_t>;
   struct record {
     job_request request{};
-    std::int64_t key = 0;
+    time_ms arrival = 0;
     delays entered{};  // reading of its queue's clock when it began to wait
     hived_queue::phase phase = phase::wait;
+    ending ends{};               // of a job that runs on its tenant's cells
+    detail::gang_nodes nodes{};  // of a job that runs on its tenant's cells
   };
-  // The waiting jobs of a tenant with the same number of GPUs, either guaranteed or opportunistic.
-  struct queue {
-    weighted_tree jobs{};
-    delay_clock clock{};
-    bool fits_cells = false;  // its jobs fit into the tenant's cells if these are empty
-    bool failed = false;      // the first job did not fit, and nothing has changed since
+  struct tenant_state {
+    std::uint32_t used = 0;   // GPUs of its cells that its jobs use
+    bool changed = true;      // a job may start on its cells
+    std::set<ending> ends{};  // of the jobs on its cells
   };
-  using queue_key = std::tuple<std::uint32_t, bool, std::uint32_t>;  // tenant, opportunistic, GPUs
+  // The first job that waits on its tenant's cells, and when it will start by the estimates.
+  struct reservation {
+    std::int32_t priority = 0;
+    time_ms at = 0;
+    detail::cell_forecast then;  // what is free then
+  };
+  enum class answer : std::uint8_t { started, full, delays_first };
 
-  hived_queue(hived scheduler, hived_jobs gangs)
-      : gangs_(std::move(gangs)), scheduler_(std::move(scheduler)) {
+  hived_queue(hived scheduler, hived_jobs gangs, rules rule)
+      : gangs_(std::move(gangs)), scheduler_(std::move(scheduler)), rule_(rule) {
     bad_.assign(scheduler_.layout().num_nodes(), false);
-    used_by_.resize(gangs_.num_tenants());
+    tenants_.resize(gangs_.num_tenants());
   }
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
-  [[nodiscard]] static queue_key key_of(const job_request& r) {
-    return {r.tenant.value, r.priority < 0, r.gpus};
-  }
   // The job waits from now on.
   void enter(record& r, time_ms now) {
-    queue& q = queues_.at(key_of(r.request));
-    q.jobs.insert({r.key, r.request.job.value, 0});
-    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
+    if (waiting_.enter(r.request, r.arrival)) tenants_[r.request.tenant.value].changed = true;
     r.phase = phase::wait;
-    r.entered = q.clock.at(now);
+    r.entered = waiting_.of(r.request).clock.at(now);
   }
   // The job waits no longer. Returns how long it waited, by cause.
   delays leave(const record& r, time_ms now) {
-    queue& q = queues_.at(key_of(r.request));
-    q.jobs.erase(r.key, r.request.job.value);
-    delays waited = q.clock.at(now);
+    waiting_.leave(r.request, r.arrival);
+    tenants_[r.request.tenant.value].changed = true;
+    delays waited = waiting_.of(r.request).clock.at(now);
     return waited -= r.entered;
   }
   // Stops the job; its GPUs are idle then.
   [[nodiscard]] absl::Status stop(const record& r) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(r.request.job));
     used_ -= r.request.gpus;
-    if (r.phase == phase::guaranteed) used_by_[r.request.tenant.value] -= r.request.gpus;
-    too_large_.clear();
+    too_large_ = no_limit;
+    if (r.phase == phase::guaranteed) {
+      tenant_state& t = tenants_[r.request.tenant.value];
+      t.used -= r.request.gpus;
+      t.ends.erase(r.ends);
+    }
     if (r.phase == phase::guaranteed || bad_gpus_ > 0) retry(r.request.tenant);
     return absl::OkStatus();
   }
   // Tries the tenant's jobs again, because they may fit into its cells now; if hardware is bad, the
   // jobs of all tenants.
   void retry(tenant_id t) {
-    for (auto& [key, q] : queues_) {
-      if (std::get<0>(key) == t.value || bad_gpus_ > 0) q.failed = false;
-    }
+    if (bad_gpus_ > 0) return retry_all();
+    waiting_.retry(t);
+    tenants_[t.value].changed = true;
+  }
+  void retry_all() {
+    waiting_.retry();
+    for (tenant_state& t : tenants_) t.changed = true;
   }
   void set_health(node_id n, bool good) {
     const std::uint32_t gpus = gangs_.gpus(n);
     if (bad_[n.value] == !good) return;
     bad_[n.value] = !good;
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
-    too_large_.clear();
-    for (auto& [key, q] : queues_) q.failed = false;
+    too_large_ = no_limit;
+    retry_all();
   }
-  // Returns the tenant's queue whose first job comes first, among those whose first job may fit
-  // into the tenant's cells; nullptr: there is none.
-  [[nodiscard]] queue* first_queue(tenant_id t) {
-    queue* best = nullptr;
-    std::optional<weighted_tree::item> least;
-    auto at = queues_.lower_bound({t.value, false, 0});
-    for (; at != queues_.end() && std::get<0>(at->first) == t.value; ++at) {
-      queue& q = at->second;
-      if (!q.fits_cells || q.failed) continue;
-      const std::optional<weighted_tree::item> first = q.jobs.first();
-      if (!first || (least && std::pair(least->key, least->id) < std::pair(first->key, first->id)))
-        continue;
-      best = &q;
-      least = first;
+  // Starts the tenant's jobs that fit into its cells and may overtake, each tried once, in order.
+  // Returns whether one has started.
+  [[nodiscard]] absl::StatusOr<bool> fill_cells(tenant_id t, time_ms now,
+                                                std::vector<job_action>& actions) {
+    waiting_.begin_round(t);
+    bool any = false;
+    std::optional<reservation> first;  // of the first job that waits, of the current priority
+    while (const std::optional<job_id> next = waiting_.next_on_cells(t, now)) {
+      const job_request& r = jobs_.at(next->value).request;
+      detail::tenant_queues::queue& q = waiting_.of(r);
+      if (first && first->priority != r.priority) first.reset();
+      if (!q.full) {
+        const bool late = first && !detail::tenant_queues::ends_by(r, first->at, now);
+        APIARY_ASSIGN_OR_RETURN(const answer done, start(*next, phase::guaranteed, now, actions,
+                                                         late ? &first->then : nullptr));
+        any = any || done == answer::started;
+        if (done == answer::delays_first) q.ends_by = first->at;
+        if (done != answer::full) continue;
+        waiting_.set_full(r, bad_gpus_ == 0);
+      }
+      q.done = true;
+      if (!first) first = reserve(t, r);
     }
-    return best;
+    return any;
   }
-  // The next job to try as opportunistic; nullopt: none.
-  [[nodiscard]] std::optional<job_id> first_opportunistic() const {
-    std::optional<std::pair<time_ms, std::uint32_t>> best;
-    for (const auto& [key, q] : queues_) {
-      const auto& [t, opportunistic, gpus] = key;
-      if ((!opportunistic && !gangs_.over_quota()) || gpus > idle_gpus() ||
-          std::find(too_large_.begin(), too_large_.end(), gpus) != too_large_.end())
-        continue;
-      const std::optional<weighted_tree::item> first = q.jobs.first();
-      if (!first) continue;
-      const std::pair at(first->key & ((std::int64_t{1} << time_bits) - 1), first->id);
-      if (!best || at < *best) best = at;
+  // When the job will fit into the tenant's cells, by the estimates of those that run. nullopt: its
+  // cells are free already, but the hardware is bad.
+  [[nodiscard]] std::optional<reservation> reserve(tenant_id t, const job_request& r) const {
+    if (rule_ == rules::first_fit) return std::nullopt;
+    reservation made{r.priority, 0, {scheduler_.cells(), t, gangs_.gang_of(r).groups}};
+    const auto& running = tenants_[t.value].ends;
+    for (const auto& [end, number, job] : running) {
+      const record& other = jobs_.at(job);
+      if (other.request.priority < r.priority) made.then.add(other.nodes);
     }
-    return best ? std::optional(job_id(best->second)) : std::nullopt;
+    if (made.then.fits()) return std::nullopt;
+    bool fits = false;
+    for (const auto& [end, number, job] : running) {
+      if (fits && (end != made.at || end == max_time)) break;
+      const record& other = jobs_.at(job);
+      if (other.request.priority < r.priority) continue;
+      made.then.add(other.nodes);
+      made.at = end;
+      fits = fits || made.then.fits();
+    }
+    return fits ? std::optional(std::move(made)) : std::nullopt;
   }
-  // Starts the job and suspends the jobs in its way. Returns true if the job does not fit.
-  [[nodiscard]] absl::StatusOr<bool> start(job_id job, hived_queue::phase as, time_ms now,
-                                           std::vector<job_action>& actions) {
+  // Starts the job and suspends the jobs in its way, unless it does not fit, or unless the first
+  // job would not fit beside it (`first`: what is free when that one starts; nullptr: no matter).
+  [[nodiscard]] absl::StatusOr<answer> start(job_id job, hived_queue::phase as, time_ms now,
+                                             std::vector<job_action>& actions,
+                                             detail::cell_forecast* first = nullptr) {
     record& r = jobs_.at(job.value);
     const gang_request gang = as == phase::opportunistic ? gangs_.opportunistic_gang(r.request)
                                                          : gangs_.gang_of(r.request);
     APIARY_ASSIGN_OR_RETURN(gang_plan plan, scheduler_.propose(gang));
-    if (plan.result == plan_result::wait) return true;
+    if (plan.result == plan_result::wait) return answer::full;
     APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
-    if (plan.result == plan_result::preempt) {
+    const bool preempts = plan.result == plan_result::preempt;
+    if (as == phase::guaranteed)
+      r.nodes = detail::gang_nodes::of(scheduler_.cells(), *scheduler_.find(job));
+    if (first != nullptr) {
+      first->remove(r.nodes);
+      if (!first->fits()) {
+        first->add(r.nodes);
+        APIARY_RETURN_IF_ERROR(preempts ? scheduler_.cancel(job) : scheduler_.finish(job));
+        return answer::delays_first;
+      }
+    }
+    if (preempts) {
       for (const job_id victim : plan.victims) {
         record& v = jobs_.at(victim.value);
         APIARY_RETURN_IF_ERROR(stop(v));
@@ -295,27 +368,26 @@ class hived_queue {
     const delays waited = leave(r, now);
     r.phase = as;
     used_ += r.request.gpus;
-    if (as == phase::guaranteed) used_by_[r.request.tenant.value] += r.request.gpus;
+    if (as == phase::guaranteed) {
+      r.ends = {add_time(now, r.request.estimate), ++starts_, job.value};
+      tenant_state& t = tenants_[r.request.tenant.value];
+      t.used += r.request.gpus;
+      t.ends.insert(r.ends);
+    }
     actions.push_back({job_action::verb::start, job, hived_jobs::placement_of(plan.tasks), waited});
-    return false;
-  }
-
-  [[nodiscard]] delay_cause cause_of(const queue_key& key) const {
-    const auto& [t, opportunistic, gpus] = key;
-    const std::uint32_t free =
-        opportunistic ? idle_gpus() : gangs_.owned(tenant_id(t)) - used_by_[t];
-    if (gpus <= free) return delay_cause::fragmentation;
-    return opportunistic ? delay_cause::capacity : delay_cause::quota;
+    return answer::started;
   }
 
   hived_jobs gangs_;
   hived scheduler_;
+  rules rule_;
+  std::uint64_t starts_ = 0;
   std::uint32_t used_ = 0;  // GPUs
   std::uint32_t bad_gpus_ = 0;
-  std::vector<bool> bad_;               // nodes
-  std::vector<std::uint32_t> used_by_;  // GPUs of a tenant's cells that its jobs use
-  std::map<queue_key, queue> queues_;
-  std::vector<std::uint32_t> too_large_;  // numbers of GPUs that fit nowhere as opportunistic
+  std::vector<bool> bad_;  // nodes
+  std::vector<tenant_state> tenants_;
+  detail::tenant_queues waiting_;
+  std::uint32_t too_large_ = no_limit;  // so many GPUs fit nowhere as opportunistic
   std::unordered_map<std::uint32_t, record> jobs_;
 };
 
