@@ -71,6 +71,12 @@ mutant(sets_evicted preempt/detail/group_victim_sets.h "missing reset: victims o
   FROM [[for (const std::uint32_t j : set_) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
 mutant(sets_within_budgets preempt/detail/group_victim_sets.h "dropped condition: a set beyond the disruption budgets is kept"
   FROM [[cost >= cost_ || !tally_->within_budgets()]] TO [[cost >= cost_]])
+mutant(sets_looked_at preempt/detail/simple_victim_sets.h "missing reset: gangs of a unit that was only looked at stay evicted"
+  FROM [[for (const std::uint32_t j : more_) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
+mutant(sets_old_costs preempt/detail/simple_victim_sets.h "forgotten step: a unit keeps its cost when gangs there end"
+  FROM [[known[unit_of_[allocations_[a].node] - first_unit_] = 0;]] TO [[]] STATEMENT)
+mutant(sets_exchanged preempt/detail/simple_victim_sets.h "missing reset: victims stay evicted after an exchange"
+  FROM [[for (const std::uint32_t j : victims) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
 mutant(branch_with preempt/detail/group_victim_search.h "wrong bound: the half without a gang is not searched"
   FROM [[(std::min)(with, without)]] TO [[with]])
 mutant(branch_unforced preempt/detail/group_victim_search.h "dropped restore: a gang that was protected in a branch stays so"

@@ -8,7 +8,7 @@
 #include <apiary/model/resources.h>
 #include <apiary/preempt/detail/disruption_tally.h>
 #include <apiary/preempt/detail/eviction_levels.h>
-#include <apiary/preempt/detail/group_victim_sets.h>
+#include <apiary/preempt/detail/simple_victim_sets.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
@@ -31,13 +31,14 @@ namespace detail {
 //         decomposition).
 // Sets:   the victims of each such solution; greedy sets that evict in one unit after the other, the
 //         cheapest unit first, where each gang counts in full once; the same from other first units;
-//         the cheapest gangs, and the smallest gangs. The best set is improved: its victims in one
-//         unit are taken back and chosen again. No victim in a set can be reprieved.
+//         the cheapest gangs, and the smallest gangs; emptied nodes. The best set is improved: its
+//         victims in one unit are taken back and chosen again, and one gang is exchanged for another.
+//         No victim in a set can be reprieved.
 // Cost:   O(nodes + allocations + candidates), the first bound and the first set; the rest is within
 //         the budget. Units are solved in ascending order of cheap bounds, and only as many as needed.
-class group_victim_search : group_victim_sets {
+class group_victim_search : simple_victim_sets {
  public:
-  using group_victim_sets::never;
+  using simple_victim_sets::never;
   // The victims, if a set was found that costs less than the cost limit; otherwise `cost` is the
   // limit. No set costs less than `lower_bound`, which is `never` if there is no set.
   struct result {
@@ -75,6 +76,10 @@ class group_victim_search : group_victim_sets {
         raise_bound(order_[i].number, left() / (order_.size() - i + 1));
     improve(budget / 4);
     evict_greedily(budget / 16);
+    if (!victims_.empty() && bounds_[best_root_] < cost_) {
+      empty_nodes(left() - (std::min)(left(), budget / 16));
+      exchange_victims(left() - (std::min)(left(), budget / 16));
+    }
     for (const keyed_number& at : order_) {
       if (bounds_[at.number] >= cost_ || ended()) continue;
       begin_root(at.number);
