@@ -86,3 +86,5 @@ mutant(shared_devices gang/shared_gpu_fit.h "forgotten update: two tasks get the
 mutant(shared_greedy_order gang/detail/shared_greedy.h "swapped order: small tasks are placed first"
   FROM [[~std::uint64_t{gang.groups[m].task().total_gpu_milli()}]]
   TO [[std::uint64_t{gang.groups[m].task().total_gpu_milli()}]])
+mutant(fill_too_small gang/detail/fill_nodes.h "dropped condition: nodes that hold no task that is left take steps"
+  FROM [[n < nodes.last.value && smallest <= free]] TO [[n < nodes.last.value]])

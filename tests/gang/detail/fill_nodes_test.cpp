@@ -99,3 +99,23 @@ TEST_CASE("fill_nodes: constraints between the nodes and the cell are not for it
   CHECK_FALSE(fill(capacities, groups, {}, order, gang_objective::whole_cells, capacities.top(), 0,
                    steps, to));
 }
+
+TEST_CASE("fill_nodes: nodes with too few free GPUs cost no steps") {
+  // Most nodes are full, or have one GPU free, which holds the task of the first group alone.
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 1'000, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < 1'000; ++n) capacities.set(n, n % 100 == 99 ? 8 : n % 2);
+  const std::vector<resources> hosts(1'000, resources{10'000, 0});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 1, .host = {1'000, 0}},
+                 {.tasks = 8, .gpus = 5, .host = {2'000, 0}},
+                 {.tasks = 3, .gpus = 3, .host = {3'000, 0}}};
+  colocated_groups groups;
+  groups.assign(gang, 1, capacities.top());
+  const std::vector<std::uint32_t> order{1, 2, 0};
+  for (const auto objective : {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
+    step_budget steps(33);
+    std::vector<tasks_on_node> to;
+    fill_nodes<uniform_tree> fill;
+    CHECK(fill(capacities, groups, hosts, order, objective, 2, 0, steps, to));
+  }
+}

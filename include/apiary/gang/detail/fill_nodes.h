@@ -25,7 +25,7 @@ namespace detail {
 // Fills one node after another until all tasks are placed. In a large cell with mostly free nodes
 // it reads few nodes, even for many groups; greedy_by_group reads all of them. A placement that it
 // finds is valid, but it may find none although there is one.
-// Cost: a step for each group that has tasks left, at each node.
+// Cost: a step for each group that has tasks left, at each node that has the GPUs for one of them.
 template <CellTree Tree>
 class fill_nodes {
  public:
@@ -47,8 +47,9 @@ class fill_nodes {
     for (std::uint32_t i = 0; i <= capacities.max_free(); ++i) {
       const std::uint32_t free =
           objective == gang_objective::fewest_nodes ? capacities.max_free() - i : i;
-      for (std::uint32_t n = capacities.first_node(free, nodes.first.value); n < nodes.last.value;
-           n = capacities.first_node(free, n + 1)) {
+      std::uint32_t smallest = least_gpus(groups);
+      for (std::uint32_t n = capacities.first_node(free, nodes.first.value);
+           n < nodes.last.value && smallest <= free; n = capacities.first_node(free, n + 1)) {
         if (!steps.pay(left_.size())) break;
         node_capacity_left node{&groups, free};
         if (!hosts.empty()) node = {&groups, free, hosts[n].cpu_milli, hosts[n].memory_mib};
@@ -62,6 +63,7 @@ class fill_nodes {
           return tasks_[u] == 0;
         });
         if (left_.empty()) return true;
+        smallest = least_gpus(groups);
       }
     }
     to.resize(before);
@@ -69,6 +71,13 @@ class fill_nodes {
   }
 
  private:
+  // The fewest GPUs of a task that is to be placed: nodes with fewer are passed over.
+  [[nodiscard]] std::uint32_t least_gpus(const colocated_groups& groups) const {
+    std::uint32_t least = groups[left_[0]].gpus;
+    for (const std::uint32_t u : left_) least = (std::min)(least, groups[u].gpus);
+    return least;
+  }
+
   std::vector<std::uint32_t> left_;   // groups with tasks to place
   std::vector<std::uint32_t> tasks_;  // of each group, to place
 };
