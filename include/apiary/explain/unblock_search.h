@@ -112,12 +112,15 @@ class unblock_search {
     steps_ += steps;
     return true;
   }
+  // What topology_fit looks at outside its budget: nodes, or classes of nodes in cells.
+  [[nodiscard]] std::uint64_t fit_steps() const {
+    const std::uint64_t looks = by_node_ ? now_.size() / 4 : 0;
+    return 1 + looks + capacities_->num_cells(level_) / 4;
+  }
+  [[nodiscard]] bool affords_fit() const { return fit_steps() <= budget_ - steps_; }
   // The verdict for the nodes as they are; after a yes, placed_ has the nodes of the gang.
   fit_verdict try_fit() {
-    // What topology_fit looks at outside its budget: nodes, or classes of nodes in cells.
-    const std::uint64_t looks = by_node_ ? now_.size() / 4 : 0;
-    const std::uint64_t cells = capacities_->num_cells(level_);
-    if (!pay(1 + looks + cells / 4)) return fit_verdict::budget_ended;
+    if (!pay(fit_steps())) return fit_verdict::budget_ended;
     const auto found = fit_(*capacities_, gang_, hosts_);
     steps_ += (std::min)(found.steps, budget_ - steps_);
     if (found.verdict != fit_verdict::fits) return found.verdict;
@@ -139,7 +142,8 @@ class unblock_search {
     if (!by_node_) {
       verdict = search_victims();
     } else {
-      if (verdict != fit_verdict::fits) verdict = free_all();
+      if (verdict != fit_verdict::fits)
+        verdict = affords_fit() ? free_all() : fit_verdict::budget_ended;
       if (verdict == fit_verdict::does_not_fit) return verdict;
       search_greedily();
     }
@@ -186,9 +190,11 @@ class unblock_search {
   // In the closest cells: frees nodes in several orders until the gang fits, then removes the nodes
   // that are not needed.
   void search_greedily() {
+    if (!affords_fit()) return;
     detail::freeing_order<Tree> orders(*capacities_, groups_, now_, whole_, hosts_.empty());
     for (const std::uint32_t c : orders.closest_cells(level_, 8)) {
       for (const bool by_slices : {true, false}) {
+        if (!affords_fit()) return;
         orders(level_, c, by_slices, order_);
         if (free_enough()) give_back(freed_, c);
       }
@@ -208,7 +214,7 @@ class unblock_search {
         enough = n;
       } else {
         few = n;
-        if (n == order_.size()) return false;
+        if (n == order_.size() || !affords_fit()) return false;
         n = (std::min)(2 * n, order_.size());
       }
     }
