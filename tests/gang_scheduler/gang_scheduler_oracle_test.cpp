@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/plan.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/ragged_tree.h>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +28,10 @@ using namespace apiary;
 using namespace apiary_test;
 
 namespace {
+
+const std::vector<blocking_resource> all_resources{
+    blocking_resource::memory, blocking_resource::cpu, blocking_resource::slices,
+    blocking_resource::spread};
 
 std::uint64_t cost_of_request(const gang_scheduler::request& r) {
   return 1 + r.job.hash() % 7 + static_cast<std::uint64_t>(r.priority);
@@ -55,6 +64,7 @@ struct pair_of_schedulers {
     constexpr const char* results[] = {"bind", "preempt", "wait"};
     constexpr const char* reasons[] = {" never", " busy", " unhealthy", " not suggested",
                                        " undecided"};
+    if (plan->result == plan_result::wait && r.job.hash() % 4 == 0) explain(r);
     ++seen[results[static_cast<int>(plan->result)] +
            std::string(plan->result == plan_result::wait ? reasons[static_cast<int>(plan->reason)]
                                                          : "")];
@@ -63,6 +73,96 @@ struct pair_of_schedulers {
     slow.commit(r, *plan);
     REQUIRE(fast.commit(*plan).code() == absl::StatusCode::kAborted);
     return plan->result;
+  }
+  // Explains why the gang waits, and does what the explanation says would help.
+  void explain(const gang_scheduler::request& r) {
+    const std::uint64_t hash = fast.hash();
+    const auto e = fast.explain(r, slow.now);
+    REQUIRE(e.ok());
+    REQUIRE(fast.hash() == hash);
+    CAPTURE(e->text);
+    const bool never = e->plan.reason == wait_reason::never;
+    if (e->plan.result != plan_result::wait) return;
+    if (e->proof) {
+      REQUIRE(is_proved(r, *e->proof, never));
+      ++seen["proof"];
+    }
+    REQUIRE((e->text.find("it would fit if") != std::string::npos) == !e->nodes_to_free.empty());
+    // Without what blocks it, the gang fits; without GPUs that are free, nothing else helps.
+    if (!never && !e->blocking.empty()) {
+      gang_scheduler::request less = r;
+      const bool by_gpus = e->blocking[0] == blocking_resource::gpus;
+      for (constrained_task_group& m : less.gang.groups)
+        for (const blocking_resource b : by_gpus ? all_resources : e->blocking) {
+          if (b == blocking_resource::cpu) m.host.cpu_milli = 0;
+          if (b == blocking_resource::memory) m.host.memory_mib = 0;
+          if (b == blocking_resource::slices) m.slices.clear();
+          if (b == blocking_resource::spread) m.spread.clear();
+        }
+      const bool asks =
+          std::all_of(less.gang.groups.begin(), less.gang.groups.end(),
+                      [](const auto& m) { return m.gpus > 0 || m.host != resources{}; });
+      if (asks) {
+        const auto then = fast.propose(less, slow.now);
+        REQUIRE(then.ok());
+        REQUIRE((then->result == plan_result::bind) == !by_gpus);
+        ++seen[by_gpus ? "blocked by GPUs" : "blocked by others"];
+      }
+    }
+    if (e->nodes_to_free.empty()) {
+      if (e->plan.reason == wait_reason::busy) ++seen["busy without remedy"];
+      return;
+    }
+    std::uint64_t gpus = 0;
+    for (const node_id n : e->nodes_to_free)
+      gpus += slow.nodes.at(n.value).shape.gpus -
+              static_cast<std::uint64_t>(
+                  std::popcount(slow.healthy_gpus(n.value) & ~slow.used(n.value)));
+    REQUIRE(e->gpus_to_free == gpus);
+    fast.what_if([&](gang_scheduler& trial) {
+      for (const node_id n : e->nodes_to_free) {
+        for (const job_key& job : trial.jobs_on(n)) REQUIRE(trial.finish(job).ok());
+        REQUIRE(trial.mark_healthy(n).ok());
+        for (std::uint32_t g = 0; g < slow.nodes.at(n.value).shape.gpus; ++g)
+          REQUIRE(trial.mark_healthy(n, g).ok());
+      }
+      REQUIRE(trial.propose(r, slow.now)->result == plan_result::bind);
+    });
+    ++seen["remedy"];
+  }
+  // Counts a proof again, on the nodes in the order of free_capacity().
+  [[nodiscard]] bool is_proved(const gang_scheduler::request& r, const infeasibility_proof& proof,
+                               bool never) const {
+    std::vector<std::vector<std::uint32_t>> fans(slow.levels + 1);
+    std::vector<std::string> before;
+    std::vector<std::uint32_t> free;
+    std::vector<resources> hosts;
+    const auto capacities = fast.free_capacity(0);
+    REQUIRE(capacities.ok());
+    fans[0].push_back(0);
+    for (const gang_scheduler::cell_capacity& c : *capacities) {
+      const std::uint32_t id = fast.find_node(c.name)->value;
+      const auto& n = slow.nodes.at(id);
+      const std::vector<std::string> cells(n.shape.cells.rbegin(), n.shape.cells.rend());
+      std::size_t same = 0;
+      while (same < before.size() && cells[same] == before[same]) ++same;
+      for (std::size_t d = before.empty() ? 0 : same; d < cells.size(); ++d) {
+        ++fans[d].back();
+        fans[d + 1].push_back(0);
+      }
+      ++fans[slow.levels].back();
+      before = cells;
+      const bool in = slow.accepts(r.filter, n);
+      const std::uint32_t all = (std::uint32_t{1} << n.shape.gpus) - 1;
+      const std::uint32_t now = slow.healthy_gpus(id) & ~slow.used(id);
+      free.push_back(in ? static_cast<std::uint32_t>(std::popcount(never ? all : now)) : 0);
+      hosts.push_back(!in || (n.bad && !never) ? resources{}
+                      : never                  ? n.shape.host
+                                               : slow.left(id));
+    }
+    if (free.empty()) return true;
+    const ragged_tree tree(fans);
+    return proof_check(tree, 0, free, hosts, r.gang)(proof);
   }
   void finish(const job_key& job) {
     REQUIRE(fast.finish(job).ok());
@@ -323,12 +423,14 @@ TEST_CASE("random histories give the answers of a scheduler that recomputes ever
   MESSAGE("events: " << events << ", victims proved cheapest: " << optimal << " of " << preempting);
   MESSAGE("victims for a preferred level: " << lowest << ", not the lowest: " << not_lowest);
   CHECK(seen["wait undecided"] * 1000 <= events);
+  CHECK(seen["busy without remedy"] == 0);
   CHECK(not_lowest * 100 <= lowest);
   if (is_quick()) return;
   for (const char* const what :
        {"bind", "preempt", "wait never", "wait busy", "wait unhealthy", "wait not suggested",
-        "again", "add_node", "remove_node", "resize_node"})
+        "again", "add_node", "remove_node", "resize_node", "proof", "remedy"})
     CHECK(seen[what] > 100);
+  for (const char* const what : {"blocked by GPUs", "blocked by others"}) CHECK(seen[what] > 20);
   CHECK(optimal * 10 > preempting * 5);
 }
 

@@ -592,7 +592,7 @@ TEST_CASE("sentences for people") {
         "1; it would fit if node a were free (1 more GPU)");
   gang.filter.labels = {"zone=1"};
   CHECK(sentence(s, gang) ==
-        "job train waits: bad hardware is in the way; it would fit if node c "
+        "job train waits: too many nodes or GPUs are bad; it would fit if node c "
         "were healthy and free (4 more GPUs)");
   gang.filter.labels = {"zone=2"};
   CHECK(sentence(s, gang) ==

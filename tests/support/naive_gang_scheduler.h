@@ -159,6 +159,22 @@ class naive_gang_scheduler {
     const node& at = nodes.at(n);
     return at.bad ? 0 : ((std::uint32_t{1} << at.shape.gpus) - 1) & ~at.bad_gpus;
   }
+  // CPU and memory of the node that no gang uses, besides these gangs; none if they use more.
+  [[nodiscard]] apiary::resources left(std::uint32_t n,
+                                       const std::set<apiary::job_key>& without = {}) const {
+    apiary::resources host = nodes.at(n).shape.host;
+    for (const auto& [job, g] : gangs) {
+      if (without.contains(job)) continue;
+      std::size_t t = 0;
+      for (const apiary::constrained_task_group& m : g.what.gang.groups)
+        for (std::uint32_t i = 0; i < m.tasks; ++i, ++t) {
+          if (g.tasks[t].node.value != n) continue;
+          host.cpu_milli -= std::min(host.cpu_milli, m.host.cpu_milli);
+          host.memory_mib -= std::min(host.memory_mib, m.host.memory_mib);
+        }
+    }
+    return host;
+  }
   [[nodiscard]] bool accepts(const apiary::node_filter& f, const node& n) const {
     for (const std::string& label : f.labels)
       if (std::none_of(n.shape.labels.begin(), n.shape.labels.end(), [&](const std::string& l) {
@@ -235,16 +251,8 @@ class naive_gang_scheduler {
       apiary::resources host = n.bad && what != use::whole ? apiary::resources{} : n.shape.host;
       if (what == use::free) {
         mask &= ~used(id, without);
-        for (const auto& [job, g] : gangs) {
-          if (without.contains(job)) continue;
-          std::size_t t = 0;
-          for (const apiary::constrained_task_group& m : g.what.gang.groups)
-            for (std::uint32_t i = 0; i < m.tasks; ++i, ++t) {
-              if (g.tasks[t].node.value != id) continue;
-              host.cpu_milli -= std::min(host.cpu_milli, m.host.cpu_milli);
-              host.memory_mib -= std::min(host.memory_mib, m.host.memory_mib);
-            }
-        }
+        host = left(id, without);
+        if (n.bad) host = {};
       }
       made.free.push_back(static_cast<std::uint32_t>(std::popcount(mask)));
       made.hosts.push_back(host);

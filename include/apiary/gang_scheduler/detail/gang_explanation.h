@@ -73,7 +73,7 @@ class plan_text {
         return absl::StrCat(job, " can never start in this cluster, even if it is idle",
                             why.empty() ? "" : ": ", why);
       case wait_reason::unhealthy:
-        return absl::StrCat(job, " waits: bad hardware is in the way", remedy);
+        return absl::StrCat(job, " waits: too many nodes or GPUs are bad", remedy);
       case wait_reason::undecided:
         return absl::StrCat(job,
                             " waits: it is not known whether it fits, because the search "
