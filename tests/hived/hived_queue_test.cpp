@@ -306,6 +306,19 @@ TEST_CASE("hived_queue: a job overtakes if it ends in time, or if the first job 
   CHECK(actions[0].waited == delays{{14, 0, 0, 0}});
 }
 
+TEST_CASE("hived_queue: all jobs that end at the same time count as ended") {
+  hived_queue queue = queue_of(two_racks(), false);
+  for (const std::uint32_t job : {0U, 1U}) {
+    job_request r = of_tenant(0, job, 3 + job);
+    r.estimate = 10;
+    CHECK(queue.submit(r, 0).ok());
+  }
+  CHECK(said(queue, 0) == "+0+1");
+  CHECK(queue.submit(of_tenant(0, 2, 4), 1).ok());  // from 10 on, on either node
+  CHECK(queue.submit(of_tenant(0, 3, 1), 1).ok());  // beside job 0, until after 10
+  CHECK(said(queue, 1) == "+3");
+}
+
 TEST_CASE("hived_queue: a job is held back only while a job of its priority waits before it") {
   const auto with = [](job_request r, time_ms estimate) {
     r.estimate = estimate;
