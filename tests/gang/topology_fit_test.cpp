@@ -1014,3 +1014,27 @@ TEST_CASE("topology_fit: counts of many groups are paid from the budget, and its
   topology_fit<uniform_tree> fit;
   CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
 }
+
+TEST_CASE("topology_fit: several large groups under constraints fit into a large busy cluster") {
+  capacity_index<uniform_tree> capacities(uniform_tree{784, 16, 8}, 1, 8);
+  rng random(3);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
+    capacities.set(n, random.uniform(3) == 0 ? 8 : random.uniform(9));
+  topology_constraints gang;
+  gang.groups = {{.tasks = 62, .gpus = 7, .spread = {{2, 4}}},
+                 {.tasks = 180, .gpus = 4, .slices = {{2, 10}}},
+                 {.tasks = 30, .gpus = 3},
+                 {.tasks = 165, .gpus = 2, .spread = {{1, 1}}}};
+  topology_fit<uniform_tree> fit(100'000);
+  const auto found = fit(capacities, gang);
+  CHECK(found.steps <= 100'000);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  std::vector<std::uint32_t> used(capacities.num_nodes(), 0);
+  std::vector<std::uint32_t> tasks(gang.groups.size(), 0);
+  for (const tasks_on_node& p : found.portions) {
+    used[p.node] += p.tasks * gang.groups[p.group].gpus;
+    tasks[p.group] += p.tasks;
+  }
+  for (std::uint32_t n = 0; n < used.size(); ++n) REQUIRE(used[n] <= capacities.free(n));
+  for (std::size_t m = 0; m < tasks.size(); ++m) CHECK(tasks[m] == gang.groups[m].tasks);
+}

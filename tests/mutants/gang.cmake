@@ -88,3 +88,5 @@ mutant(shared_greedy_order gang/detail/shared_greedy.h "swapped order: small tas
   TO [[std::uint64_t{gang.groups[m].task().total_gpu_milli()}]])
 mutant(fill_too_small gang/detail/fill_nodes.h "dropped condition: nodes that hold no task that is left take steps"
   FROM [[n < nodes.last.value && smallest <= free]] TO [[n < nodes.last.value]])
+mutant(greedy_in_large_cells gang/topology_fit.h "dropped case: groups under constraints are not placed greedily in a large cell"
+  FROM [[looks / looks_of_a_step > left(end)]] TO [[true]])

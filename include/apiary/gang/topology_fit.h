@@ -91,6 +91,8 @@ class topology_fit {
   };
   static constexpr std::size_t few_vectors = 16;
   static constexpr std::uint64_t few_steps = 1'000;
+  // In a cell that is too large otherwise, one greedy order is tried at this price.
+  static constexpr std::uint64_t looks_of_a_step = 8;
 
   fit_verdict decide(const capacity_index<Tree>& capacities, const topology_constraints& gang,
                      std::span<const resources> hosts) {
@@ -238,9 +240,11 @@ class topology_fit {
                                       steps, portions_);
         pay(steps.steps());
         if (fits) return fit_verdict::fits;
-        break;
+        if (looks / looks_of_a_step > left(end)) break;
+        steps_ += looks / looks_of_a_step;
+      } else {
+        steps_ += looks;
       }
-      steps_ += looks;
       nodes_.clear();
       for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
       portions_.clear();
