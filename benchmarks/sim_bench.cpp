@@ -5,6 +5,7 @@
 #include "tests/support/naive_hived_queue.h"
 #include "tests/support/naive_philly.h"
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
@@ -438,10 +439,38 @@ void preemptive(benchmark::State& state) {
 BENCHMARK_TEMPLATE(preemptive, preemptive_options::rules::shortest_remaining)
     ->Arg(2490)
     ->Arg(728)
+    ->Arg(364)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_TEMPLATE(preemptive, preemptive_options::rules::least_attained)
     ->Arg(2490)
     ->Arg(728)
+    ->Arg(364)
+    ->Unit(benchmark::kMillisecond);
+
+template <bounded_wait_options::orders Order>
+bounded_wait_queue<server_placer> make_bounded(const server_spec& spec) {
+  return bounded_wait_queue(server_placer::create(spec).value(), {.order = Order});
+}
+template <bounded_wait_options::orders Order>
+void bounded(benchmark::State& state) {
+  run(state, make_bounded<Order>);
+}
+void bounded_growth(benchmark::State& state) {
+  grow(state, make_bounded<bounded_wait_options::orders::attained>);
+}
+BENCHMARK(bounded_growth)
+    ->ArgsProduct({{2'000, 20'000, 100'000}, {80, 100}, {0}})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
+BENCHMARK_TEMPLATE(bounded, bounded_wait_options::orders::attained)
+    ->Arg(2490)
+    ->Arg(728)
+    ->Arg(364)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(bounded, bounded_wait_options::orders::remaining)
+    ->Arg(2490)
+    ->Arg(728)
+    ->Arg(364)
     ->Unit(benchmark::kMillisecond);
 
 // Equal quotas, published times.

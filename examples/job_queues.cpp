@@ -1,7 +1,8 @@
 // How long do jobs wait under different schedulers? Fourteen jobs, in the Standard Workload
-// Format, run on two servers with four GPUs each under nine schedulers.
+// Format, run on two servers with four GPUs each under ten schedulers.
 // SPDX-License-Identifier: MIT
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
@@ -75,6 +76,7 @@ int main() {
   show("least attained", preemptive_queue(*placer, {.quantum = 600'000}), *list);
   show("shortest remaining",
        preemptive_queue(*placer, {.rule = preemptive_options::rules::shortest_remaining}), *list);
+  show("bounded wait", bounded_wait_queue(*placer), *list);
   show("Philly", *quotas, *list);
   show("HiveD", *guaranteed, *list);
   show("Gandiva", *time_slices, *list);

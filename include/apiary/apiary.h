@@ -15,6 +15,7 @@
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/alloc/server_pool.h>
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/gpu_sharing_placer.h>
 #include <apiary/batch/job_placer.h>

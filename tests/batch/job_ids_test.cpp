@@ -2,6 +2,7 @@
 // what low ones do.
 // SPDX-License-Identifier: MIT
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
@@ -97,6 +98,10 @@ TEST_CASE("jobs numbered up to the highest id: every queue over time decides as 
   for (const preemptive_options::rules rule :
        {preemptive_options::rules::shortest_remaining, preemptive_options::rules::least_attained})
     check_ids(preemptive_queue(placer, {.rule = rule, .quantum = 7}));
+  for (const bounded_wait_options::orders order :
+       {bounded_wait_options::orders::attained, bounded_wait_options::orders::remaining})
+    check_ids(
+        bounded_wait_queue(placer, {.order = order, .quantum = 7, .patience = 20, .slice = 5}));
   check_ids(philly::create({.servers = servers,
                             .quotas = {6, 10},
                             .acquire_time = 15,

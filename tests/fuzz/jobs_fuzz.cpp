@@ -6,6 +6,7 @@
 // GPUs through every queue, without and with broken servers; each must end them all, keep the GPUs'
 // time, and explain every wait.
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
@@ -166,6 +167,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
        {preemptive_options::rules::least_attained, preemptive_options::rules::shortest_remaining}) {
     run_both<preemptive_queue<server_placer>>(
         preemptive_queue(*placer, {.rule = rule, .quantum = period}), jobs, outages);
+  }
+  for (const bounded_wait_options::orders order :
+       {bounded_wait_options::orders::attained, bounded_wait_options::orders::remaining}) {
+    run_both<bounded_wait_queue<server_placer>>(
+        bounded_wait_queue(
+            *placer, {.order = order, .quantum = period, .patience = 3 * period, .slice = period}),
+        jobs, outages);
   }
   run_both(philly::create({.servers = servers,
                            .quotas = std::vector<std::uint32_t>(tenants, 32 / tenants),

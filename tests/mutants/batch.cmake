@@ -57,6 +57,16 @@ mutant(preempt_had batch/preemptive_queue.h "forgotten update: a stopped job has
   FROM [[r.had += now - r.started;]] TO [[]] STATEMENT)
 mutant(preempt_quantum batch/preemptive_queue.h "off by one: the next choice is one quantum late"
   FROM [[now / options_.quantum * options_.quantum]] TO [[(now / options_.quantum + 1) * options_.quantum]])
+mutant(bounded_patience batch/bounded_wait_queue.h "wrong time: a job starves a millisecond late"
+  FROM [[waits_.begin()->first <= now - options_.patience]] TO [[waits_.begin()->first < now - options_.patience]])
+mutant(bounded_turns batch/bounded_wait_queue.h "wrong order: a job that starves stops those that have starved for longer"
+  FROM [[*turn < turn_of(r)]] TO [[turn_of(r) < *turn]])
+mutant(bounded_smaller batch/bounded_wait_queue.h "wrong comparison: jobs as large as the one that waits migrate"
+  FROM [[last->gpus < r.request.gpus]] TO [[last->gpus <= r.request.gpus]])
+mutant(bounded_arrival batch/bounded_wait_queue.h "dropped condition: a job that arrives stops others only at the next choice"
+  FROM [[choose || (r.had == 0 && r.since == now)]] TO [[choose]])
+mutant(bounded_owed batch/bounded_wait_queue.h "forgotten update: a slice that was cut short begins again"
+  FROM [[r.owed -= now - r.started;]] TO [[]] STATEMENT)
 mutant(placer_max_servers batch/server_placer.h "dropped condition: every job may span all servers"
   FROM [[anywhere_ ? pool_.num_servers() : pool_.fewest_servers(gpus)]] TO [[pool_.num_servers()]])
 mutant(placer_jobs_on batch/server_placer.h "forgotten step: a job on two GPUs of a server is there twice"

@@ -98,10 +98,15 @@ class job_records {
   }
   // A waiting job runs at `where` again, without an action; false, and no change, if it cannot.
   [[nodiscard]] bool go_on(Record& r, const job_placement& where, time_ms now) {
-    if (!placer_.commit(r.request, where).ok()) return false;
+    if (!put_at(r, where)) return false;
     leave(r, now);
-    r.running = true;
     return true;
+  }
+  // The job runs at `where` from now on, as far as the placer knows; false, and no change, if it
+  // cannot. If it waited, the caller must call leave(). Requires: it does not run.
+  [[nodiscard]] bool put_at(Record& r, const job_placement& where) {
+    r.running = placer_.commit(r.request, where).ok();
+    return r.running;
   }
   // The job does not run any more. Requires: it runs.
   [[nodiscard]] absl::Status stop(Record& r) {
