@@ -9,10 +9,8 @@
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -20,68 +18,56 @@
 
 using namespace apiary;
 
-class express_queue {
- public:
+struct express_queue {
   static constexpr time_ms patience = 1'800'000;
-
-  explicit express_queue(server_placer servers) : servers_(std::move(servers)) {}
-
-  absl::Status submit(const job_request& job, time_ms now) {
-    APIARY_RETURN_IF_ERROR(servers_.check(job));
-    waiting_.push_back({job, now});
-    return absl::OkStatus();
-  }
-  absl::Status finish(job_id job, time_ms) {
-    running_.erase(job);
-    return servers_.finish(job);
-  }
-  // The jobs on a broken server wait again, before all others.
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id server, time_ms now) {
-    APIARY_RETURN_IF_ERROR(servers_.mark_bad(server));
-    std::vector<job_id> stopped = servers_.jobs_on(server);
-    for (const job_id job : stopped) {
-      waiting_.push_front({running_.at(job), now});
-      APIARY_RETURN_IF_ERROR(finish(job, now));
-    }
-    return stopped;
-  }
-  absl::Status mark_healthy(node_id server, time_ms) { return servers_.mark_healthy(server); }
-
-  // The queue itself: starts every job that may start now.
-  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    time_ms blocked_since = max_time;  // of the first job that does not fit
-    for (auto e = waiting_.begin(); e != waiting_.end();) {
-      const bool may_pass = e->job.gpus == 1 && now - blocked_since < patience;
-      if (blocked_since != max_time && !may_pass) {
-        ++e;
-        continue;
-      }
-      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, servers_.propose(e->job));
-      if (!where) {
-        blocked_since = std::min(blocked_since, e->since);
-        ++e;
-        continue;
-      }
-      APIARY_RETURN_IF_ERROR(servers_.commit(e->job, *where));
-      actions.push_back({.job = e->job.job, .where = *where});
-      // all of it as capacity; `delay_clock` (model/job.h) tells order and fragmentation apart
-      actions.back().waited[delay_cause::capacity] = now - e->since;
-      running_[e->job.job] = e->job;
-      e = waiting_.erase(e);
-    }
-    return absl::OkStatus();
-  }
-  time_ms wake() const { return max_time; }  // decides only when something happens
-  std::uint32_t total_gpus() const { return servers_.total_gpus(); }
-
- private:
   struct entry {
     job_request job;
     time_ms since;
   };
-  server_placer servers_;
-  std::deque<entry> waiting_;
-  std::map<job_id, job_request> running_;
+  server_placer servers;
+  std::map<job_id, entry> waiting{};  // in order of arrival, because the ids are
+  std::map<job_id, entry> running{};
+
+  // The queue itself: starts every job that may start now.
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    std::optional<time_ms> blocked;  // since when the first job waits that does not fit
+    for (auto at = waiting.begin(); at != waiting.end();) {
+      const auto [job, since] = (at++)->second;
+      if (blocked && (job.gpus > 1 || now - *blocked >= patience)) continue;
+      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, servers.propose(job));
+      if (!where) {
+        if (!blocked) blocked = since;
+        continue;
+      }
+      APIARY_RETURN_IF_ERROR(servers.commit(job, *where));
+      actions.push_back({.job = job.job, .where = *where});
+      actions.back().waited[delay_cause::capacity] = now - since;  // all of it has one cause here
+      running.insert(waiting.extract(job.job));
+    }
+    return absl::OkStatus();
+  }
+  // What happens outside: jobs arrive and end, servers fail and return.
+  absl::Status submit(const job_request& job, time_ms now) {
+    APIARY_RETURN_IF_ERROR(servers.check(job));
+    waiting[job.job] = {job, now};
+    return absl::OkStatus();
+  }
+  absl::Status finish(job_id job, time_ms) {
+    running.erase(job);
+    return servers.finish(job);
+  }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id server, time_ms now) {
+    std::vector<job_id> stopped = servers.jobs_on(server);
+    for (const job_id job : stopped) {
+      waiting[job] = {running.at(job).job, now};
+      APIARY_RETURN_IF_ERROR(finish(job, now));
+    }
+    APIARY_RETURN_IF_ERROR(servers.mark_bad(server));
+    return stopped;
+  }
+  absl::Status mark_healthy(node_id server, time_ms) { return servers.mark_healthy(server); }
+  time_ms wake() const { return max_time; }  // decides only when something happens
+  std::uint32_t total_gpus() const { return servers.total_gpus(); }
 };
 static_assert(JobScheduler<express_queue>);
 
@@ -105,5 +91,5 @@ int main() {
   const auto servers = server_placer::create({.gpus = {4, 4}}).value();
   std::printf("mean wait      of 1 GPU  of 8 GPUs\n");
   run("FIFO", batch_queue(servers, {.rule = batch_options::rules::fifo}), jobs);
-  run("express_queue", express_queue(servers), jobs);
+  run("express_queue", express_queue{servers}, jobs);
 }

@@ -5,6 +5,7 @@
 #include "replay_options.h"
 #include "replay_output.h"
 #include "replay_plot.h"
+#include "sweep.h"
 #include <apiary/core/status.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
@@ -252,17 +253,56 @@ int fail(const absl::Status& why, int exit_status) {
   return exit_status;
 }
 
+// Options of a run of a sweep: one policy, and no other output than the row.
+absl::StatusOr<options> parse_run(const sweep_run& run) {
+  std::vector<const char*> arguments;
+  for (const std::string& argument : run.arguments) arguments.push_back(argument.c_str());
+  APIARY_ASSIGN_OR_RETURN(options o, parse_options(arguments));
+  if (o.help) return absl::InvalidArgumentError("--help is not an option of a run");
+  if (o.policy == "all")
+    return absl::InvalidArgumentError("a run needs --policy with the name of one policy");
+  if (!o.curves.empty() || !o.decisions.empty() || !o.plot.empty())
+    return absl::InvalidArgumentError("a run has no --curves, --decisions and --plot");
+  return o;
+}
+
+// Carries out a sweep; the exit status.
+int sweep(const sweep_options& o) {
+  const absl::StatusOr<std::vector<sweep_run>> runs = read_sweep(o);
+  if (!runs.ok()) return fail(runs.status(), 2);
+  for (const sweep_run& run : *runs) {
+    const absl::StatusOr<options> parsed = parse_run(run);
+    if (!parsed.ok()) return fail(at_line(o, run, parsed.status()), 2);
+  }
+  const absl::Status done = run_sweep(
+      o, *runs, "policy,placed,failed,allocated_percent,fragmentation_percent",
+      [](const sweep_run& run) -> absl::StatusOr<std::string> {
+        APIARY_ASSIGN_OR_RETURN(const options chosen, parse_run(run));
+        APIARY_ASSIGN_OR_RETURN(const task t, prepare(chosen));
+        APIARY_ASSIGN_OR_RETURN(const std::vector<result> results,
+                                run_policies(t.trace, t.mix, t.chosen));
+        const replay_summary& s = results.front().summary;
+        return s.policy + "," + std::to_string(s.placed) + "," + std::to_string(s.failed) + "," +
+               fixed_text(s.allocation, 4) + "," + fixed_text(s.fragmentation, 4);
+      });
+  return done.ok() ? 0 : fail(done, 1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   prepare_signals();
   const absl::Status streams = check_standard_streams();
   if (!streams.ok()) return fail(streams, 1);
+  const absl::StatusOr<sweep_options> many = read_sweep_options({argv + 1, argv + argc});
+  if (!many.ok()) return fail(many.status(), 2);
+  if (!many->file.empty()) return sweep(*many);
   absl::StatusOr<options> o = parse_options({argv + 1, argv + argc});
   if (!o.ok()) return fail(o.status(), 2);
   if (o->synthetic() && o->plot.empty()) o->plot = beside(argv[0], "replay.svg");
   if (o->help) {
-    const absl::Status printed = print(replay_usage);
+    std::string text = replay_usage;
+    const absl::Status printed = print(text.replace(text.find("%s"), 2, sweep_usage));
     return printed.ok() ? 0 : fail(printed, 1);
   }
   absl::StatusOr<task> t = prepare(*o);

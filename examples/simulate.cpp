@@ -1,11 +1,12 @@
 // Which scheduler suits my jobs? Runs one job trace, or five generated ones, on a GPU cluster under
-// fourteen schedulers of the library, and compares how long jobs wait, for which reasons, and how well the GPUs
+// sixteen schedulers of the library, and compares how long jobs wait, for which reasons, and how well the GPUs
 // are used.
 // SPDX-License-Identifier: MIT
 #include "replay_output.h"
 #include "simulate_options.h"
 #include "simulate_plot.h"
 #include "simulate_policies.h"
+#include "sweep.h"
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/sim/simulation_result.h>
@@ -19,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cinttypes>
 #include <cmath>
 #include <cstddef>
@@ -63,26 +65,32 @@ absl::Status fit(const simulate_options& o, job_list& list) {
   return absl::OkStatus();
 }
 
-// What is drawn on a terminal while a policy runs.
+// What is drawn on a terminal while a policy runs: a bar, per cent and the time left.
 class progress_bar {
  public:
   progress_bar(std::string_view policy, std::size_t jobs)
-      : policy_(policy), step_(jobs / 40 + 1), shown_(::isatty(STDERR_FILENO) == 1) {}
+      : policy_(policy), jobs_(jobs), shown_(::isatty(STDERR_FILENO) == 1) {}
   progress_bar(const progress_bar&) = delete;
   progress_bar& operator=(const progress_bar&) = delete;
   ~progress_bar() {
     if (shown_) std::fputs("\r\033[K", stderr);
   }
   void operator()(std::size_t done) const {
-    if (!shown_ || done % step_ != 0) return;
-    const std::string filled(done / step_, '#');
-    std::fprintf(stderr, "\r%-14s [%-40s]", policy_.c_str(), filled.c_str());
+    if (!shown_ || done == 0 || done % (jobs_ / 100 + 1) != 0) return;
+    const std::chrono::duration<double> spent = clock::now() - begin_;
+    const double left =
+        spent.count() * static_cast<double>(jobs_ - done) / static_cast<double>(done);
+    const std::string filled(done * 40 / jobs_, '#');
+    std::fprintf(stderr, "\r%-14s [%-40s] %3zu %%, %.0f s left \033[K", policy_.c_str(),
+                 filled.c_str(), 100 * done / jobs_, left);
   }
 
  private:
+  using clock = std::chrono::steady_clock;
   std::string policy_;
-  std::size_t step_;
+  std::size_t jobs_;
   bool shown_;
+  clock::time_point begin_ = clock::now();
 };
 
 double minutes(double ticks) { return ticks / 60'000; }
@@ -90,15 +98,10 @@ double minutes(double ticks) { return ticks / 60'000; }
 // A policy on one list, or on several.
 using list_runs = std::vector<policy_run>;
 
-// The mean of a figure over the lists, and the standard deviation of a single one.
-struct spread {
-  double mean = 0.0;
-  double deviation = 0.0;
-};
 template <class Figure>
-spread spread_of(const list_runs& runs, const Figure& figure) {
+figure_spread spread_of(const list_runs& runs, const Figure& figure) {
   const auto n = static_cast<double>(runs.size());
-  spread s;
+  figure_spread s;
   for (const policy_run& r : runs) s.mean += static_cast<double>(figure(r.metrics)) / n;
   double squares = 0.0;
   for (const policy_run& r : runs) {
@@ -107,6 +110,18 @@ spread spread_of(const list_runs& runs, const Figure& figure) {
   }
   if (runs.size() > 1) s.deviation = std::sqrt(squares / (n - 1));
   return s;
+}
+
+// What the picture shows of several lists.
+std::vector<spread_row> spreads_of(const std::vector<list_runs>& runs) {
+  std::vector<spread_row> rows;
+  if (runs.front().size() == 1) return rows;
+  for (const list_runs& lists : runs) {
+    rows.push_back({spread_of(lists, [](const job_metrics& m) { return m.completion.mean; }),
+                    spread_of(lists, [](const job_metrics& m) { return m.delay.p99; }),
+                    spread_of(lists, [](const job_metrics& m) { return m.utilization; })});
+  }
+  return rows;
 }
 
 // One row for each policy. With several lists the figures are means, followed by deviations.
@@ -145,6 +160,49 @@ std::string table_of(const std::vector<list_runs>& runs) {
     text += '\n';
   }
   return text;
+}
+
+// A row for each job, times in ms.
+constexpr const char* csv_header =
+    "policy,trace,job,tenant,gpus,arrival,duration,started,ended,quota,capacity,fragmentation,"
+    "order,"
+    "suspensions,migrations,breakdowns,lost\n";
+std::string csv_of(const policy_run& r, std::size_t trace, const job_list& list) {
+  std::string text;
+  const auto add = [&](std::int64_t n) { text += "," + std::to_string(n == max_time ? -1 : n); };
+  for (std::size_t j = 0; j < r.jobs.size(); ++j) {
+    const timed_job& job = list.jobs[j];
+    const simulation_result::job_record& had = r.jobs[j];
+    text += r.policy + "," + std::to_string(trace) + "," + std::to_string(j) + "," +
+            csv_field(list.tenants[job.request.tenant.value]);
+    for (const std::int64_t n :
+         {std::int64_t{job.request.gpus}, job.arrival, job.duration, had.started, had.ended})
+      add(n);
+    for (const time_ms waited : had.waited.by_cause) add(waited);
+    for (const std::int64_t n : {std::int64_t{had.suspended}, std::int64_t{had.migrated},
+                                 std::int64_t{had.broken}, had.lost})
+      add(n);
+    text += "\n";
+  }
+  return text;
+}
+
+// The row of a sweep.
+constexpr const char* row_header =
+    "policy,jobs,ended,mean_completion_ms,p50_completion_ms,p99_completion_ms,mean_delay_ms,"
+    "p99_delay_ms,max_delay_ms,makespan_ms,gpus_in_use,scattered,suspensions,migrations,breakdowns,"
+    "lost_ms,log";
+std::string row_of(const policy_run& r, const job_list& list) {
+  const job_metrics& m = r.metrics;
+  std::array<char, 500> row{};
+  std::snprintf(row.data(), row.size(),
+                ",%zu,%" PRIu64 ",%.0f,%" PRId64 ",%" PRId64 ",%.0f,%" PRId64 ",%" PRId64
+                ",%" PRId64 ",%.6f,%.6f,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRId64
+                ",%016" PRIx64,
+                list.jobs.size(), m.ended, m.completion.mean, m.completion.p50, m.completion.p99,
+                m.delay.mean, m.delay.p99, m.delay.max, m.makespan, m.utilization, m.fragmentation,
+                m.suspensions, m.migrations, m.breakdowns, m.lost, r.log);
+  return r.policy + row.data();
 }
 
 std::string times_of(const job_metrics::time_summary& t) {
@@ -193,14 +251,33 @@ struct simulate_task {
   simulate_options chosen;
   std::vector<job_list> lists{};
   std::size_t left_out = 0;
-  std::vector<std::optional<output_file>> files{};  // the report, the plot
+  std::vector<std::optional<output_file>> files{};  // the report, the plot, the jobs, the events
 };
+
+// kInvalidArgument: not one quota for each tenant, or more GPUs than there are.
+absl::Status check_quotas(const simulate_options& o, const job_list& list) {
+  const std::vector<std::uint32_t>& quotas = o.settings.quotas;
+  if (quotas.empty()) return absl::OkStatus();
+  std::uint64_t sum = 0;
+  for (const std::uint32_t q : quotas) sum += q;
+  if (quotas.size() != list.tenants.size()) {
+    return absl::InvalidArgumentError("--quotas has " + std::to_string(quotas.size()) +
+                                      " numbers; there are " + std::to_string(list.tenants.size()) +
+                                      " tenants");
+  }
+  if (sum > o.cluster.gpus()) {
+    return absl::InvalidArgumentError("--quotas adds up to " + std::to_string(sum) +
+                                      " GPUs; the cluster has " + std::to_string(o.cluster.gpus()));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
   simulate_task t{.chosen = chosen};
   if (chosen.embedded()) {
-    for (std::uint64_t seed = 1; seed <= embedded_lists; ++seed)
-      t.lists.push_back(embedded_jobs(seed));
+    if (chosen.seed) t.lists.push_back(embedded_jobs(*chosen.seed, chosen.load));
+    for (std::uint64_t seed = 1; !chosen.seed && seed <= embedded_lists; ++seed)
+      t.lists.push_back(embedded_jobs(seed, chosen.load));
   } else {
     APIARY_ASSIGN_OR_RETURN(job_list list, load(chosen));
     t.left_out = list.left_out + list.jobs.size();
@@ -208,7 +285,11 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
     t.left_out -= list.jobs.size();
     t.lists.push_back(std::move(list));
   }
-  APIARY_ASSIGN_OR_RETURN(t.files, open_outputs({chosen.jobs}, {chosen.report, chosen.plot}));
+  APIARY_RETURN_IF_ERROR(check_quotas(chosen, t.lists.front()));
+  APIARY_ASSIGN_OR_RETURN(t.files, open_outputs({chosen.jobs}, {chosen.report, chosen.plot,
+                                                                chosen.csv, chosen.events}));
+  t.chosen.settings.keeps_jobs = t.files[2].has_value();
+  t.chosen.settings.keeps_events = t.files[3].has_value();
   return t;
 }
 
@@ -217,15 +298,20 @@ absl::Status perform(simulate_task t) {
   if (t.left_out > 0) std::fprintf(stderr, "%zu jobs are left out\n", t.left_out);
   std::vector<list_runs> runs;
   std::vector<policy_run> first;  // on the first list
+  std::string rows = csv_header;
   for (const std::string_view policy : job_policies) {
     if (!t.chosen.runs(policy)) continue;
     const progress_bar bar(policy, t.lists.size() * t.lists.front().jobs.size());
     runs.emplace_back();
     for (const job_list& list : t.lists) {
       const std::size_t before = runs.back().size() * list.jobs.size();
-      APIARY_ASSIGN_OR_RETURN(policy_run run,
-                              run_policy(policy, t.chosen.cluster, list,
-                                         [&](std::size_t done) { bar(before + done); }));
+      APIARY_ASSIGN_OR_RETURN(
+          policy_run run, run_policy(
+                              policy, t.chosen.cluster, list,
+                              [&](std::size_t done) { bar(before + done); }, t.chosen.settings));
+      rows += csv_of(run, runs.back().size(), list);
+      run.jobs.clear();
+      t.chosen.settings.keeps_events = false;
       runs.back().push_back(std::move(run));
     }
     first.push_back(runs.back().front());
@@ -236,9 +322,11 @@ absl::Status perform(simulate_task t) {
         t.files[0]->write(report_of(t.chosen, t.lists.front(), t.left_out, first)));
   }
   if (t.files[1]) {
-    APIARY_RETURN_IF_ERROR(
-        t.files[1]->write(simulate_plot(first, t.chosen.cluster, t.lists.front()).draw()));
+    APIARY_RETURN_IF_ERROR(t.files[1]->write(
+        simulate_plot(first, t.chosen.cluster, t.lists.front(), spreads_of(runs)).draw()));
   }
+  if (t.files[2]) APIARY_RETURN_IF_ERROR(t.files[2]->write(rows));
+  if (t.files[3]) APIARY_RETURN_IF_ERROR(t.files[3]->write(event_header + first.front().events));
   for (std::optional<output_file>& file : t.files) {
     if (!file) continue;
     APIARY_RETURN_IF_ERROR(file->commit());
@@ -247,9 +335,46 @@ absl::Status perform(simulate_task t) {
   return absl::OkStatus();
 }
 
+// Options of a run of a sweep: one scheduler, one trace, and no other output than the row.
+absl::StatusOr<simulate_options> parse_run(const sweep_run& run) {
+  std::vector<const char*> arguments;
+  for (const std::string& argument : run.arguments) arguments.push_back(argument.c_str());
+  APIARY_ASSIGN_OR_RETURN(simulate_options o, parse_simulate_options(arguments));
+  if (o.help) return absl::InvalidArgumentError("--help is not an option of a run");
+  if (o.policy == "all")
+    return absl::InvalidArgumentError("a run needs --policy with the name of one policy");
+  if (!o.report.empty() || !o.plot.empty() || !o.csv.empty() || !o.events.empty())
+    return absl::InvalidArgumentError("a run has no --report, --plot, --csv and --events");
+  if (!o.seed) o.seed = 1;
+  return o;
+}
+
+// Carries out a sweep; the exit status.
+int sweep(const sweep_options& o);
+
 int fail(const absl::Status& why, int exit_status) {
   std::fprintf(stderr, "simulate: %s\n", std::string(why.message()).c_str());
   return exit_status;
+}
+
+int sweep(const sweep_options& o) {
+  const absl::StatusOr<std::vector<sweep_run>> runs = read_sweep(o);
+  if (!runs.ok()) return fail(runs.status(), 2);
+  for (const sweep_run& run : *runs) {
+    const absl::StatusOr<simulate_options> parsed = parse_run(run);
+    if (!parsed.ok()) return fail(at_line(o, run, parsed.status()), 2);
+  }
+  const absl::Status done =
+      run_sweep(o, *runs, row_header, [](const sweep_run& run) -> absl::StatusOr<std::string> {
+        APIARY_ASSIGN_OR_RETURN(const simulate_options chosen, parse_run(run));
+        APIARY_ASSIGN_OR_RETURN(const simulate_task t, prepare(chosen));
+        APIARY_ASSIGN_OR_RETURN(const policy_run r,
+                                run_policy(
+                                    chosen.policy, chosen.cluster, t.lists.front(),
+                                    [](std::size_t) {}, chosen.settings));
+        return row_of(r, t.lists.front());
+      });
+  return done.ok() ? 0 : fail(done, 1);
 }
 
 }  // namespace
@@ -258,10 +383,14 @@ int main(int argc, char** argv) {
   prepare_signals();
   const absl::Status streams = check_standard_streams();
   if (!streams.ok()) return fail(streams, 1);
+  const absl::StatusOr<sweep_options> many = read_sweep_options({argv + 1, argv + argc});
+  if (!many.ok()) return fail(many.status(), 2);
+  if (!many->file.empty()) return sweep(*many);
   absl::StatusOr<simulate_options> o = parse_simulate_options({argv + 1, argv + argc});
   if (!o.ok()) return fail(o.status(), 2);
   if (o->help) {
-    const absl::Status printed = print(simulate_usage);
+    std::string text = simulate_usage;
+    const absl::Status printed = print(text.replace(text.find("%s"), 2, sweep_usage));
     return printed.ok() ? 0 : fail(printed, 1);
   }
   // Beside a program that was called by a path, otherwise in the present folder.

@@ -14,19 +14,29 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace example {
 
 inline constexpr const char* simulate_usage =
     "usage: simulate [--jobs FILE --format philly|swf --nodes N --gpus-per-node G]\n"
+    "                [--load day|busy|wide] [--seed N]\n"
     "                [--policy fifo|backfill|easy|easy_gpus|conservative|qssf|srtf|las|tiresias|\n"
-    "                          philly|gandiva|gandiva_fgd|hived|gandiva_hived|all]\n"
-    "                [--report FILE.json] [--plot FILE.svg] [--help]\n"
+    "                          bounded|bounded_srtf|philly|gandiva|gandiva_fgd|hived|\n"
+    "                          gandiva_hived|all]\n"
+    "                [--start-cost S] [--migration-cost S] [--quantum S] [--checkpoint S]\n"
+    "                [--mtbf S] [--repair S] [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas "
+    "A,B,...]\n"
+    "                [--report FILE.json] [--plot FILE.svg] [--csv FILE] [--events FILE] [--help]\n"
+    "                [--sweep FILE --results FILE.csv [--index N | -j N]]\n"
     "\n"
     "Runs a job trace on a GPU cluster, once under each scheduler, and compares how long jobs "
     "wait,\n"
@@ -37,20 +47,46 @@ inline constexpr const char* simulate_usage =
     "                     swf: the Standard Workload Format; a processor counts as a GPU\n"
     "  --nodes N          number of servers, at most 100000\n"
     "  --gpus-per-node G  GPUs of each server, at most 16\n"
+    "  --load NAME        without --jobs: 700 jobs of a day, 1000 (busy), or 500 wider ones "
+    "(wide)\n"
+    "  --seed N           without --jobs: only the trace with this seed, at most 4294967295; also\n"
+    "                     the seed of the failures\n"
     "  --policy NAME      runs one scheduler instead of all\n"
+    "  --start-cost S     seconds from a start until a job makes progress (default: 1)\n"
+    "  --migration-cost S the same after a migration (default: 2)\n"
+    "  --quantum S        seconds between two choices of las, tiresias, bounded and bounded_srtf\n"
+    "                     (default: 600), and of a time slice of Gandiva (default: 60)\n"
+    "  --mtbf S           mean seconds between two failures of a server (default: none fails)\n"
+    "  --repair S         seconds until a failed server is repaired (default: 3600)\n"
+    "  --checkpoint S     a job saves its progress after so many seconds of work, and loses the "
+    "work\n"
+    "                     since then if its server fails (default: 0, it loses all)\n"
+    "  --speeds A,B,C,D   speed of a job of several GPUs, in per cent: A if all are of one group "
+    "of\n"
+    "                     four GPUs with NVLink, B on one server, C in one rack, D across racks\n"
+    "  --quotas A,B,...   GPUs of each tenant under philly, hived and gandiva_hived, in order of "
+    "the\n"
+    "                     first job of each tenant\n"
     "  --report FILE      writes the figures of the table, and more, as JSON\n"
+    "  --csv FILE         writes a row for each job of each run: times in ms, -1 for never\n"
+    "  --events FILE      writes each event of the first trace with the place of the job (needs\n"
+    "                     --policy NAME)\n"
     "  --plot FILE        draws GPU use, completion times, delays and the GPUs of each tenant, as "
     "SVG\n"
+    "\n"
+    "Seconds are whole numbers up to 100000000.\n"
+    "\n"
+    "Many runs:\n"
+    "%s"
     "\n"
     "fifo is first come first served; backfill starts every job that fits; easy and easy_gpus "
     "reserve\n"
     "for the first job, conservative for all. qssf orders jobs by GPU-time. srtf (shortest "
     "remaining),\n"
     "las (least attained service) and tiresias (the same with two thresholds) suspend jobs.\n"
-    "gandiva_fgd and gandiva_hived are Gandiva's time sharing over FGD and HiveD. A start costs a "
-    "job\n"
-    "1 s, a migration 2 s. Tenants of Philly and HiveD get quotas in proportion to their GPU-time. "
-    "Jobs\n"
+    "bounded and bounded_srtf are las and srtf with places, migration and a bound on each wait.\n"
+    "gandiva_fgd and gandiva_hived are Gandiva's time sharing over FGD and HiveD. Tenants of\n"
+    "Philly and HiveD get quotas in proportion to their GPU-time, if there is no --quotas. Jobs\n"
     "that request more GPUs than the cluster has are left out.\n"
     "Without --jobs five traces are generated, for 16 servers of 8 GPUs, with lognormal durations: "
     "the\n"
@@ -63,7 +99,10 @@ inline constexpr const char* simulate_usage =
 
 struct simulate_options {
   std::string jobs, format;  // empty: not given
-  std::string report, plot;
+  std::string report, plot, csv, events;
+  std::string load = "day";
+  std::optional<std::uint64_t> seed{};
+  run_settings settings{};
   std::string policy = "all";
   job_cluster cluster{};
   bool help = false;
@@ -74,18 +113,88 @@ struct simulate_options {
   }
 };
 
+namespace detail {
+
+inline absl::StatusOr<std::uint32_t> whole_number(const std::string& flag, std::string_view value,
+                                                  std::uint32_t least, std::uint32_t most) {
+  std::uint32_t n = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+  if (error == std::errc() && end == value.data() + value.size() && n >= least && n <= most)
+    return n;
+  return absl::InvalidArgumentError(flag + " " + apiary::line_reader::quoted(value) +
+                                    " is not a whole number from " + std::to_string(least) +
+                                    " to " + std::to_string(most));
+}
+// Numbers with commas between them.
+inline absl::StatusOr<std::vector<std::uint32_t>> whole_numbers(const std::string& flag,
+                                                                std::string_view value,
+                                                                std::uint32_t least,
+                                                                std::uint32_t most) {
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t end = std::min(value.find(',', at), value.size());
+    APIARY_ASSIGN_OR_RETURN(const std::uint32_t n,
+                            whole_number(flag, value.substr(at, end - at), least, most));
+    numbers.push_back(n);
+    at = end + 1;
+  }
+  return numbers;
+}
+
+}  // namespace detail
+
 // kInvalidArgument that names the flag.
 inline absl::StatusOr<simulate_options> parse_simulate_options(
     std::span<const char* const> arguments) {
-  constexpr std::array<std::string_view, 7> known{
-      "--jobs", "--format", "--nodes", "--gpus-per-node", "--policy", "--report", "--plot"};
+  constexpr std::array<std::string_view, 19> known{
+      "--jobs",           "--format", "--nodes",      "--gpus-per-node", "--policy",
+      "--report",         "--plot",   "--csv",        "--load",          "--seed",
+      "--quantum",        "--mtbf",   "--start-cost", "--repair",        "--checkpoint",
+      "--migration-cost", "--speeds", "--quotas",     "--events"};
   APIARY_ASSIGN_OR_RETURN(const flag_values given, read_flags(arguments, known));
   const auto fault = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   const auto has = [&](std::string_view flag) {
     return std::any_of(given.begin(), given.end(), [&](const auto& g) { return g.first == flag; });
   };
   simulate_options o;
+  run_settings& set = o.settings;
+  const std::array<std::pair<std::string_view, apiary::time_ms*>, 6> times{
+      {{"--start-cost", &set.start_cost},
+       {"--migration-cost", &set.migration_cost},
+       {"--quantum", &set.quantum},
+       {"--mtbf", &set.mtbf},
+       {"--repair", &set.repair},
+       {"--checkpoint", &set.checkpoint}}};
   for (const auto& [flag, value] : given) {
+    for (const auto& [name, to] : times) {
+      if (flag != name) continue;
+      const std::uint32_t least =
+          flag == "--quantum" || flag == "--mtbf" || flag == "--repair" ? 1 : 0;
+      APIARY_ASSIGN_OR_RETURN(const std::uint32_t seconds,
+                              detail::whole_number(flag, value, least, 100'000'000));
+      *to = apiary::time_ms{seconds} * 1000;
+    }
+    if (flag == "--seed") {
+      APIARY_ASSIGN_OR_RETURN(o.seed, detail::whole_number(flag, value, 0, 0xffffffff));
+      set.seed = *o.seed;
+    }
+    if (flag == "--load") {
+      o.load = value;
+      if (std::find(job_loads.begin(), job_loads.end(), value) == job_loads.end())
+        return fault("--load " + apiary::line_reader::quoted(value) +
+                     " is none of day, busy, wide");
+    }
+    if (flag == "--csv") o.csv = value;
+    if (flag == "--events") o.events = value;
+    if (flag == "--speeds") {
+      APIARY_ASSIGN_OR_RETURN(const auto speeds, detail::whole_numbers(flag, value, 1, 100));
+      if (speeds.size() != 4)
+        return fault("--speeds has " + std::to_string(speeds.size()) + " numbers, not 4");
+      set.speeds = {10 * speeds[0], 10 * speeds[1], 10 * speeds[2], 10 * speeds[3]};
+    }
+    if (flag == "--quotas") {
+      APIARY_ASSIGN_OR_RETURN(set.quotas, detail::whole_numbers(flag, value, 0, 1'600'000));
+    }
     if (flag == "--help") o.help = true;
     if (flag == "--jobs") o.jobs = value;
     if (flag == "--report") o.report = value;
@@ -109,11 +218,7 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     if (flag == "--nodes" || flag == "--gpus-per-node") {
       const std::uint32_t most = flag == "--nodes" ? 100'000 : apiary::max_gpus_per_node;
       std::uint32_t& to = flag == "--nodes" ? o.cluster.nodes : o.cluster.gpus_per_node;
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), to);
-      if (error != std::errc() || end != value.data() + value.size() || to == 0 || to > most) {
-        return fault(flag + " " + apiary::line_reader::quoted(value) +
-                     " is not a whole number from 1 to " + std::to_string(most));
-      }
+      APIARY_ASSIGN_OR_RETURN(to, detail::whole_number(flag, value, 1, most));
     }
   }
   if (o.help) return o;
@@ -121,6 +226,10 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     if (has(flag) != has("--jobs"))
       return fault("--jobs, --format, --nodes and --gpus-per-node need each other");
   }
+  if (has("--events") && o.policy == "all")
+    return fault("--events needs --policy with the name of one policy");
+  if (has("--load") && has("--jobs"))
+    return fault("--load is for generated traces, without --jobs");
   return o;
 }
 

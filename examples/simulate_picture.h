@@ -46,7 +46,7 @@ inline std::vector<std::uint32_t> colors_of(const apiary::job_list& list) {
 // column becomes twice as long, so the end need not be known in advance.
 class gpu_picture {
  public:
-  static constexpr std::uint32_t columns = 480;
+  static constexpr std::uint32_t columns = 400;
   static constexpr std::uint32_t max_rows = 128;
 
   gpu_picture(std::uint32_t nodes, std::uint32_t gpus_per_node, std::vector<std::uint32_t> colors)
@@ -165,6 +165,10 @@ class watched {
       stays_[actions[i].job.value] = {now, actions[i].where};
     }
     return status;
+  }
+  // Where a job runs; empty if it does not run, or is no job.
+  [[nodiscard]] apiary::job_placement where(apiary::job_id job) const {
+    return job.valid() ? stays_[job.value].where : apiary::job_placement{};
   }
   [[nodiscard]] apiary::time_ms wake() const { return scheduler_.wake(); }
   [[nodiscard]] std::uint32_t total_gpus() const { return scheduler_.total_gpus(); }

@@ -84,14 +84,27 @@ inline std::string span_text(double ms) {
   return apiary::fixed_text(minutes / 1440, 1) + " d";
 }
 
+// The mean of a figure over several lists, and the standard deviation of a single one.
+struct figure_spread {
+  double mean = 0.0;
+  double deviation = 0.0;
+};
+// Figures of a scheduler over several lists: times in ms, use from 0 to 1.
+struct spread_row {
+  figure_spread completion{};
+  figure_spread p99_delay{};
+  figure_spread use{};
+};
+
 // Draws a table of the schedulers with their delays by cause, the GPUs in use over time as small
 // multiples, and which tenant had which GPU. Schedulers have no colour, so that a colour is always a
 // tenant (cool colours) or a cause of delay (warm ones).
 class simulate_plot {
  public:
+  // spreads: of each run over several lists, drawn with error bars; or none.
   simulate_plot(std::span<const policy_run> runs, const job_cluster& cluster,
-                const apiary::job_list& list)
-      : runs_(runs), cluster_(cluster), list_(list), colors_(colors_of(list)) {
+                const apiary::job_list& list, std::span<const spread_row> spreads = {})
+      : runs_(runs), spreads_(spreads), cluster_(cluster), list_(list), colors_(colors_of(list)) {
     for (const policy_run& r : runs) end_ = std::max(end_, end_of(r));
   }
 
@@ -101,6 +114,7 @@ class simulate_plot {
                   " servers with " + std::to_string(cluster_.gpus_per_node) + " GPUs each",
               "start", 20);
     double y = draw_table(70);
+    if (!spreads_.empty()) y = draw_spreads(y + 34);
     y = draw_use(y + 34);
     y = draw_tenants(y + 44);
     return out_.file(page, y);
@@ -197,6 +211,42 @@ class simulate_plot {
     }
     out_.line({{left, y}, {page - left, y}}, "#e4e4e4", 1);
     return y;
+  }
+
+  // Means over all lists with their standard deviations, a line a scheduler. Returns where it ends.
+  double draw_spreads(double y) {
+    constexpr double first = 210;
+    constexpr double step = 400;
+    constexpr double wide = 340;
+    out_.text({left, y}, "all traces: mean and standard deviation of one trace", "start", 16);
+    y += 34;
+    const auto column = [&](std::size_t i, const char* title, double unit, const auto& figure) {
+      const double x = first + step * static_cast<double>(i);
+      double most = 0.0;
+      for (const spread_row& r : spreads_)
+        most = std::max(most, (figure(r).mean + figure(r).deviation) / unit);
+      out_.text({x, y - 6}, title, "start", 14, "#606060");
+      double base = y + 14;
+      for (const spread_row& r : spreads_) {
+        const auto at = [&](double value) {
+          return x + wide * std::clamp(value / unit / most, 0.0, 1.0);
+        };
+        const figure_spread f = figure(r);
+        out_.line({{x, base}, {x + wide, base}}, "#eeeeee", 1);
+        out_.line({{at(f.mean - f.deviation), base}, {at(f.mean + f.deviation), base}}, use_color,
+                  2);
+        out_.rectangle({at(f.mean) - 3, base - 5}, 6, 10, use_color);
+        base += 20;
+      }
+      for (const double part : {0.0, 0.5, 1.0})
+        draw_tick({x + wide * part, base - 8}, apiary::fixed_text(most * part, 0));
+    };
+    column(0, "mean completion, min", 60'000, [](const spread_row& r) { return r.completion; });
+    column(1, "p99 delay, min", 60'000, [](const spread_row& r) { return r.p99_delay; });
+    column(2, "GPUs in use, %", 0.01, [](const spread_row& r) { return r.use; });
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      out_.text({left, y + 19 + 20 * static_cast<double>(i)}, runs_[i].policy, "start");
+    return y + 20 * static_cast<double>(runs_.size()) + 30;
   }
 
   // GPUs in use over time, a small panel a scheduler. Returns where it ends.
@@ -327,6 +377,7 @@ class simulate_plot {
   }
 
   std::span<const policy_run> runs_;
+  std::span<const spread_row> spreads_;
   const job_cluster& cluster_;
   const apiary::job_list& list_;
   std::vector<std::uint32_t> colors_;

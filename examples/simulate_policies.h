@@ -4,11 +4,13 @@
 
 #include "simulate_picture.h"
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/gpu_sharing_placer.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/gandiva/backend.h>
@@ -32,6 +34,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -42,13 +45,37 @@
 
 namespace example {
 
-inline constexpr std::array<std::string_view, 14> job_policies{
-    "fifo", "backfill", "easy",   "easy_gpus", "conservative", "qssf",  "srtf",
-    "las",  "tiresias", "philly", "gandiva",   "gandiva_fgd",  "hived", "gandiva_hived"};
+inline constexpr std::array<std::string_view, 16> job_policies{
+    "fifo",    "backfill",    "easy",     "easy_gpus",    "conservative", "qssf",
+    "srtf",    "las",         "tiresias", "bounded",      "bounded_srtf", "philly",
+    "gandiva", "gandiva_fgd", "hived",    "gandiva_hived"};
 
-// Milliseconds until a job makes progress after a start, and after a migration.
+// Milliseconds until a job makes progress after a start, and after a migration, if not set.
 inline constexpr apiary::time_ms start_cost = 1000;
 inline constexpr apiary::time_ms migration_cost = 2000;
+
+// The speed of a job of several GPUs, in thousandths, by where they are.
+struct place_speeds {
+  std::uint32_t nvlink = apiary::full_speed;  // all in one group of NVLink: four GPUs of a server
+  std::uint32_t node = apiary::full_speed;    // on one server
+  std::uint32_t rack = apiary::full_speed;    // in one rack
+  std::uint32_t across = apiary::full_speed;  // in several racks
+};
+
+// What can be set for a run.
+struct run_settings {
+  apiary::time_ms start_cost = example::start_cost;
+  apiary::time_ms migration_cost = example::migration_cost;
+  apiary::time_ms quantum = 0;  // of las, tiresias, bounded, bounded_srtf and gandiva; 0: their own
+  apiary::time_ms checkpoint = 0;       // of simulation_options
+  apiary::time_ms mtbf = 0;             // mean time between two failures of a server; 0: none fails
+  apiary::time_ms repair = 3'600'000;   // how long a server is broken
+  std::uint64_t seed = 1;               // of the failures
+  place_speeds speeds{};                // of jobs by placement
+  std::vector<std::uint32_t> quotas{};  // GPUs of each tenant; empty: in proportion to GPU-time
+  bool keeps_jobs = false;              // policy_run::jobs
+  bool keeps_events = false;            // policy_run::events
+};
 
 // Servers that are all alike, in racks.
 struct job_cluster {
@@ -71,20 +98,25 @@ struct job_cluster {
 
 // The lists that are simulated when none is given, one for each seed: four tenants, a day, more work at
 // times than GPUs. Durations are lognormal: half of the jobs take less than 20 minutes, one in a hundred
-// more than 10 hours.
+// more than 10 hours. `busy` has more jobs, `wide` has fewer, but wider ones with a heavier tail.
 inline constexpr std::uint64_t embedded_lists = 5;
-inline apiary::job_list embedded_jobs(std::uint64_t seed = 1) {
-  absl::StatusOr<apiary::job_list> made =
-      apiary::generate_jobs({.seed = seed,
-                             .jobs = 700,
+inline constexpr std::array<std::string_view, 3> job_loads{"day", "busy", "wide"};
+inline apiary::job_list embedded_jobs(std::uint64_t seed = 1, std::string_view load = "day") {
+  const bool wide = load == "wide";
+  apiary::job_generator spec{.seed = seed,
+                             .jobs = wide             ? 500U
+                                     : load == "busy" ? 1000U
+                                                      : 700U,
                              .tenants = 4,
                              .window = 86'400'000,
                              .shortest = 60'000,
                              .longest = 86'400'000,
                              .per_gpu = true,
-                             .median = 1'200'000,
-                             .sigma_milli = 1500,
-                             .sizes = {{1, 45}, {2, 17}, {4, 15}, {8, 13}, {16, 7}, {32, 3}}});
+                             .median = wide ? 600'000 : 1'200'000,
+                             .sigma_milli = wide ? 1700U : 1500U,
+                             .sizes = {{1, 45}, {2, 17}, {4, 15}, {8, 13}, {16, 7}, {32, 3}}};
+  if (wide) spec.sizes = {{1, 30}, {4, 20}, {8, 25}, {16, 15}, {32, 10}};
+  absl::StatusOr<apiary::job_list> made = apiary::generate_jobs(spec);
   APIARY_VERIFY(made.ok());
   return *std::move(made);
 }
@@ -148,6 +180,69 @@ inline apiary::task_mix typical_tasks(const apiary::job_list& list, const job_cl
   return apiary::task_mix(kinds);
 }
 
+// The failures of servers until a month after the last arrival, in order: times between two failures
+// of a server are uniform from 0 to twice the mean.
+inline std::vector<apiary::outage> outages_of(const run_settings& set, const job_cluster& cluster,
+                                              const apiary::job_list& list) {
+  std::vector<apiary::outage> outages;
+  if (set.mtbf == 0) return outages;
+  apiary::rng random(set.seed);
+  const apiary::time_ms end = list.jobs.back().arrival + apiary::time_ms{30} * 86'400'000;
+  for (std::uint32_t n = 0; n < cluster.nodes; ++n) {
+    for (apiary::time_ms t = 0;;) {
+      // In seconds, because the generator has 32 bits.
+      t += apiary::time_ms{random.uniform(static_cast<std::uint32_t>(set.mtbf / 500))} * 1000 + 1;
+      if (t >= end) break;
+      outages.push_back({apiary::node_id(n), t, t + set.repair});
+      t += set.repair;
+    }
+  }
+  std::stable_sort(outages.begin(), outages.end(),
+                   [](const auto& a, const auto& b) { return a.from < b.from; });
+  return outages;
+}
+
+// The speed of a job on these GPUs.
+inline std::uint32_t speed_of(const place_speeds& speeds, const job_cluster& cluster,
+                              const apiary::job_placement& where) {
+  if (where.size() == 1) {
+    const std::uint32_t gpus = where.front().gpu_mask;
+    if ((gpus & (gpus - 1)) == 0) return apiary::full_speed;
+    const int first = std::countr_zero(gpus) / 4 * 4;
+    return (gpus >> first) <= 0xf ? speeds.nvlink : speeds.node;
+  }
+  const auto rack = [&](const apiary::placement& p) {
+    return p.node.value / cluster.nodes_per_rack();
+  };
+  const bool together = std::all_of(where.begin(), where.end(), [&](const apiary::placement& p) {
+    return rack(p) == rack(where.front());
+  });
+  return together ? speeds.rack : speeds.across;
+}
+
+// An event as a line of CSV: time in ms, event, job, server that failed or was repaired, GPUs of the job,
+// its speed, and its place: servers and their GPUs, as 3:0-1;4:2.
+inline constexpr const char* event_header = "time,event,job,server,gpus,speed,place\n";
+inline std::string event_line(const apiary::simulation_event& e,
+                              const apiary::job_placement& where) {
+  static constexpr std::array<const char*, 10> kinds{
+      "arrival", "start",  "suspension", "end",    "breakdown",
+      "failure", "repair", "migration",  "resize", "speed_change"};
+  const auto id = [](auto i) { return i.valid() ? std::to_string(i.value) : std::string(); };
+  std::string line = std::to_string(e.at) + "," + kinds[static_cast<std::size_t>(e.what)] + "," +
+                     id(e.job) + "," + id(e.node) + "," + std::to_string(e.gpus) + "," +
+                     std::to_string(e.speed) + ",";
+  for (const apiary::placement& p : where) {
+    line += (&p == where.data() ? "" : ";") + std::to_string(p.node.value);
+    char before = ':';
+    for (std::uint32_t mask = p.gpu_mask; mask != 0; mask &= mask - 1) {
+      line += before + std::to_string(std::countr_zero(mask));
+      before = '-';
+    }
+  }
+  return line + "\n";
+}
+
 // What one policy came to.
 struct policy_run {
   std::string policy;
@@ -155,16 +250,21 @@ struct policy_run {
   std::uint64_t log = 0;                      // digest of all events
   std::vector<apiary::time_ms> completion{};  // of the jobs that ended, ascending
   gpu_picture picture;
+  std::vector<apiary::simulation_result::job_record> jobs{};  // if run_settings::keeps_jobs
+  std::string events{};                                       // if run_settings::keeps_events
 };
 
 // Runs the jobs under a policy of job_policies; calls progress(jobs that have ended) now and then.
 // Requires: jobs that fit into the cluster, numbered by arrival.
 inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_cluster& cluster,
                                              const apiary::job_list& list,
-                                             const std::function<void(std::size_t)>& progress) {
+                                             const std::function<void(std::size_t)>& progress,
+                                             const run_settings& set = {}) {
   using apiary::batch_options;
   using apiary::batch_queue;
-  const std::vector<std::uint32_t> quotas = quotas_of(list, cluster.gpus());
+  const std::vector<std::uint32_t> quotas =
+      set.quotas.empty() ? quotas_of(list, cluster.gpus()) : set.quotas;
+  const std::vector<apiary::outage> outages = outages_of(set, cluster, list);
   policy_run out{.policy = std::string(policy),
                  .picture = gpu_picture(cluster.nodes, cluster.gpus_per_node, colors_of(list))};
   const auto run = [&](auto scheduler) -> absl::Status {
@@ -172,14 +272,17 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     std::size_t ended = 0;
     APIARY_ASSIGN_OR_RETURN(const apiary::simulation_result done,
                             simulate(
-                                watch, list.jobs, {},
-                                {.start_cost = start_cost,
-                                 .migration_cost = migration_cost,
+                                watch, list.jobs, outages,
+                                {.start_cost = set.start_cost,
+                                 .checkpoint_interval = set.checkpoint,
+                                 .migration_cost = set.migration_cost,
                                  .servers = cluster.servers().gpus},
-                                [](const apiary::timed_job&, const apiary::job_placement&) {
-                                  return apiary::full_speed;
+                                [&](const apiary::timed_job&, const apiary::job_placement& at) {
+                                  return speed_of(set.speeds, cluster, at);
                                 },
                                 [&](const apiary::simulation_event& e) {
+                                  if (set.keeps_events)
+                                    out.events += event_line(e, watch.where(e.job));
                                   if (e.what == apiary::simulation_event::kind::end)
                                     progress(++ended);
                                 }));
@@ -190,20 +293,26 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
         out.completion.push_back(done.jobs[j].ended - list.jobs[j].arrival);
     }
     std::sort(out.completion.begin(), out.completion.end());
+    if (set.keeps_jobs) out.jobs = done.jobs;
     return absl::OkStatus();
   };
-  constexpr apiary::time_ms quantum = 600'000;  // of the queues that suspend by attained service
+  // Of the queues that suspend by attained service.
+  const apiary::time_ms quantum = set.quantum == 0 ? 600'000 : set.quantum;
   // The options that gandiva has by default: slices of a minute, and moves that pay.
-  const apiary::time_sharing_options slices{.migrations = {.jobs = 4, .cost = 100}};
+  const apiary::time_ms minute = set.quantum == 0 ? 60'000 : set.quantum;
+  const apiary::time_sharing_options slices{.quantum = minute,
+                                            .migrations = {.jobs = 4, .cost = 100}};
   absl::Status status;
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(
         auto made, apiary::philly::create({.servers = cluster.servers(), .quotas = quotas}));
     status = run(std::move(made));
   } else if (policy == "gandiva") {
-    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create({.servers = cluster.servers(),
-                                                                .migrates = true,
-                                                                .migration_cost = migration_cost}));
+    APIARY_ASSIGN_OR_RETURN(auto made,
+                            apiary::gandiva::create({.servers = cluster.servers(),
+                                                     .quantum = minute,
+                                                     .migrates = true,
+                                                     .migration_cost = set.migration_cost}));
     status = run(std::move(made));
   } else if (policy == "gandiva_fgd") {
     using placer = apiary::gpu_sharing_placer<apiary::fragmentation_gradient>;
@@ -237,6 +346,14 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     } else if (policy == "tiresias") {  // two thresholds: 1 and 10 GPU-hours
       status = run(preemptive_queue(std::move(made),
                                     {.quantum = quantum, .thresholds = {3'600'000, 36'000'000}}));
+    } else if (policy == "bounded") {
+      status =
+          run(apiary::bounded_wait_queue(std::move(made), {.quantum = quantum, .slice = quantum}));
+    } else if (policy == "bounded_srtf") {
+      status = run(apiary::bounded_wait_queue(
+          std::move(made), {.order = apiary::bounded_wait_options::orders::remaining,
+                            .quantum = quantum,
+                            .slice = quantum}));
     } else if (policy == "qssf") {
       status = run(batch_queue(
           std::move(made), {.rule = rules::backfill, .order = batch_options::orders::gpu_time}));

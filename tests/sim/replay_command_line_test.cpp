@@ -554,11 +554,32 @@ TEST_CASE("without arguments seven policies run, and the plot is beside the prog
   CHECK(here.names().size() > 3);  // by name only: in the present folder
 }
 
+TEST_CASE("a sweep appends a row for each line of its file") {
+  const workplace here;
+  here.put("runs", "--policy best_fit\n# a comment\n--policy random --seed 7\n");
+  here.put("bad", "--policy best_fit\n--policy all\n");
+  const std::vector<std::string> all =
+      with_trace({"--sweep", "runs", "--results", "rows", "-j", "2"});
+  CHECK(here.run(all).status == 0);
+  const std::string rows = here.get("rows");
+  CHECK(rows.starts_with("run,options,policy,placed,failed,"));
+  CHECK(std::count(rows.begin(), rows.end(), '\n') == 3);
+  CHECK(here.run(with_trace({"--sweep", "runs", "--results", "one", "--index", "1"})).status == 0);
+  const std::string one = here.get("one");
+  CHECK(one.find("\n1,\"--policy random --seed 7\",random,") != std::string::npos);
+  CHECK(rows.find(one.substr(one.find('\n'))) != std::string::npos);
+  const ended bad = here.run(with_trace({"--sweep", "bad", "--results", "no"}));
+  CHECK(bad.status == 2);
+  CHECK(bad.err == "replay: bad:2: a run needs --policy with the name of one policy\n");
+  CHECK(here.names() == std::set<std::string>{"bad", "nodes", "one", "pods", "rows", "runs"});
+}
+
 TEST_CASE("help is the usage") {
   const workplace here;
   const ended end = here.run({"--help"});
   CHECK(end.status == 0);
-  CHECK(end.out == replay_usage);
+  std::string usage = replay_usage;
+  CHECK(end.out == usage.replace(usage.find("%s"), 2, sweep_usage));
   CHECK(end.err.empty());
   CHECK(here.names() == inputs);
 }
