@@ -86,9 +86,9 @@ int show(const absl::StatusOr<gang_cluster>& cluster, const std::vector<std::str
   std::printf("the description reads back %s\n", same ? "the same" : "differently");
   if (!same) return 1;
   if (!hived) return 0;
-  const auto cells = example::hived_cells::write(*cluster);
+  const auto cells = example::hived_cells::of(*cluster);
   if (failed(cells.status())) return 1;
-  std::printf("%s", cells->c_str());
+  std::printf("%s", example::hived_yaml_text(*cells).c_str());
   return 0;
 }
 
@@ -131,7 +131,12 @@ int show_hived(const absl::StatusOr<apiary::hived_config>& config) {
   if (failed(layout.status())) return 1;
   for (const apiary::chain_layout& chain : layout->chains)
     std::printf("chain %s: %u GPUs\n", chain.name.c_str(), chain.tree.num_leaves());
-  return 0;
+  const std::string text = example::hived_yaml_text(*config);
+  const auto again = example::parse_hived_yaml(text);
+  const bool same = again.ok() && example::hived_yaml_text(*again) == text;
+  std::printf("%sthe configuration reads back %s\n", text.c_str(),
+              same ? "the same" : "differently");
+  return same ? 0 : 1;
 }
 
 // A file that cannot be read is an error of the operating system.

@@ -1,9 +1,11 @@
-// apiary/examples/import/hived_cells.h - the cells of a cluster as HiveD's YAML describes them.
+// apiary/examples/import/hived_cells.h - the cells of a cluster for HiveD, and HiveD's YAML as text.
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "../hived_session_json.h"
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/hived/config.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -11,19 +13,22 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace example {
 
-// Writes physicalCluster of HiveD's YAML: one cell type for each shape of a rack, a block, ... HiveD's
-// cells are uniform: all children of a cell have one type. Nodes without GPUs are left out.
+// Makes the physical cells of a HiveD cluster: one cell type for each shape of a rack, a block, ...
+// HiveD's cells are uniform: all children of a cell have one type. Nodes without GPUs are left out.
 class hived_cells {
  public:
-  // kInvalidArgument: the cells whose children differ, one on each line, with what differs.
-  static absl::StatusOr<std::string> write(const apiary::gang_cluster& cluster) {
+  // A configuration without tenants. kInvalidArgument: the cells whose children differ, one on each
+  // line, with what differs.
+  static absl::StatusOr<apiary::hived_config> of(const apiary::gang_cluster& cluster) {
     APIARY_RETURN_IF_ERROR(cluster.check());
     hived_cells all;
     std::map<std::string, cell> below;  // the cells of a level, by name
@@ -35,13 +40,14 @@ class hived_cells {
     }
     for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
       std::map<std::string, std::vector<std::string>> children;
+      std::set<std::string> seen;
       std::vector<std::string> names;
       for (const auto& node : cluster.nodes) {
         if (node.gpus == 0) continue;
         std::vector<std::string>& in = children[node.cells[l]];
         if (in.empty()) names.push_back(node.cells[l]);
         const std::string& child = l == 0 ? node.name : node.cells[l - 1];
-        if (std::find(in.begin(), in.end(), child) == in.end()) in.push_back(child);
+        if (seen.insert(child).second) in.push_back(child);
       }
       std::map<std::string, cell> here;
       for (const std::string& name : names)
@@ -51,34 +57,22 @@ class hived_cells {
     }
     if (!all.faults_.empty()) return absl::InvalidArgumentError(all.faults_);
     if (order.empty()) return absl::InvalidArgumentError("no node has GPUs");
-    std::string cells;
-    for (const std::string& name : order) print(below[name], "  ", cells);
-    return absl::StrCat("physicalCluster:\n  cellTypes:\n", all.types_, "  physicalCells:\n",
-                        cells);
+    for (const std::string& name : order)
+      all.config_.physical_cells.push_back(std::move(below[name]));
+    return std::move(all.config_);
   }
 
  private:
-  struct cell {
-    std::string type{};
-    std::string address{};  // of a node
-    std::vector<cell> children{};
-  };
+  using cell = apiary::physical_cell_config;
 
-  static std::string quoted(const std::string& text) {
-    std::string all = "\"";
-    for (const char c : text) {
-      if (c == '"' || c == '\\') all += '\\';
-      all += c;
-    }
-    return all + '"';
-  }
   void add_type(const std::string& name, const std::string& child, std::size_t count,
                 bool is_node) {
     if (known_.insert(name).second)
-      absl::StrAppend(&types_, "    ", quoted(name), ": { childCellType: ", quoted(child),
-                      ", childCellNumber: ", count, is_node ? ", isNodeLevel: true }\n" : " }\n");
+      config_.cell_types.push_back({.name = name,
+                                    .child_type = child,
+                                    .child_count = static_cast<std::uint32_t>(count),
+                                    .is_node = is_node});
   }
-
   cell node_cell(const apiary::gang_cluster::node& node) {
     const std::string leaf = node.model.empty() ? "gpu" : node.model;
     const std::string type = absl::StrCat(leaf, "-node-", node.gpus);
@@ -90,11 +84,11 @@ class hived_cells {
                   const std::map<std::string, cell>& below) {
     cell all;
     for (const std::string& child : children) all.children.push_back(below.at(child));
-    const std::string& first = all.children[0].type;
+    const std::string first = all.children[0].type;
     for (std::size_t c = 1; c < children.size(); ++c) {
       if (all.children[c].type == first) continue;
-      absl::StrAppend(&faults_, faults_.empty() ? "" : "\n", level, " ", quoted(name), ": ",
-                      quoted(children[0]), " is a ", first, ", ", quoted(children[c]), " a ",
+      absl::StrAppend(&faults_, faults_.empty() ? "" : "\n", level, " \"", name, "\": \"",
+                      children[0], "\" is a ", first, ", \"", children[c], "\" a ",
                       all.children[c].type, "; HiveD's cells have equal children");
       break;
     }
@@ -102,17 +96,63 @@ class hived_cells {
     add_type(all.type, first, children.size(), false);
     return all;
   }
-  static void print(const cell& from, const std::string& indent, std::string& to) {
-    absl::StrAppend(&to, indent, "- cellType: ", quoted(from.type), "\n");
-    if (!from.address.empty())
-      absl::StrAppend(&to, indent, "  cellAddress: ", quoted(from.address), "\n");
-    if (!from.children.empty()) absl::StrAppend(&to, indent, "  cellChildren:\n");
-    for (const cell& child : from.children) print(child, indent + "  ", to);
-  }
 
-  std::string types_;
+  apiary::hived_config config_;
   std::string faults_;
   std::set<std::string> known_;  // types
 };
+
+// Writes one physical cell, and those in it.
+inline void append_cell(const apiary::physical_cell_config& cell, std::string& to) {
+  const char* comma = "";
+  const auto field = [&](const char* key, const std::string& value) {
+    if (value.empty()) return;
+    absl::StrAppend(&to, comma, key, ": ", json_text(value));
+    comma = ", ";
+  };
+  to += "{ ";
+  field("cellType", cell.type);
+  field("cellAddress", cell.address);
+  field("pinnedCellId", cell.pinned_id);
+  if (!cell.children.empty()) {
+    absl::StrAppend(&to, comma, "cellChildren: [");
+    for (const apiary::physical_cell_config& child : cell.children) {
+      if (&child != &cell.children.front()) to += ", ";
+      append_cell(child, to);
+    }
+    to += "]";
+  }
+  to += " }";
+}
+
+// The configuration as YAML that hived_yaml.h reads as the same configuration.
+inline std::string hived_yaml_text(const apiary::hived_config& config) {
+  std::string to = "physicalCluster:\n  cellTypes:\n";
+  for (const apiary::cell_type_config& type : config.cell_types) {
+    absl::StrAppend(&to, "    ", json_text(type.name), ": { ");
+    if (!type.child_type.empty())
+      absl::StrAppend(&to, "childCellType: ", json_text(type.child_type), ", ");
+    absl::StrAppend(&to, "childCellNumber: ", type.child_count,
+                    type.is_node ? ", isNodeLevel: true }\n" : " }\n");
+  }
+  to += "  physicalCells:\n";
+  for (const apiary::physical_cell_config& cell : config.physical_cells) {
+    to += "  - ";
+    append_cell(cell, to);
+    to += "\n";
+  }
+  if (!config.virtual_clusters.empty()) to += "virtualClusters:\n";
+  for (const apiary::virtual_cluster_config& tenant : config.virtual_clusters) {
+    absl::StrAppend(&to, "  ", json_text(tenant.name), ":\n");
+    if (!tenant.cells.empty()) to += "    virtualCells:\n";
+    for (const apiary::virtual_cell_config& cells : tenant.cells)
+      absl::StrAppend(&to, "    - { cellType: ", json_text(cells.type),
+                      ", cellNumber: ", cells.count, " }\n");
+    if (!tenant.pinned_ids.empty()) to += "    pinnedCells:\n";
+    for (const std::string& id : tenant.pinned_ids)
+      absl::StrAppend(&to, "    - { pinnedCellId: ", json_text(id), " }\n");
+  }
+  return to;
+}
 
 }  // namespace example

@@ -159,8 +159,9 @@ class kubernetes_reader {
       fault(place + ".metadata.labels", "an object expected");
     if (labels.is_object())
       for (const auto& [key, value] : labels.items())
-        if (!value.is_string())
-          fault(absl::StrCat(place, ".metadata.labels[\"", key, "\"]"), "a text expected");
+        if (!value.is_string() || key.empty() || key.find('=') != std::string::npos)
+          fault(absl::StrCat(place, ".metadata.labels[\"", key, "\"]"),
+                value.is_string() ? "a key without \"=\" expected" : "a text expected");
     const json& spec = member(node, "spec");
     check_list(member(spec, "taints"), place + ".spec.taints", {"key", "effect"});
     const json& status = member(node, "status");
@@ -177,9 +178,14 @@ class kubernetes_reader {
     if (list.is_null()) return;
     if (!list.is_array()) return fault(place, "a list expected");
     for (std::size_t i = 0; i < list.size(); ++i)
-      for (const char* name : texts)
-        if (!apiary_kubernetes::member(list[i], name).is_string())
-          fault(absl::StrCat(place, "[", i, "].", name), "a text expected");
+      for (const char* name : texts) {
+        const json& text = apiary_kubernetes::member(list[i], name);
+        const std::string at = absl::StrCat(place, "[", i, "].", name);
+        if (!text.is_string())
+          fault(at, "a text expected");
+        else if (text.get_ref<const std::string&>().find_first_of("=:") != std::string::npos)
+          fault(at, "a text without \"=\" and \":\" expected");
+      }
   }
 
   // A quantity of Kubernetes ("7910m", "131Gi", 8) in units of so many thousandths, rounded down.

@@ -47,9 +47,9 @@ void check_sample(const absl::StatusOr<gang_cluster>& cluster, std::uint32_t gpu
   REQUIRE(again.ok());
   CHECK(again->levels == cluster->levels);
   CHECK(again->nodes == cluster->nodes);
-  const auto cells = example::hived_cells::write(*cluster);
+  const auto cells = example::hived_cells::of(*cluster);
   REQUIRE(cells.ok());
-  const auto config = example::parse_hived_yaml(*cells);
+  const auto config = example::parse_hived_yaml(example::hived_yaml_text(*cells));
   REQUIRE(config.ok());
   CHECK(apiary::hived_layout::create(*config)->num_nodes() == 8);
 }

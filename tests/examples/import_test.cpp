@@ -10,8 +10,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <support/scale.h>
@@ -146,9 +148,9 @@ TEST_CASE("cells for HiveD: one type for each shape") {
       "SwitchName=r0 Nodes=n[0-1],login\nSwitchName=r1 Nodes=n[2-3]\nSwitchName=r2 Nodes=n[4-6]",
       "NodeName=n[0-3] Gres=gpu:a100:8\nNodeName=n[4-6] Gres=gpu:4\nNodeName=login");
   REQUIRE(cluster.ok());
-  const auto text = example::hived_cells::write(*cluster);
-  REQUIRE_MESSAGE(text.ok(), text.status().ToString());
-  const auto config = example::parse_hived_yaml(*text);
+  const auto cells = example::hived_cells::of(*cluster);
+  REQUIRE_MESSAGE(cells.ok(), cells.status().ToString());
+  const auto config = example::parse_hived_yaml(example::hived_yaml_text(*cells));
   REQUIRE_MESSAGE(config.ok(), config.status().ToString());
   REQUIRE(config->cell_types.size() == 4);
   CHECK(config->cell_types[2].name == "a100-node-8-rack-2");
@@ -162,7 +164,7 @@ TEST_CASE("cells that HiveD cannot have are refused by name") {
   const auto fault = [](const char* topology, const char* nodes) {
     const auto cluster = gang_cluster::parse(topology, nodes);
     REQUIRE(cluster.ok());
-    return std::string(example::hived_cells::write(*cluster).status().message());
+    return std::string(example::hived_cells::of(*cluster).status().message());
   };
   CHECK(
       fault("SwitchName=r0 Nodes=a,b\nSwitchName=r1 Nodes=c,d",
@@ -175,4 +177,56 @@ TEST_CASE("cells that HiveD cannot have are refused by name") {
       "block \"s\": \"r0\" is a gpu-node-8-rack-1, \"r1\" a gpu-node-8-rack-2; HiveD's cells have "
       "equal children");
   CHECK(fault("", "NodeName=a") == "no node has GPUs");
+}
+
+namespace {
+
+bool same_cells(const std::vector<apiary::physical_cell_config>& a,
+                const std::vector<apiary::physical_cell_config>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.type == y.type && x.address == y.address && x.pinned_id == y.pinned_id &&
+           same_cells(x.children, y.children);
+  });
+}
+bool same_config(const apiary::hived_config& a, const apiary::hived_config& b) {
+  const auto types = [](const auto& x, const auto& y) {
+    return x.name == y.name && x.child_type == y.child_type && x.child_count == y.child_count &&
+           x.is_node == y.is_node;
+  };
+  const auto cells = [](const auto& x, const auto& y) {
+    return x.type == y.type && x.count == y.count;
+  };
+  const auto tenants = [&](const auto& x, const auto& y) {
+    return x.name == y.name && x.pinned_ids == y.pinned_ids &&
+           std::equal(x.cells.begin(), x.cells.end(), y.cells.begin(), y.cells.end(), cells);
+  };
+  return std::equal(a.cell_types.begin(), a.cell_types.end(), b.cell_types.begin(),
+                    b.cell_types.end(), types) &&
+         same_cells(a.physical_cells, b.physical_cells) &&
+         std::equal(a.virtual_clusters.begin(), a.virtual_clusters.end(),
+                    b.virtual_clusters.begin(), b.virtual_clusters.end(), tenants);
+}
+
+}  // namespace
+
+TEST_CASE("HiveD's YAML, written, reads back the same") {
+  std::size_t read = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(APIARY_SOURCE_DIR "/tests/examples/configurations")) {
+    CAPTURE(entry.path().string());
+    const auto config = example::load_hived_yaml(entry.path().string());
+    if (!config.ok()) continue;
+    ++read;
+    const auto again = example::parse_hived_yaml(example::hived_yaml_text(*config));
+    REQUIRE_MESSAGE(again.ok(), again.status().ToString());
+    CHECK(same_config(*config, *again));
+  }
+  CHECK(read > 0);
+  const apiary::hived_config odd{
+      .cell_types = {{"a: \"b\"", "", 0, false}, {"- c", "{d}", 4'294'967'295, true}},
+      .physical_cells = {{.pinned_id = "#", .children = {{}, {.address = "1"}}}},
+      .virtual_clusters = {{.name = "none"}, {"x", {{"", 0}, {"y", 2}}, {"", "p"}}}};
+  const auto again = example::parse_hived_yaml(example::hived_yaml_text(odd));
+  REQUIRE_MESSAGE(again.ok(), again.status().ToString());
+  CHECK(same_config(odd, *again));
 }

@@ -105,6 +105,10 @@ TEST_CASE("each fault of a node list has its place") {
         "items[0].status.allocatable.memory: \"9999999999Ti\" is no quantity, or too large");
   CHECK(fault(with(node_list, R"("empty": "")", R"("empty": 7)")) ==
         "items[0].metadata.labels[\"empty\"]: a text expected");
+  CHECK(fault(with(node_list, R"("empty": "")", R"("e=f": "")")) ==
+        "items[0].metadata.labels[\"e=f\"]: a key without \"=\" expected");
+  CHECK(fault(with(node_list, R"("effect": "NoSchedule")", R"("effect": "a:PreferNoSchedule")")) ==
+        "items[1].spec.taints[0].effect: a text without \"=\" and \":\" expected");
   CHECK(fault(with(node_list, R"("x.com/rack": "r0")", R"("x.com/rack": "")")) ==
         "items[0].metadata.labels: node a is left out: its label \"x.com/rack\" is empty");
   CHECK(fault(with(node_list, R"("name": "c")", R"("name": "a")")) ==
