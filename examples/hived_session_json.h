@@ -72,6 +72,11 @@ class json_object {
     text_ += std::to_string(number);
     return *this;
   }
+  json_object& value(std::int64_t number) {
+    separate();
+    text_ += std::to_string(number);
+    return *this;
+  }
   json_object& value(std::int32_t number) {
     separate();
     text_ += std::to_string(number);
