@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,36 @@ TEST_CASE("replay --rounding published writes the published decisions and curves
     CHECK(rest_of_line(curves, "policy,metric,") == rest_of_line(published, "trace,policy,seed,"));
     CHECK(rest_of_line(curves, "fgd," + metric + ",") ==
           rest_of_line(published, "default,FGD,42,"));
+  }
+}
+
+TEST_CASE("exact scores decide otherwise than the published rounding in a known number of cases") {
+  struct expectation {
+    const char* order;
+    std::size_t differ;  // lines of the decisions
+  };
+  for (const expectation& e : {expectation{"default_43", 583}, {"gpushare100_43", 2460}}) {
+    const std::string order = e.order;
+    CAPTURE(order);
+    const std::string arrivals = openb + "arrivals/" + order;
+    std::vector<std::vector<std::string>> decisions;
+    for (const char* rounding : {"exact", "published"}) {
+      const apiary_test::work_folder here(replay_main);
+      const apiary_test::ended end =
+          here.run({"--nodes", openb + "openb_node_list_gpu_node.csv", "--pods",
+                    openb + "openb_pod_list_" + order.substr(0, order.find('_')) + ".csv",
+                    "--node-order", arrivals + "_nodes.txt", "--arrivals", arrivals + "_pods.txt",
+                    "--policy", "fgd", "--rounding", rounding, "--decisions", "decisions"});
+      REQUIRE_MESSAGE(end.status == 0, end.err);
+      std::vector<std::string>& lines = decisions.emplace_back();
+      std::istringstream text(here.get("decisions"));
+      for (std::string line; std::getline(text, line);) lines.push_back(line);
+    }
+    REQUIRE(decisions[0].size() == decisions[1].size());
+    std::size_t differ = 0;
+    for (std::size_t i = 0; i < decisions[0].size(); ++i)
+      differ += decisions[0][i] != decisions[1][i] ? 1U : 0U;
+    CHECK(differ == e.differ);
   }
 }
 
