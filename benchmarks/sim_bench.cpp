@@ -294,6 +294,7 @@ void gandiva_copies(benchmark::State& state) {
   std::uint64_t events = 0;
   for (auto _ : state) {
     measuring_host host{gandiva::create({.servers = cluster_of(state.range(0)),
+                                         .max_wait = 0,
                                          .packs = true,
                                          .gpu_memory = 2,
                                          .migrates = true,
@@ -559,7 +560,9 @@ void walked_hived_day(benchmark::State& state) { run_day(state, walk_hived); }
 BENCHMARK(walked_hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 
 void gandiva_slices(benchmark::State& state) {
-  run(state, [](const server_spec& spec) { return gandiva::create({.servers = spec}).value(); });
+  run(state, [](const server_spec& spec) {
+    return gandiva::create({.servers = spec, .max_wait = 0}).value();
+  });
 }
 BENCHMARK(gandiva_slices)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
 

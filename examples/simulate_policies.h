@@ -298,10 +298,12 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
   };
   // Of the queues that suspend by attained service.
   const apiary::time_ms quantum = set.quantum == 0 ? 600'000 : set.quantum;
-  // The options that gandiva has by default: slices of a minute, and moves that pay.
+  // Gandiva by its published rule: slices of a minute, jobs share time, waits have no bound. Moves pay.
   const apiary::time_ms minute = set.quantum == 0 ? 60'000 : set.quantum;
   const apiary::time_sharing_options slices{.quantum = minute,
-                                            .migrations = {.jobs = 4, .cost = 100}};
+                                            .migrations = {.jobs = 4, .cost = 100},
+                                            .max_wait = 0,
+                                            .shares_gpu_time = false};
   absl::Status status;
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(
@@ -311,6 +313,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     APIARY_ASSIGN_OR_RETURN(auto made,
                             apiary::gandiva::create({.servers = cluster.servers(),
                                                      .quantum = minute,
+                                                     .max_wait = 0,
                                                      .migrates = true,
                                                      .migration_cost = set.migration_cost}));
     status = run(std::move(made));

@@ -94,3 +94,33 @@ TEST_CASE("hived_plan: what is written on a plan changes nothing of what is comm
   REQUIRE(twin.commit(written).ok());
   CHECK(h.hash() == twin.hash());
 }
+
+TEST_CASE("hived_plan: propose_unexplained gives the plan of propose, without why the gang waits") {
+  hived h = scheduler_of_plans();
+  const auto both = [&](std::uint32_t job, std::uint32_t tasks) {
+    gang_request r;
+    r.job = job_id(job);
+    r.tenant = h.layout().find_tenant("a").value();
+    r.groups = {{tasks, 4}};
+    const gang_plan plain = h.propose_unexplained(r).value();
+    gang_plan explained = h.propose(r).value();
+    CHECK(plain.result == explained.result);
+    CHECK((plain.tasks == explained.tasks));
+    CHECK(plain.wait.reason == wait_reason::busy);
+    CHECK(plain.wait.proof.empty());
+    hived twin = h;
+    hived other = h;
+    CHECK(twin.commit(plain).code() == other.commit(explained).code());
+    CHECK(twin.hash() == other.hash());
+    return explained;
+  };
+  CHECK(both(0, 3).wait.reason == wait_reason::never);  // the tenant has two nodes
+  for (const std::uint32_t job : {1U, 2U}) {
+    const gang_plan plan = both(job, 1);
+    REQUIRE(plan.result == plan_result::bind);
+    REQUIRE(h.commit(plan).ok());
+  }
+  const gang_plan waits = both(3, 1);
+  CHECK(waits.result == plan_result::wait);
+  CHECK(waits.wait.why() != nullptr);
+}

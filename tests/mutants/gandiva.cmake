@@ -45,7 +45,7 @@ mutant(empty_lowest gandiva/detail/servers.h "wrong choice: the tightest empty s
 mutant(relocate_least gandiva/detail/relocation.h "wrong choice: the job that ran longest moves to idle GPUs"
   FROM [[r.pass < best->pass]] TO [[r.pass > best->pass]])
 mutant(relocate_failed gandiva/detail/relocation.h "wrong comparison: a higher priority is not tried after a lower one"
-  FROM [=[r->request.priority <= failed[gpus]]=] TO [=[r->request.priority >= failed[gpus]]=])
+  FROM [=[priority <= failed[gpus]]=] TO [=[priority >= failed[gpus]]=])
 mutant(defragment_most gandiva/detail/migration.h "wrong choice: the first server that gains, not the best"
   FROM [[most_gain = gain;]] TO [[most_gain = {INT64_MAX, INT64_MAX};]] STATEMENT)
 mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last server of a job is not the tightest"
@@ -55,7 +55,7 @@ mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its s
 mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run longer than its least time"
   FROM [[add_time(r.moved, min_run_time_) <= now]] TO [[add_time(r.moved, min_run_time_) < now]])
 mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"
-  FROM [[pass_of(*other) <= r.pass]] TO [[pass_of(*other) < r.pass]])
+  FROM [[pass_of(other) > r.pass]] TO [[pass_of(other) >= r.pass]])
 mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes begins with no time behind it"
   IN [[pass = least_pass();]] FROM [[least_pass()]] TO [[std::int64_t{0}]])
 mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next tick"
@@ -63,3 +63,20 @@ mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was 
 mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose first job changes stays failed"
   IN [[    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
     q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
+mutant(blocked_start gandiva/detail/assignment.h "dropped condition: jobs start on several servers before one that starves"
+  FROM [[r.request.priority > blocked]] TO [[true]])
+mutant(older_waits gandiva/detail/relocation.h "dropped condition: a job that starves takes the servers of one that waits longer"
+  IN [[if (other.request.priority > r.request.priority || precedes)]] FROM [[other.request.priority > r.request.priority || precedes]]
+  TO [[other.request.priority > r.request.priority]])
+mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
+  FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)
+mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"
+  FROM [[failed.add(r.asked);]] TO [[]] STATEMENT)
+mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
+  FROM [[detail::erase_sorted(movable_, r.asked.job);]] TO [[]] STATEMENT)
+mutant(left_forgotten gandiva/gandiva.h "missing reset: jobs that are gone keep others from several servers"
+  IN [[if (jobs_.servers().over().none()) left_ = detail::gandiva_relocation::no_priority;]]
+  FROM [[left_ = detail::gandiva_relocation::no_priority;]] TO [[]] STATEMENT)
+mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, whatever their GPUs"
+  IN [[options_.shares_gpu_time ? detail::gpu_time_weight(options.weight, r) : options.weight;]]
+  FROM [[options_.shares_gpu_time]] TO [[false]])

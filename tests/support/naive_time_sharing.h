@@ -92,7 +92,7 @@ class naive_gandiva_gangs {
       const std::int64_t p = pass(j, now);
       if (!least || p < *least) least = p;
     }
-    jobs[r.job] = {r, terms, false, false, false, least.value_or(0), 0};
+    jobs[r.job] = {r, terms, false, false, false, least.value_or(0), now};
     try_start(r.job, now);
     return true;
   }
@@ -130,6 +130,7 @@ class naive_gandiva_gangs {
     job& j = jobs.at(id);
     j.pass = pass(j, now);
     j.runs = false;
+    j.since = now;
     act(id, verb::suspend);
   }
   void run(apiary::job_id id, apiary::time_ms now) {
@@ -170,37 +171,51 @@ class naive_gandiva_gangs {
       if (!jobs.at(id).acted) try_start(id, now);
   }
   void take_slices(bool new_slice, apiary::time_ms now) {
-    std::vector<std::pair<std::int64_t, apiary::job_id>> line;
-    for (const auto& [id, j] : jobs)
-      if (!j.runs && j.asked.priority < 0) line.emplace_back(j.pass, id);
-    std::sort(line.begin(), line.end());
-    for (const auto& [p, id] : line) {
-      if (jobs.at(id).acted || try_start(id, now) || !new_slice) continue;
-      std::vector<std::pair<std::int64_t, apiary::job_id>> more;
-      for (const auto& [other, j] : jobs) {
-        if (j.runs && !j.acted && j.asked.priority < 0 && pass(j, now) > p)
-          more.emplace_back(pass(j, now), other);
-      }
-      std::sort(more.rbegin(), more.rend());
-      apiary::hived tried = scheduler;
-      std::vector<apiary::job_id> stopped;
-      bool fits = false;
-      for (std::size_t i = 0; i < more.size() && !fits; ++i) {
-        REQUIRE(tried.finish(more[i].second).ok());
-        stopped.push_back(more[i].second);
-        fits = place(tried, jobs.at(id).asked).has_value();
-      }
-      if (!fits) continue;
-      std::vector<apiary::job_id> out;
-      for (; !stopped.empty(); stopped.pop_back()) {
-        const apiary::job_id other = stopped.back();
-        if (!tried.recover(jobs.at(other).asked, scheduler.tasks(*scheduler.find(other))).ok())
-          out.push_back(other);
-      }
-      scheduler = std::move(tried);
-      for (const apiary::job_id other : out) suspend(other, now);
-      run(id, now);
+    using queue = std::vector<std::pair<std::int64_t, apiary::job_id>>;
+    queue starving;
+    queue by_pass;
+    for (const auto& [id, j] : jobs) {
+      if (j.runs || j.asked.priority >= 0) continue;
+      by_pass.emplace_back(j.pass, id);
+      if (new_slice && options_.max_wait > 0 &&
+          now - j.since >= options_.max_wait * options_.quantum)
+        starving.emplace_back(j.since, id);
     }
+    std::sort(starving.begin(), starving.end());
+    std::sort(by_pass.begin(), by_pass.end());
+    for (const auto& [since, id] : starving)
+      if (!jobs.at(id).acted && !try_start(id, now)) displace(id, true, now);
+    for (const auto& [p, id] : by_pass) {
+      if (jobs.at(id).acted || try_start(id, now)) continue;
+      if (new_slice) displace(id, false, now);
+    }
+  }
+  // Tries on a copy to stop jobs that ran longer, or any.
+  void displace(apiary::job_id id, bool any, apiary::time_ms now) {
+    std::vector<std::pair<std::int64_t, apiary::job_id>> more;
+    for (const auto& [other, j] : jobs) {
+      if (!j.runs || j.acted || j.asked.priority >= 0) continue;
+      if (any || pass(j, now) > jobs.at(id).pass) more.emplace_back(pass(j, now), other);
+    }
+    std::sort(more.rbegin(), more.rend());
+    apiary::hived tried = scheduler;
+    std::vector<apiary::job_id> stopped;
+    bool fits = false;
+    for (std::size_t i = 0; i < more.size() && !fits; ++i) {
+      REQUIRE(tried.finish(more[i].second).ok());
+      stopped.push_back(more[i].second);
+      fits = place(tried, jobs.at(id).asked).has_value();
+    }
+    if (!fits) return;
+    std::vector<apiary::job_id> out;
+    for (; !stopped.empty(); stopped.pop_back()) {
+      const apiary::job_id other = stopped.back();
+      if (!tried.recover(jobs.at(other).asked, scheduler.tasks(*scheduler.find(other))).ok())
+        out.push_back(other);
+    }
+    scheduler = std::move(tried);
+    for (const apiary::job_id other : out) suspend(other, now);
+    run(id, now);
   }
   bool move(apiary::time_ms /*now*/) {
     std::vector<apiary::job_id> movable;

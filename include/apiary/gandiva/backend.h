@@ -30,8 +30,12 @@ struct time_sharing_options {
     std::uint32_t weight = 1;  // the job gets time in proportion to it: 1, ..., 1000
     bool movable = true;       // whether the job may be migrated
   };
-  time_ms quantum = 60'000;       // ms of a time slice; max_time: no job stops for another one
+  time_ms quantum = 600'000;      // ms of a time slice; max_time: no job stops for another one
   migration_limits migrations{};  // limits on the migrations of one tick
+  std::uint32_t max_wait = 10;    // a job starves after so many quanta; 0: never, as published
+  // Jobs of whole GPUs share GPU-time: a job of g GPUs counts as one of weight 1000 * weight / g,
+  // rounded down, but at least 1. False: jobs share time, whatever their GPUs, as published.
+  bool shares_gpu_time = true;
 };
 
 // A scheduler that places requests and does not know time; time_sharing adds slices and migration.
@@ -76,6 +80,8 @@ concept TimeSharingBackend = requires(G& g, const G& constant, const typename G:
 };
 
 // A backend whose requests are jobs of whole GPUs. time_sharing_queue makes a JobScheduler of it.
+// Jobs of one tenant and priority with equally many GPUs are of one kind: start() succeeds for all of
+// them or for none. After a job failed to start, time sharing does not try others of its kind at once.
 // If g.priority(r) is 0 or more, r is a guaranteed job: it may start on GPUs that its tenant is
 // entitled to. The same request with priority -1 runs in time slices.
 //

@@ -7,6 +7,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/gandiva/detail/assignment.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/migration.h>
 #include <apiary/gandiva/detail/packing.h>
@@ -38,7 +39,9 @@ APIARY_NAMESPACE_BEGIN
 struct gandiva_options {
   server_spec servers{};     // the cluster; `anywhere` is ignored
   time_ms quantum = 60'000;  // length of a time slice; slices change at its multiples
-  bool packs = false;        // packs two jobs on one GPU where that pays
+  // A job starves after so many quanta without GPUs; 0: never, as published.
+  std::uint32_t max_wait = 10;
+  bool packs = false;                            // packs two jobs on one GPU where that pays
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of pair_packing::sample
   bool migrates = false;                         // migrates running jobs
   time_ms migration_cost = 2000;                 // time that a job loses by a migration
@@ -54,13 +57,19 @@ struct gandiva_options {
 // the jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
 // The module's page defines load, affinity and unsubscribed GPUs, and lists its steps.
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
-//           Differs: at most two jobs on a GPU, of one server; stride scheduling, not round robin.
+//           Differs: at most two jobs on a GPU, of one server; stride scheduling, not round robin;
+//           servers are emptied for jobs that starve.
 // Requires: times >= 0 that never decrease, all within 2^43 ms; decide() is called at wake()
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
+// Bound:    a job that fits on the healthy servers waits at most max_wait + 2 + n quanta, and the time
+//           that jobs on several servers still run. The n jobs, and these among them, are those
+//           that wait or run max_wait quanta after the job began to wait. Jobs of higher priority,
+//           and servers that break, may delay it for longer. With max_wait = 0 there is no bound.
 // Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
 // Cost:     a job that arrives, migrates or ends O(log servers + jobs of the server); a decision
-//           O(distinct numbers of GPUs); a quantum O(jobs log jobs) per over-subscribed server.
+//           O(distinct numbers of GPUs and priorities); a quantum O(jobs log jobs) per
+//           over-subscribed server, and O(jobs) per starving job that needs several servers.
 // Example:  examples/gandiva.cpp
 class gandiva {
  public:
@@ -165,9 +174,13 @@ class gandiva {
     const bool new_slice = now % options_.quantum == 0 || now >= next_slice_;
     jobs_.begin(now, actions);
     if (options_.packs && new_slice) packing_.judge(jobs_);
-    queue_.place_all([&](job_id job) { return assign(jobs_.at(job), now); });
+    if (jobs_.servers().over().none()) left_ = detail::gandiva_relocation::no_priority;
+    assignment_.place_all(jobs_, queue_, new_slice, left_, now);
     detail::gandiva_relocation::into_unsubscribed(jobs_, packing_);
-    if (new_slice) detail::gandiva_relocation::from_higher(jobs_, packing_);
+    if (new_slice) left_ = detail::gandiva_relocation::from_held(jobs_, packing_);
+    // Jobs that left emptied servers may have left unsubscribed GPUs there.
+    if (new_slice && options_.max_wait > 0)
+      detail::gandiva_relocation::into_unsubscribed(jobs_, packing_);
     for (const node_id n : again_) jobs_.touch(n);
     again_.clear();
     std::vector<node_id> touched = jobs_.take_touched();
@@ -192,15 +205,21 @@ class gandiva {
     queue_.explain(pool().idle(), now);
     departed_ = false;
     jobs_.end();
-    const bool slices = !over.none() || !jobs_.followers().empty() || !again_.empty() ||
-                        (options_.migrates && may_migrate_);
+    const bool slices =
+        !over.none() || !jobs_.followers().empty() || !again_.empty() ||
+        (options_.migrates && may_migrate_) ||
+        (options_.max_wait > 0 && !queue_.empty() && pool().idle() < pool().usable());
+    retry_ = options_.max_wait > 0 && !again_.empty() ? now + 1 : max_time;
     next_slice_ =
         slices ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
     return absl::OkStatus();
   }
-  // When decide() must be called although nothing happens: when jobs may grow, and at the next
-  // quantum while a server is over-subscribed, jobs are packed or running jobs may migrate.
-  [[nodiscard]] time_ms wake() const noexcept { return (std::min)(growth_.next(), next_slice_); }
+  // When decide() must be called although nothing happens: when jobs may grow; at the next quantum
+  // while a server is over-subscribed, jobs are packed, jobs are queued and others run, or running
+  // jobs may migrate; in the next millisecond if decide() stopped a job that idle GPUs may fit.
+  [[nodiscard]] time_ms wake() const noexcept {
+    return (std::min)({growth_.next(), next_slice_, retry_});
+  }
   // What the job does, and where; nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::gandiva_job* const r = jobs_.find(job);
@@ -223,6 +242,7 @@ class gandiva {
  private:
   explicit gandiva(const gandiva_options& options)
       : options_(options),
+        assignment_(detail::starving_time(options.max_wait, options.quantum)),
         jobs_(options.servers.gpus, options.servers.servers_per_rack),
         packing_(options.packs ? options.servers.gpus.size() : 0, options.gpu_memory),
         migration_(options.threshold, options.migration_cost * 1000 / options.max_loss,
@@ -237,29 +257,6 @@ class gandiva {
   void leave(detail::gandiva_job& r, time_ms now) {
     packing_.forget(r);
     jobs_.leave(r, now);
-  }
-  // Assigns a waiting job to a server; false: there is none for it.
-  bool assign(detail::gandiva_job& r, time_ms now) {
-    const detail::gandiva_servers& servers = jobs_.servers();
-    const std::uint32_t gpus = r.request.gpus;
-    const node_id same = servers.least_loaded(gpus);
-    node_id home = same;
-    if (!same.valid() || servers.unsubscribed(same) < gpus) {
-      home = servers.empty(gpus);
-      if (!home.valid()) home = servers.tightest(gpus);
-    }
-    if (!home.valid()) {
-      if (const auto split = servers.spread(gpus); !split.empty()) {
-        queue_.leave(r, now);
-        jobs_.start_multi_server(r, split);
-        return true;
-      }
-      home = same;
-    }
-    if (!home.valid()) return false;
-    queue_.leave(r, now);
-    jobs_.settle(r, home);
-    return true;
   }
   // Starts jobs for a server's next time slice. `anew`: chooses among all its jobs and suspends the
   // others; otherwise only among jobs that do not run, on GPUs that are idle or that jobs have
@@ -282,9 +279,7 @@ class gandiva {
         again_.push_back(n);
         continue;
       }
-      const time_ms ran = r.runs() ? now - r.since : 0;
-      candidates_.push_back({job, r.request.gpus, r.request.priority,
-                             r.pass + detail::slice_pass(ran, r.request.weight)});
+      candidates_.push_back(assignment_.candidate(r, now));
       records_.push_back(&r);
     }
     if (candidates_.empty()) return;
@@ -317,6 +312,7 @@ class gandiva {
   }
 
   gandiva_options options_;
+  detail::gandiva_assignment assignment_;
   detail::gandiva_jobs jobs_;
   detail::gandiva_packing packing_;
   detail::gandiva_migration migration_;
@@ -325,7 +321,10 @@ class gandiva {
   std::vector<node_id> again_;  // servers with a job that may start, but not in the same decision
   bool departed_ = false;       // a job ended or a server was repaired since the last decide()
   bool may_migrate_ = false;    // running jobs may be able to migrate
+  // The highest priority of the suspended jobs whose GPUs jobs on several servers hold.
+  std::int64_t left_ = detail::gandiva_relocation::no_priority;
   time_ms next_slice_ = max_time;               // when the next time slice starts
+  time_ms retry_ = max_time;                    // when the servers of again_ are tried
   std::vector<detail::sliced_job> candidates_;  // scratch of run_slice(), as the next
   std::vector<detail::gandiva_job*> records_, runs_, waits_;
 };

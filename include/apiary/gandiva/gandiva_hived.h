@@ -77,7 +77,7 @@ class hived_backend {
   // See TimeSharingBackend.
   [[nodiscard]] bool may_start(const gang_request& r) {
     if (r.suggested != nullptr) return false;
-    const absl::StatusOr<gang_plan> plan = scheduler_.propose(r);
+    const absl::StatusOr<gang_plan> plan = scheduler_.propose_unexplained(r);
     return plan.ok() && plan->result != plan_result::wait;
   }
   // kInvalidArgument: the gang names suggested nodes. Other errors are those of hived::propose.
@@ -86,7 +86,7 @@ class hived_backend {
       return absl::InvalidArgumentError(
           detail::name_of(r.job) + ": suggested nodes are not supported for a gang that may wait");
     }
-    APIARY_ASSIGN_OR_RETURN(const gang_plan plan, scheduler_.propose(r));
+    APIARY_ASSIGN_OR_RETURN(const gang_plan plan, scheduler_.propose_unexplained(r));
     if (plan.result == plan_result::wait) return false;
     APIARY_VERIFY(scheduler_.commit(plan).ok());
     if (plan.result == plan_result::bind) return true;
@@ -94,7 +94,7 @@ class hived_backend {
       stop(victim);
       stopped.push_back(victim);
     }
-    const absl::StatusOr<gang_plan> bound = scheduler_.propose(r);
+    const absl::StatusOr<gang_plan> bound = scheduler_.propose_unexplained(r);
     APIARY_VERIFY(bound.ok() && bound->result == plan_result::bind &&
                   scheduler_.commit(*bound).ok());
     return true;
@@ -151,7 +151,7 @@ class hived_backend {
                                                const placement_type& from,
                                                std::uint32_t cost) const {
     APIARY_VERIFY(from_here.finish(r.job).ok());
-    absl::StatusOr<gang_plan> plan = from_here.propose(r);
+    absl::StatusOr<gang_plan> plan = from_here.propose_unexplained(r);
     APIARY_VERIFY(plan.ok());
     if (plan->result != plan_result::bind || !plan->downgraded.empty()) return std::nullopt;
     const std::vector<chain_leaf> old_leaves = leaves_of(from);

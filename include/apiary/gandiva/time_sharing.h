@@ -5,8 +5,10 @@
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/gandiva/backend.h>
+#include <apiary/gandiva/detail/slice_order.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
 
@@ -33,10 +35,14 @@ APIARY_NAMESPACE_BEGIN
 // new job starts at once if it can. The backend may stop other jobs for a prioritized one; they
 // wait again and keep their progress. The module's page says what a tick does.
 // Model:   "Gandiva" (OSDI 2018), §3.2: suspend and resume, migration. Differs: time is shared over
-//          the whole cluster by stride scheduling, not on each server by round robin.
-// Cost:    submit: one start and O(jobs). A tick with migrations: O(jobs) and those of the backend. The
-//          first tick of a quantum: O(jobs log jobs), and for each waiting job at most as many
-//          stops and starts as there are jobs that ran longer.
+//          the whole cluster by stride scheduling, not on each server by round robin; jobs that
+//          starve come first.
+// Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
+//          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
+// Cost:    submit: one start and O(jobs). A tick: the migrations of the backend; after a change also
+//          O(waiting jobs) and a start for each of their kinds (see JobBackend). The first tick of a
+//          quantum: O(jobs log jobs), and for each job that displaces others, and each kind that
+//          cannot, at most as many stops and starts as jobs that ran longer (or run, if it starves).
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -72,12 +78,15 @@ class time_sharing {
     APIARY_ASSIGN_OR_RETURN(const bool runs, backend_.start(r, stopped_));
     now_ = now;
     const std::int64_t pass = least_pass();
-    record& added = jobs_.try_emplace(job.value, r, options, pass).first->second;
+    const std::uint32_t weight =
+        options_.shares_gpu_time ? detail::gpu_time_weight(options.weight, r) : options.weight;
+    record& added = jobs_.try_emplace(job.value, r, weight, options.movable, pass).first->second;
     if (runs) {
       started(added, actions);
     } else {
       wait(added);
     }
+    end_call();
     return absl::OkStatus();
   }
   // Whether the job would start if it were submitted now. Requires: no job of its id runs.
@@ -94,11 +103,11 @@ class time_sharing {
     now_ = now;
     const record& r = found->second;
     if (r.phase == phase::runs) {
-      if (is_sliced(r)) --num_slices_;
+      stops(r);
       backend_.stop(job);
       retry_sliced_ = retry_prioritized_ = true;
     } else {
-      queue_of(r).erase(key_of(r), job.value);
+      leave_queue(r);
     }
     jobs_.erase(found);
     return absl::OkStatus();
@@ -120,6 +129,7 @@ class time_sharing {
     start_sliced(new_slice, actions);
     const bool moved = move(actions);
     if (moved) start_sliced(false, actions);
+    end_call();
     again_ = moved || (!sliced_.empty() && num_slices_ > 0);  // else a new slice changes nothing
     return absl::OkStatus();
   }
@@ -137,8 +147,8 @@ class time_sharing {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
-  // How long the job ran until the last call, divided by its weight, in units of 1/0xfffff ms. A
-  // new job starts with the lowest pass of all jobs. Requires: there is such a job.
+  // How long the job ran until the last call, divided by its weight (see shares_gpu_time), in units
+  // of 1/0xfffff ms. A new job starts with the lowest pass of all jobs. Requires: there is such a job.
   [[nodiscard]] std::int64_t pass(job_id job) const {
     const auto found = jobs_.find(job.value);
     APIARY_VERIFY(found != jobs_.end());
@@ -155,22 +165,22 @@ class time_sharing {
 
  private:
   struct record {
-    record(const request& r, const job_options& o, std::int64_t p)
-        : asked(r), options(o), pass(p) {}
+    record(const request& r, std::uint32_t w, bool m, std::int64_t p)
+        : asked(r), weight(w), movable(m), pass(p) {}
     request asked;
-    job_options options;
+    std::uint32_t weight;  // by which its time is divided
+    bool movable;
     time_sharing::phase phase = phase::waits;
     bool ran = false;         // ever
     std::int64_t pass = 0;    // without its present run
-    time_ms since = 0;        // when it last began to run
+    time_ms since = 0;        // when it last began to run, or to wait
     std::uint64_t round = 0;  // of its last action
   };
   time_sharing(Backend backend, const time_sharing_options& options)
       : backend_(std::move(backend)), options_(options) {}
   [[nodiscard]] bool is_sliced(const record& r) const { return backend_.priority(r.asked) < 0; }
   [[nodiscard]] std::int64_t pass_of(const record& r) const noexcept {
-    return r.phase == phase::runs ? r.pass + detail::slice_pass(now_ - r.since, r.options.weight)
-                                  : r.pass;
+    return r.phase == phase::runs ? r.pass + detail::slice_pass(now_ - r.since, r.weight) : r.pass;
   }
   [[nodiscard]] std::int64_t least_pass() const {
     std::optional<std::int64_t> least;
@@ -190,7 +200,13 @@ class time_sharing {
   }
   void wait(record& r) {
     r.phase = phase::waits;
+    r.since = now_;
     queue_of(r).insert({key_of(r), r.asked.job.value, 0});
+    if (is_sliced(r)) by_wait_.insert({now_, r.asked.job.value, 0});
+  }
+  void leave_queue(const record& r) {
+    queue_of(r).erase(key_of(r), r.asked.job.value);
+    if (is_sliced(r)) by_wait_.erase(r.since, r.asked.job.value);
   }
 
   void act(record& r, typename action::verb what, std::vector<action>& actions) {
@@ -200,7 +216,7 @@ class time_sharing {
   }
   void suspended(record& r, std::vector<action>& actions) {
     r.pass = pass_of(r);
-    if (is_sliced(r)) --num_slices_;
+    stops(r);
     wait(r);
     retry_sliced_ = retry_prioritized_ = true;
     act(r, action::verb::suspend, actions);
@@ -213,6 +229,8 @@ class time_sharing {
     } else {
       retry_prioritized_ = true;  // it may hold more than it needs
     }
+    used_ += detail::counted_gpus(r.asked);
+    if (r.movable && options_.migrations.jobs > 0) started_.push_back(r.asked.job);
     r.phase = phase::runs;
     r.since = now_;
     act(r, r.ran ? action::verb::resume : action::verb::start, actions);
@@ -226,15 +244,19 @@ class time_sharing {
     return *runs;
   }
   void start_from_queue(record& r, std::vector<action>& actions) {
-    queue_of(r).erase(key_of(r), r.asked.job.value);
+    leave_queue(r);
     started(r, actions);
   }
-  [[nodiscard]] static std::vector<job_id> in_order(const weighted_tree& queue) {
-    std::vector<job_id> jobs;
-    for (auto at = queue.first(); at; at = queue.next(at->key, at->id)) jobs.emplace_back(at->id);
-    return jobs;
+  void stops(const record& r) {
+    if (is_sliced(r)) --num_slices_;
+    used_ -= detail::counted_gpus(r.asked);
+    detail::erase_sorted(movable_, r.asked.job);
   }
-
+  // The jobs that started in this call of the host may migrate from the next one on.
+  void end_call() {
+    for (const job_id job : started_) detail::insert_sorted(movable_, job);
+    started_.clear();
+  }
   absl::Status mark(node_id n, bool healthy) {
     APIARY_RETURN_IF_ERROR(backend_.mark(n, healthy));
     retry_sliced_ = retry_prioritized_ = true;
@@ -243,7 +265,7 @@ class time_sharing {
 
   void start_prioritized(std::vector<action>& actions) {
     if (!std::exchange(retry_prioritized_, false)) return;
-    for (const job_id job : in_order(prioritized_)) {
+    for (const job_id job : detail::in_order(prioritized_)) {
       record& r = jobs_.at(job.value);
       if (start(r)) start_from_queue(r, actions);
     }
@@ -251,36 +273,63 @@ class time_sharing {
 
   void start_sliced(bool new_slice, std::vector<action>& actions) {
     if (sliced_.empty() || (!std::exchange(retry_sliced_, false) && !new_slice)) return;
-    std::vector<record*> others;  // running jobs, the one that ran longest first
-    for (auto& [job, r] : jobs_) {
-      if (new_slice && r.phase == phase::runs && r.round != round_ && is_sliced(r))
-        others.push_back(&r);
+    const std::vector<record*> others = new_slice ? longest_first() : std::vector<record*>();
+    detail::failed_kinds failed;  // later jobs of these kinds may stop fewer others, and fail too
+    const auto try_to_run = [&](record& r, bool any) {
+      if (failed.contains(r.asked)) return;
+      if (start(r)) {
+        start_from_queue(r, actions);
+      } else if (!displace(r, any, others, actions)) {
+        failed.add(r.asked);
+      }
+    };
+    const time_ms max_wait = detail::starving_time(options_.max_wait, options_.quantum);
+    for (const job_id job : detail::in_order(by_wait_, new_slice ? now_ - max_wait : -1)) {
+      record& r = jobs_.at(job.value);
+      if (r.round != round_) try_to_run(r, true);
     }
-    std::sort(others.begin(), others.end(), [&](const record* a, const record* b) {
+    for (const job_id job : detail::in_order(sliced_)) {
+      record& r = jobs_.at(job.value);
+      if (r.round == round_) {
+        retry_sliced_ = true;  // at the next tick
+      } else {
+        try_to_run(r, false);
+      }
+    }
+  }
+  // The running sliced jobs without an action in this tick, the one that ran longest first.
+  [[nodiscard]] std::vector<record*> longest_first() {
+    std::vector<record*> jobs;
+    for (auto& [job, r] : jobs_)
+      if (r.phase == phase::runs && r.round != round_ && is_sliced(r)) jobs.push_back(&r);
+    std::sort(jobs.begin(), jobs.end(), [&](const record* a, const record* b) {
       const std::int64_t ran_a = pass_of(*a);
       const std::int64_t ran_b = pass_of(*b);
       return ran_a != ran_b ? ran_a > ran_b : a->asked.job > b->asked.job;
     });
-    for (const job_id job : in_order(sliced_)) {
-      record& r = jobs_.at(job.value);
-      if (r.round == round_) {
-        retry_sliced_ = true;  // at the next tick
-      } else if (start(r)) {
-        start_from_queue(r, actions);
-      } else if (new_slice) {
-        displace(r, others, actions);
-      }
-    }
+    return jobs;
   }
-  // Suspends jobs that ran longer, so that this job can run; none if it cannot run even then.
-  void displace(record& r, std::span<record* const> others, std::vector<action>& actions) {
+  // Suspends jobs that ran longer, or `any`, so that this job can run; none if it cannot run even
+  // then. Returns whether it runs.
+  bool displace(record& r, bool any, std::span<record* const> others,
+                std::vector<action>& actions) {
+    std::int64_t missing = 0;  // GPUs that must become idle before a start can succeed
+    if constexpr (JobBackend<Backend>) missing = used_ + r.asked.gpus - backend_.total_gpus();
+    const auto may_stop = [&](const record& other) { return any || pass_of(other) > r.pass; };
+    std::int64_t at_most = 0;  // GPUs of the jobs that may stop
+    for (const record* other : others) {
+      if (!may_stop(*other)) break;
+      if (other->phase == phase::runs) at_most += detail::counted_gpus(other->asked);
+    }
+    if (at_most < missing) return false;
     std::vector<std::pair<record*, typename Backend::placement_type>> moved;
     bool runs = false;
     for (record* other : others) {
-      if (runs || pass_of(*other) <= r.pass) break;
+      if (runs || !may_stop(*other)) break;
       if (other->phase != phase::runs) continue;
       moved.emplace_back(other, backend_.stop(other->asked.job));
-      runs = start(r);
+      missing -= detail::counted_gpus(other->asked);
+      runs = missing <= 0 && start(r);
     }
     while (!moved.empty()) {
       if (!backend_.restart(moved.back().first->asked, moved.back().second)) {
@@ -290,18 +339,13 @@ class time_sharing {
       moved.pop_back();
     }
     if (runs) start_from_queue(r, actions);
+    return runs;
   }
   // Whether any job migrated.
   bool move(std::vector<action>& actions) {
     if (options_.migrations.jobs == 0) return false;
-    std::vector<job_id> movable;
-    for (const auto& [job, r] : jobs_) {
-      if (r.phase == phase::runs && r.options.movable && r.round != round_)
-        movable.emplace_back(job);
-    }
-    std::sort(movable.begin(), movable.end());
     std::vector<job_id> moved;
-    backend_.improve(movable, options_.migrations, moved);
+    backend_.improve(movable_, options_.migrations, moved);
     for (const job_id job : moved) act(jobs_.at(job.value), action::verb::migrate, actions);
     if (!moved.empty()) retry_sliced_ = retry_prioritized_ = true;
     return !moved.empty();
@@ -311,8 +355,12 @@ class time_sharing {
   time_sharing_options options_;
   std::unordered_map<std::uint32_t, record> jobs_;
   weighted_tree sliced_;            // waiting jobs that run in time slices, by pass
+  weighted_tree by_wait_;           // the same jobs, by when they began to wait
   weighted_tree prioritized_;       // waiting prioritized jobs, by priority
   std::size_t num_slices_ = 0;      // running jobs that run in time slices
+  std::int64_t used_ = 0;           // GPUs of the running jobs, as counted_gpus()
+  std::vector<job_id> movable_;     // running jobs that may migrate, ascending
+  std::vector<job_id> started_;     // in this call, those that may migrate
   std::vector<job_id> stopped_;     // that the backend stopped for the job that starts
   time_ms now_ = 0;                 // of the last call
   std::int64_t slice_ = -1;         // the quantum of the last tick

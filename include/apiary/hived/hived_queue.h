@@ -340,7 +340,7 @@ class hived_queue {
     record& r = jobs_.at(job.value);
     const gang_request gang = as == phase::opportunistic ? gangs_.opportunistic_gang(r.request)
                                                          : gangs_.gang_of(r.request);
-    APIARY_ASSIGN_OR_RETURN(gang_plan plan, scheduler_.propose(gang));
+    APIARY_ASSIGN_OR_RETURN(gang_plan plan, scheduler_.propose_unexplained(gang));
     if (plan.result == plan_result::wait) return answer::full;
     APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
     const bool preempts = plan.result == plan_result::preempt;
@@ -361,7 +361,7 @@ class hived_queue {
         enter(v, now);
         actions.push_back({job_action::verb::suspend, victim, {}, {}});
       }
-      APIARY_ASSIGN_OR_RETURN(plan, scheduler_.propose(gang));
+      APIARY_ASSIGN_OR_RETURN(plan, scheduler_.propose_unexplained(gang));
       APIARY_VERIFY(plan.result == plan_result::bind);
       APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
     }

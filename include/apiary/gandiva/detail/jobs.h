@@ -49,6 +49,8 @@ struct gandiva_job {
   [[nodiscard]] bool runs() const noexcept { return phase == gandiva_phase::run; }
   [[nodiscard]] bool packed() const noexcept { return leader.valid() || follower.valid(); }
   [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
+  // Since when it waits for a server or a time slice. Requires: it does not run.
+  [[nodiscard]] time_ms waits_since() const noexcept { return since - waited.total(); }
   [[nodiscard]] std::uint32_t num_gpus() const noexcept {
     std::uint32_t sum = 0;
     for (const placement& p : where) sum += p.num_gpus();

@@ -17,39 +17,41 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The jobs that wait for a server: one queue for each number of GPUs, by arrival. All jobs of a
-// queue wait for the same cause, so one clock a queue measures the delays of all its jobs.
-// Cost: enter, leave O(log waiting jobs); the rest O(distinct numbers of GPUs), callbacks excluded.
+// The jobs that wait for a server: one queue for each number of GPUs and priority, by arrival. All
+// jobs of a queue wait for the same cause, so one clock a queue measures the delays of all its jobs.
+// Cost: enter, leave O(log waiting jobs); the rest O(queues), callbacks excluded.
 class gandiva_queue {
  public:
   // Adds a job that waits from now on.
   void enter(gandiva_job& r, time_ms now) {
-    queue& q = queues_[r.request.gpus];
+    queue& q = queues_[key_of(r)];
     q.jobs.emplace(std::pair(r.key, r.request.job.value), r.request.job);
     r.entered = q.clock.at(now);
   }
   // Removes a waiting job, and adds the time that it waited to r.waited.
   void leave(gandiva_job& r, time_ms now) {
-    const auto at = queues_.find(r.request.gpus);
+    const auto at = queues_.find(key_of(r));
     at->second.jobs.erase({r.key, r.request.job.value});
     r.waited += at->second.clock.at(now);
     r.waited -= r.entered;
     r.since = now;
     if (at->second.jobs.empty()) queues_.erase(at);
   }
+  // Whether no job waits.
+  [[nodiscard]] bool empty() const noexcept { return queues_.empty(); }
   // Calls place(job) by arrival; it returns whether the job left the queue. If a job stays, the
   // others of its queue are not tried.
   template <class Place>
   void place_all(Place&& place) {
-    std::vector<std::uint32_t> failed;  // ascending
+    std::vector<queue_key> failed;  // ascending
     while (true) {
       const job_list::value_type* first = nullptr;
-      std::uint32_t wanted = 0;
-      for (const auto& [gpus, q] : queues_) {
-        if (std::binary_search(failed.begin(), failed.end(), gpus)) continue;
+      queue_key wanted;
+      for (const auto& [key, q] : queues_) {
+        if (std::binary_search(failed.begin(), failed.end(), key)) continue;
         if (first != nullptr && first->first < q.jobs.begin()->first) continue;
         first = &*q.jobs.begin();
-        wanted = gpus;
+        wanted = key;
       }
       if (first == nullptr) return;
       if (!place(first->second)) insert_sorted(failed, wanted);
@@ -57,8 +59,8 @@ class gandiva_queue {
   }
   // Sets the cause of each queue, from the number of idle GPUs.
   void explain(std::uint32_t idle, time_ms now) {
-    for (auto& [gpus, q] : queues_) {
-      q.clock.set(gpus > idle ? delay_cause::capacity : delay_cause::fragmentation, now);
+    for (auto& [key, q] : queues_) {
+      q.clock.set(key.first > idle ? delay_cause::capacity : delay_cause::fragmentation, now);
     }
   }
 
@@ -68,7 +70,11 @@ class gandiva_queue {
     job_list jobs{};
     delay_clock clock{};
   };
-  std::map<std::uint32_t, queue> queues_;  // by GPUs
+  using queue_key = std::pair<std::uint32_t, std::int32_t>;  // GPUs, priority
+  [[nodiscard]] static queue_key key_of(const gandiva_job& r) noexcept {
+    return {r.request.gpus, r.request.priority};
+  }
+  std::map<queue_key, queue> queues_;
 };
 
 }  // namespace detail

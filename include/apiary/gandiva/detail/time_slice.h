@@ -27,7 +27,8 @@ struct sliced_job {
   job_id job{};
   std::uint32_t gpus = 1;
   std::int32_t priority = 0;
-  std::int64_t pass = 0;  // the time that the job ran, as slice_pass()
+  std::int64_t pass = 0;       // the time that the job ran, as slice_pass()
+  time_ms starves = max_time;  // since when the job waits, if it starves
 };
 
 // What running for `ran` adds to a pass. Requires: weight > 0, 0 <= ran < slice_end_of_time.
@@ -54,9 +55,15 @@ struct sliced_job {
       absl::StrCat("time ", now, " is not in ", last, ", ..., ", slice_end_of_time - 1));
 }
 
-// Chooses the jobs of the next time slice on `gpus` GPUs: by priority (highest first), pass (lowest
-// first) and id, each that fits into the GPUs left. Returns their indices, ascending. A new job
-// starts with the lowest pass on its server. O(jobs log jobs).
+// The time after which a job starves: so many quanta; max_time if `quanta` is 0.
+[[nodiscard]] constexpr time_ms starving_time(std::uint32_t quanta, time_ms quantum) noexcept {
+  return quanta == 0 || quantum > max_time / quanta ? max_time : quanta * quantum;
+}
+
+// Chooses the jobs of the next time slice on `gpus` GPUs, each that fits into the GPUs left: by
+// priority (highest first), then jobs that starve (those that wait longest first), then by pass
+// (lowest first) and id. Returns their indices, ascending. A new job starts with the lowest pass on
+// its server. O(jobs log jobs).
 // Model: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995); Gandiva: round robin.
 [[nodiscard]] inline std::vector<std::size_t> choose_slice(std::span<const sliced_job> jobs,
                                                            std::uint32_t gpus) {
@@ -64,6 +71,7 @@ struct sliced_job {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     if (jobs[a].priority != jobs[b].priority) return jobs[a].priority > jobs[b].priority;
+    if (jobs[a].starves != jobs[b].starves) return jobs[a].starves < jobs[b].starves;
     if (jobs[a].pass != jobs[b].pass) return jobs[a].pass < jobs[b].pass;
     return jobs[a].job < jobs[b].job;
   });

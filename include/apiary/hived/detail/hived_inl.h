@@ -86,6 +86,12 @@ APIARY_INLINE void hived::set_victim_cost(gang_record::cost_function cost) {
 }
 
 APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& request) {
+  absl::StatusOr<gang_plan> plan = propose_unexplained(request);
+  if (plan.ok() && plan->result == plan_result::wait)
+    plan->wait = core_->planner->why(core_->catalog, core_->state, request);
+  return plan;
+}
+APIARY_INLINE absl::StatusOr<gang_plan> hived::propose_unexplained(const gang_request& request) {
   APIARY_RETURN_IF_ERROR(check(request));
   gang_plan plan;
   plan.stamp_ = gang_plan::stamp({core_->epoch, hash()});
@@ -105,7 +111,6 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
   }
   if (!core_->planner->find(core_->catalog, core_->state, request, slot)) {
     plan.request_.job = request.job;
-    plan.wait = core_->planner->why(core_->catalog, core_->state, request);
     return plan;
   }
   plan.request_ = request;
