@@ -25,7 +25,10 @@ if ! [ -x "$folder/kube-scheduler" ] || ! [ -x "$folder/kube-apiserver" ]; then
   # Source packages, without a change to the system's lists of packages.
   . /etc/os-release
   mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial"
-  echo "deb-src http://deb.debian.org/debian ${VERSION_CODENAME:-bookworm} main" > "$folder/apt/sources.list"
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $VERSION_CODENAME" \
+    'Component: main' 'Origin: Debian' | sort -u | head -n 1)
+  [ -n "$mirror" ] || { echo "apt has no list of Debian's packages: run apt-get update"; exit 1; }
+  echo "deb-src $mirror $VERSION_CODENAME main" > "$folder/apt/sources.list"
   apt_get() {
     apt-get -q -o Dir::Etc::SourceList="$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null \
       -o Dir::State::Lists="$folder/apt/lists" -o Dir::Cache="$folder/apt" "$@"
