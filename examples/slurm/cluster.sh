@@ -69,18 +69,18 @@ start_slurmctld() {
   start slurmctld "$cluster/log/slurmctld" slurmctld -D -f "$SLURM_CONF" ${1-}
 }
 
-# wait_until <seconds> <command...>: until the command succeeds; 1 if it never does.
+# wait_until <seconds> <command...>: until the command succeeds; 1 if it does not in this time.
 wait_until() {
-  wait_left=$(($1 * 10))
+  wait_end=$(($(date +%s) + $1))
   shift
   until "$@" > /dev/null 2>&1; do
-    wait_left=$((wait_left - 1))
-    [ "$wait_left" -gt 0 ] || return 1
+    [ "$(date +%s)" -lt "$wait_end" ] || return 1
     sleep 0.1
   done
 }
-all_idle() { [ "$(sinfo -h -o '%T %D')" = 'idle 8' ]; }
-no_jobs() { [ -z "$(squeue -h -t running,completing,suspended)" ]; }
+# Without slurmctld, the tools of Slurm wait for minutes.
+all_idle() { [ "$(timeout 5 sinfo -h -o '%T %D')" = 'idle 8' ]; }
+no_jobs() { [ -z "$(timeout 5 squeue -h -t running,completing,suspended)" ]; }
 
 start_cluster() {
   cluster=$1

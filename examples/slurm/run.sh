@@ -1,11 +1,12 @@
 #!/bin/sh
-# apiary/examples/slurm/run.sh - installs what is missing (Debian), builds the scheduler, runs the trial.
+# apiary/examples/slurm/run.sh - installs what is missing (Debian), builds the scheduler, runs the trials.
 # SPDX-License-Identifier: MIT
 #
 # sh examples/slurm/run.sh
 #
-# Starts a Slurm cluster of eight nodes on this machine for the trial alone: see trial.sh. The build is kept
-# in build/examples, or where the environment variable APIARY_BUILD_DIR says.
+# Starts a Slurm cluster of eight nodes on this machine, for a trial without tenants and for one with
+# them: see trial.sh. The build is kept in build/examples, or where the environment variable
+# APIARY_BUILD_DIR says.
 set -eu
 unset CDPATH
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -17,4 +18,6 @@ build=${APIARY_BUILD_DIR:-$source/build/examples}
     -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_BENCHMARKS=OFF
   cmake --build "$build" --target example_slurm_scheduler
 } >&2
-exec sh "$source/examples/slurm/trial.sh" "$build/examples/slurm/slurm_scheduler"
+for mode in "" tenants; do
+  sh "$source/examples/slurm/trial.sh" "$build/examples/slurm/slurm_scheduler" $mode
+done

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <slurm/slurm.h>
@@ -32,7 +33,7 @@ namespace apiary_slurm {
 [[nodiscard]] inline std::vector<std::string> expand(const char* list) {
   std::vector<std::string> names;
   if (list == nullptr || *list == '\0') return names;
-  const hostlist_t hosts = slurm_hostlist_create(list);
+  const auto hosts = slurm_hostlist_create(list);
   while (char* const name = slurm_hostlist_shift(hosts)) {
     names.emplace_back(name);
     std::free(name);
@@ -43,10 +44,11 @@ namespace apiary_slurm {
 // Names as Slurm prints them: "n[0-1]".
 [[nodiscard]] inline std::string contract(const std::vector<std::string>& names) {
   if (names.empty()) return {};
-  const hostlist_t hosts = slurm_hostlist_create(absl::StrJoin(names, ",").c_str());
-  char* const text = slurm_hostlist_ranged_string_malloc(hosts);
-  const std::string list = text == nullptr ? "" : text;
-  std::free(text);
+  const auto hosts = slurm_hostlist_create(absl::StrJoin(names, ",").c_str());
+  std::string list(64 * names.size(), '\0');
+  while (slurm_hostlist_ranged_string(hosts, list.size(), list.data()) < 0)
+    list.resize(2 * list.size());
+  list.resize(std::strlen(list.c_str()));
   slurm_hostlist_destroy(hosts);
   return list;
 }
@@ -70,6 +72,7 @@ namespace apiary_slurm {
 
 [[nodiscard]] inline job_record record_of(const slurm_job_info_t& job) {
   job_record to{.id = job.job_id,
+                .account = text_of(job.account),
                 .num_nodes = job.num_nodes,
                 .cpus = job.num_cpus,
                 .tres_per_node = text_of(job.tres_per_node),

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/model/plan.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -12,7 +13,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +44,7 @@ enum class job_phase : std::uint8_t {
 struct job_record {
   std::uint32_t id = 0;
   job_phase phase = job_phase::held;
+  std::string account{};
   std::uint32_t num_nodes = 0;
   std::uint32_t cpus = 0;       // of the whole job
   std::string tres_per_node{};  // "gres:gpu:8" (22.05), "gres/gpu:8" (24.11)
@@ -137,13 +138,16 @@ template <class Number>
   return absl::StrCat("priority=", priority, "; ", text);
 }
 // A release sets this comment, and the job keeps it while it waits to start and runs. So it marks the
-// jobs that this scheduler has released.
-[[nodiscard]] inline std::string released_comment(std::int32_t priority) {
-  return comment_with(priority, "released");
+// jobs that this scheduler has released. `cells` is what the decider needs after a restart.
+[[nodiscard]] inline std::string released_comment(std::int32_t priority,
+                                                  std::string_view cells = {}) {
+  return comment_with(
+      priority, cells.empty() ? "released" : absl::StrCat("released; cells=", std::string(cells)));
 }
-// Whether the comment is that of a release.
+// Whether the comment is that of a release; the scheduler may have added what a restart needs.
 [[nodiscard]] inline bool has_released_mark(std::string_view comment) {
-  return comment == released_comment(priority_of(comment));
+  return skip(comment, released_comment(priority_of(comment))) &&
+         (comment.empty() || comment.starts_with("; cells="));
 }
 // The phase of a pending job. A job with required nodes (-w) and no mark is the user's: it is queued.
 [[nodiscard]] inline job_phase pending_phase(std::uint32_t slurm_priority,
@@ -181,10 +185,19 @@ template <class Number>
   return apiary::gang_cluster::parse(switches, text);
 }
 
-// The gang that a held or released job asks for: -N nodes with --gpus-per-node GPUs each, CPUs,
-// -C features, --switches=1. The message of kUnimplemented says what to ask for instead.
-[[nodiscard]] inline absl::StatusOr<apiary::gang_scheduler::request> request_of(
-    const job_record& job, const apiary::gang_scheduler& cluster) {
+// What a held or released job asks for: a task on each of its nodes.
+struct job_needs {
+  std::int32_t priority = 0;
+  std::uint32_t nodes = 0;
+  std::uint32_t gpus = 0;  // of each node
+  std::uint32_t cpus = 0;  // of each node
+  bool one_rack = false;
+  std::vector<std::string_view> features{};  // that all nodes must have
+};
+
+// Reads -N nodes with --gpus-per-node GPUs each, CPUs, -C features, --switches=1. The message of
+// kUnimplemented says what to ask for instead.
+[[nodiscard]] inline absl::StatusOr<job_needs> needs_of(const job_record& job) {
   const auto no = [](const std::string& why) { return absl::UnimplementedError(why); };
   if (job.several)
     return no("job arrays and heterogeneous jobs are not supported: submit single jobs");
@@ -198,45 +211,36 @@ template <class Number>
     return no(absl::StrCat("\"", job.tres_per_node, "\" is no number of GPUs from 1 to ",
                            apiary::gang_cluster::max_gpus, ": use --gpus-per-node"));
   if (job.num_nodes == 0) return no("it asks for no node");
-  apiary::gang_scheduler::request asked{.job = std::uint64_t{job.id},
-                                        .priority = priority_of(job.comment)};
-  const std::uint32_t cpus = (job.cpus + job.num_nodes - 1) / job.num_nodes;
-  asked.gang.groups = {{.tasks = job.num_nodes,
-                        .gpus = *gpus,
-                        .host = {.cpu_milli = cpus * 1000},
-                        .spread = {{.level = 0, .tasks = 1}}}};
   if (job.switches > 1) return no("--switches=N is supported for N = 1 alone");
-  if (job.switches == 1) {
-    const absl::StatusOr<apiary::level_t> rack = cluster.find_level("rack");
-    if (!rack.ok()) return no("--switches=1: the cluster has no switches");
-    asked.gang.required = *rack;
-  }
   if (job.features.find_first_of("|[]*()!,") != std::string::npos)
     return no(absl::StrCat("-C \"", job.features, "\" is not supported: join features by & alone"));
-  for (const std::string_view feature : words(job.features, '&'))
-    asked.filter.labels.emplace_back(feature);
-  return asked;
+  return job_needs{.priority = priority_of(job.comment),
+                   .nodes = job.num_nodes,
+                   .gpus = *gpus,
+                   .cpus = (job.cpus + job.num_nodes - 1) / job.num_nodes,
+                   .one_rack = job.switches == 1,
+                   .features = words(job.features, '&')};
 }
 
-// The gang of a running job: one task on each of its nodes, with the GPUs that Slurm gave it. A job that
-// this scheduler has not released gets the highest priority, so it is never a victim.
-// kInvalidArgument: the records of its nodes and GPUs do not match.
-[[nodiscard]] inline absl::StatusOr<apiary::gang_scheduler::request> running_request_of(
-    const job_record& job) {
-  apiary::gang_scheduler::request runs{
-      .job = std::uint64_t{job.id},
-      .priority = has_released_mark(job.comment) ? priority_of(job.comment)
-                                                 : (std::numeric_limits<std::int32_t>::max)()};
-  const auto nodes = static_cast<std::uint32_t>(job.nodes.size());
-  const std::uint32_t cpus = nodes == 0 ? 0 : (job.cpus + nodes - 1) / nodes;
-  for (std::uint32_t i = 0; i < nodes; ++i) {
-    const std::optional<std::uint32_t> gpus =
-        gpus_of(i < job.gres_detail.size() ? job.gres_detail[i] : "");
-    if (!gpus)
-      return absl::InvalidArgumentError(absl::StrCat("job ", job.id, ": ", job.gres_detail[i]));
-    runs.gang.groups.push_back({.tasks = 1, .gpus = *gpus, .host = {.cpu_milli = cpus * 1000}});
-  }
-  return runs;
+// The GPUs that Slurm gave a running job on its i-th node. Nullopt: the record cannot be read.
+[[nodiscard]] inline std::optional<std::uint32_t> gpus_on(const job_record& job, std::size_t i) {
+  return gpus_of(i < job.gres_detail.size() ? job.gres_detail[i] : "");
 }
+
+// The answer about a held job.
+struct decision {
+  apiary::plan_result result = apiary::plan_result::wait;
+  std::vector<std::string> nodes{};      // bind: where it starts, sorted
+  std::vector<std::uint32_t> victims{};  // preempt: jobs to end
+  bool withdraws = false;                // wait: it gives up the GPUs that it has reserved
+};
+
+// The state of a job's gang.
+enum class gang_state : std::uint8_t {
+  none,        // it has no GPUs
+  runs,        // it has GPUs
+  preempting,  // it has reserved GPUs and waits for the end of its victims
+  ends,        // it is a victim
+};
 
 }  // namespace apiary_slurm

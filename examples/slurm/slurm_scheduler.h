@@ -2,12 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "../lowest_free_gpus.h"
 #include "slurm_records.h"
-#include <apiary/core/ids.h>
-#include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
-#include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
 
 #include <absl/status/status.h>
@@ -40,9 +36,10 @@ struct action {
   std::string why{};                 // for the log
 };
 
-// Compares what Slurm reports with the gangs of a gang_scheduler, and returns the calls that are
-// needed. It remembers nothing that Slurm does not report, so a new one goes on where a killed one
-// was: its first round recovers all gangs that run or are released.
+// Compares what Slurm reports with the gangs of a decider (gang_decider or tenant_decider), and returns
+// the calls that are needed. A new one goes on where a killed one was: its first round recovers all gangs
+// that run or are released, and drops those of a restored decider that Slurm no longer has.
+template <class Decider>
 class slurm_scheduler {
  public:
   // A released job that has not started for so long is taken back.
@@ -55,13 +52,12 @@ class slurm_scheduler {
   // The most explanations of a round; they cost more than decisions.
   static constexpr int max_explanations = 2;
 
-  // The steps of a search in a decision; a gang that needs more waits, `undecided`.
-  static constexpr std::uint64_t decision_steps = 500;
-  // The steps of a search in an explanation.
-  static constexpr std::uint64_t explanation_steps = 20'000;
+  // A decision takes at most so many microseconds of CPU time.
+  static constexpr double max_decision_us = 200;
 
-  explicit slurm_scheduler(apiary::gang_scheduler cluster) : cluster_(std::move(cluster)) {
-    cluster_.set_step_budget(decision_steps);
+  explicit slurm_scheduler(Decider decider) : decider_(std::move(decider)) {
+    for (const auto& [job, nodes] : decider_.jobs()) known_[job] = {nodes, unknown};
+    for (const std::string& node : decider_.unusable()) usable_[node] = false;
   }
 
   // What to do now. Call it with each new report, and once a second without one.
@@ -70,18 +66,22 @@ class slurm_scheduler {
                                           apiary::time_ms now) {
     std::vector<action> todo;
     update_health(nodes);
+    for (auto& [id, gang] : known_)
+      if (gang.since == unknown) gang.since = now;
     std::map<std::uint32_t, const job_record*> by_id;
     for (const job_record& job : jobs) by_id[job.id] = &job;
     forget_gangs(by_id);
-    // Running jobs first: if a released job is in the way of one, the released job gives way.
-    for (const auto& [id, job] : by_id)
-      if (job->phase == job_phase::running && !known_.contains(id))
-        recover_running(*job, by_id, now);
+    // Running jobs first: if a released job is in the way of one, the released job gives way. The owners
+    // among them first, for they get their own cells back.
+    for (const bool owners : {true, false})
+      for (const auto& [id, job] : by_id)
+        if (job->phase == job_phase::running && !known_.contains(id) &&
+            owners == (has_released_mark(job->comment) && priority_of(job->comment) >= 0))
+          recover_running(*job, by_id, now);
     for (const auto& [id, job] : by_id)
       if (job->phase == job_phase::released) check_released(*job, now, todo);
     for (const auto& [id, job] : by_id)
-      if (job->phase == job_phase::running && cluster_.find(key(id)) != nullptr &&
-          cluster_.find(key(id))->ends_for)
+      if (job->phase == job_phase::running && decider_.state(id) == gang_state::ends)
         once(action{.what = action::kind::requeue, .job = id, .why = "it is a victim"}, now, todo);
     decide(by_id, now, todo);
     return todo;
@@ -89,11 +89,11 @@ class slurm_scheduler {
   // Slurm has refused to release the job.
   void release_failed(std::uint32_t job) { forget(job); }
 
-  [[nodiscard]] const apiary::gang_scheduler& cluster() const noexcept { return cluster_; }
+  [[nodiscard]] const Decider& decider() const noexcept { return decider_; }
   // The number of decisions, and the CPU time of the slowest one in microseconds.
   [[nodiscard]] std::uint64_t decisions() const noexcept { return decisions_; }
   [[nodiscard]] double slowest_us() const noexcept { return slowest_us_; }
-  // The number of decisions that took more than a millisecond.
+  // The number of decisions that took more than max_decision_us.
   [[nodiscard]] std::uint64_t slow() const noexcept { return slow_; }
   // The job of the slowest decision, and its result.
   [[nodiscard]] const std::string& slowest() const noexcept { return slowest_; }
@@ -106,19 +106,19 @@ class slurm_scheduler {
     return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
   }
 
+  static constexpr apiary::time_ms unknown = -1;
   using node_names = std::vector<std::string>;
   struct known_gang {
     node_names nodes{};         // sorted
     apiary::time_ms since = 0;  // of its release, or of its recovery
   };
 
-  static apiary::job_key key(std::uint32_t job) { return std::uint64_t{job}; }
   static node_names sorted(node_names names) {
     std::sort(names.begin(), names.end());
     return names;
   }
   void forget(std::uint32_t job) {
-    cluster_.finish(key(job)).IgnoreError();
+    decider_.finish(job);
     known_.erase(job);
   }
   // Adds a call, unless the same one was made a moment ago.
@@ -131,12 +131,10 @@ class slurm_scheduler {
 
   void update_health(const std::vector<node_record>& nodes) {
     for (const node_record& node : nodes) {
-      const auto id = cluster_.find_node(node.name);
-      if (!id.ok()) continue;  // it has joined since the start
       const auto [at, added] = usable_.try_emplace(node.name, true);
       if (at->second == node.usable) continue;
       at->second = node.usable;
-      (node.usable ? cluster_.mark_healthy(*id) : cluster_.mark_bad(*id)).IgnoreError();
+      decider_.mark(node.name, node.usable);
     }
   }
   // Ends the gangs of jobs that have ended or are held again, and of jobs on other nodes than decided.
@@ -145,8 +143,7 @@ class slurm_scheduler {
     for (const auto& [id, gang] : known_) {
       const auto at = by_id.find(id);
       const job_phase phase = at == by_id.end() ? job_phase::ended : at->second->phase;
-      const bool preempting =
-          cluster_.find(key(id)) != nullptr && cluster_.find(key(id))->preempting;
+      const bool preempting = decider_.state(id) == gang_state::preempting;
       bool stays = phase == job_phase::ending && !preempting;
       if (phase == job_phase::held) stays = preempting;
       if (phase == job_phase::running || phase == job_phase::released)
@@ -165,47 +162,32 @@ class slurm_scheduler {
     std::erase_if(explained_, [&](const auto& one) { return !by_id.contains(one.first); });
   }
 
-  // Adds a gang that has nodes; they may be in use by gangs of released jobs, then these end.
-  bool recover(const apiary::gang_scheduler::request& gang, const job_record& job,
-               apiary::time_ms now) {
-    std::vector<apiary::placement> tasks;
-    for (const std::string& name : job.nodes) {
-      const auto node = cluster_.find_node(name);
-      if (!node.ok()) return false;
-      const std::size_t group = (std::min)(tasks.size(), gang.gang.groups.size() - 1);
-      const auto mask = lowest_free_gpus(cluster_, *node, gang.gang.groups[group].gpus, tasks);
-      if (!mask) return false;
-      tasks.push_back({*node, *mask});
-    }
-    if (tasks.empty() || !cluster_.recover(gang, tasks, now).ok()) return false;
+  // Adds a job that has nodes.
+  bool recover(const job_record& job, apiary::time_ms now) {
+    if (!decider_.recover(job, now)) return false;
     known_[job.id] = {sorted(job.nodes), now};
     return true;
   }
+  // The GPUs of a running job may be in use by released jobs; then these end.
   void recover_running(const job_record& job,
                        const std::map<std::uint32_t, const job_record*>& by_id,
                        apiary::time_ms now) {
-    const auto gang = running_request_of(job);
-    if (!gang.ok() || job.nodes.empty() || recover(*gang, job, now)) return;
+    if (job.nodes.empty() || recover(job, now)) return;
     for (const std::string& name : job.nodes) {
-      const auto node = cluster_.find_node(name);
-      if (!node.ok()) continue;
-      for (const apiary::job_key& other : cluster_.jobs_on(*node)) {
-        const auto id = static_cast<std::uint32_t>(other.number());
+      for (const std::uint32_t id : decider_.jobs_on(name)) {
         const auto at = by_id.find(id);
         if (at == by_id.end() || at->second->phase == job_phase::released ||
             at->second->phase == job_phase::held)
           forget(id);
       }
     }
-    recover(*gang, job, now);
+    recover(job, now);
   }
   void check_released(const job_record& job, apiary::time_ms now, std::vector<action>& todo) {
     std::string why;
     if (!known_.contains(job.id)) {
-      const auto gang = request_of(job, cluster_);
-      if (!gang.ok()) return;  // its request was changed after the release
-      if (job.nodes.size() != job.num_nodes || !recover(*gang, job, now))
-        why = "its GPUs are in use";
+      if (!needs_of(job).ok()) return;  // its request was changed after the release
+      if (job.nodes.size() != job.num_nodes || !recover(job, now)) why = "its GPUs are in use";
     }
     for (const std::string& name : job.nodes)
       if (const auto at = usable_.find(name); at != usable_.end() && !at->second)
@@ -213,7 +195,7 @@ class slurm_scheduler {
     if (job.stuck) why = "Slurm cannot start it";
     if (known_.contains(job.id)) {
       if (now - known_[job.id].since > patience) why = "it does not start";
-      if (cluster_.find(key(job.id))->ends_for) why = "it is a victim";
+      if (decider_.state(job.id) == gang_state::ends) why = "it is a victim";
     }
     if (why.empty()) return;
     once({.what = action::kind::take_back, .job = job.id, .why = std::move(why)}, now, todo);
@@ -232,30 +214,20 @@ class slurm_scheduler {
     for (const job_record* job : waiting) {
       if (job->restarts > 0 && now - held_since_.try_emplace(job->id, now).first->second < settle)
         continue;
-      const auto gang = request_of(*job, cluster_);
-      if (!gang.ok()) {
-        comment(*job, std::string(gang.status().message()), todo);
-        continue;
+      // Whether it waits for the end of its victims.
+      const bool preempts = decider_.state(job->id) == gang_state::preempting;
+      const std::uint64_t before = decider_.hash();
+      double us = 0;
+      const auto plan = measured(us, [&] { return decider_.propose(*job, now); });
+      const bool applied =
+          plan.ok() && (plan->result == apiary::plan_result::bind ||
+                        (plan->result == apiary::plan_result::preempt && !preempts));
+      if (applied) {
+        const double begin = cpu_us();
+        if (!decider_.commit()) continue;
+        us += cpu_us() - begin;
       }
-      const bool preempts = known_.contains(job->id);  // and waits for the end of its victims
-      const std::uint64_t before = cluster_.hash();
-      const double begin = cpu_us();
-      const auto plan = cluster_.propose(*gang, now);
-      const bool applied = plan.ok() &&
-                           (plan->result == apiary::plan_result::bind ||
-                            (plan->result == apiary::plan_result::preempt && !preempts)) &&
-                           cluster_.commit(*plan).ok();
-      const double us = cpu_us() - begin;
-      if (us > 1000) ++slow_;
-      if (us > slowest_us_) {
-        slowest_us_ = us;
-        slowest_ = absl::StrCat("job ", job->id,
-                                !plan.ok()                                  ? " error"
-                                : plan->result == apiary::plan_result::wait ? " wait"
-                                : plan->result == apiary::plan_result::bind ? " bind"
-                                                                            : " preempt");
-      }
-      ++decisions_;
+      count(*job, plan, us);
       if (!plan.ok()) {
         comment(*job, std::string(plan.status().message()), todo);
       } else if (applied && plan->result == apiary::plan_result::bind) {
@@ -263,51 +235,65 @@ class slurm_scheduler {
       } else if (applied) {
         preempt(*job, *plan, by_id, now, todo);
       } else if (preempts) {
-        // A node that it has reserved is bad: decide anew in the next round.
-        if (plan->reason == apiary::wait_reason::unhealthy) forget(job->id);
+        if (plan->withdraws) forget(job->id);  // decide anew in the next round
       } else if (explanations < max_explanations && explained_[job->id].first != before) {
         ++explanations;
         explained_[job->id].first = before;
-        cluster_.set_step_budget(explanation_steps);
-        const auto answer = cluster_.explain(*gang, now);
-        cluster_.set_step_budget(decision_steps);
-        if (answer.ok()) comment(*job, answer->text, todo);
+        const std::string why = decider_.explain(*job, now);
+        if (!why.empty()) comment(*job, why, todo);
       }
     }
   }
-  void release(const job_record& job, const apiary::gang_scheduler::plan& plan, double us,
-               apiary::time_ms now, std::vector<action>& todo) {
-    node_names names;
-    for (const apiary::placement& task : plan.tasks)
-      names.push_back(cluster_.node(task.node)->name);
-    names = sorted(std::move(names));
-    known_[job.id] = {names, now};
-    explained_.erase(job.id);
-    todo.push_back({.what = action::kind::release,
-                    .job = job.id,
-                    .nodes = std::move(names),
-                    .comment = released_comment(priority_of(job.comment)),
-                    .why = absl::StrCat("decided in ", us, " us")});
+  // Asks, and adds the CPU time in microseconds. Interrupts and pages that are read count as time of the
+  // thread; so what takes long is asked once more, and the shorter time counts. The answers are equal.
+  template <class Ask>
+  static auto measured(double& us, const Ask& ask) {
+    double begin = cpu_us();
+    auto answer = ask();
+    double took = cpu_us() - begin;
+    if (took > max_decision_us) {
+      begin = cpu_us();
+      answer = ask();
+      took = (std::min)(took, cpu_us() - begin);
+    }
+    us += took;
+    return answer;
   }
-  void preempt(const job_record& job, const apiary::gang_scheduler::plan& plan,
+  void count(const job_record& job, const absl::StatusOr<decision>& plan, double us) {
+    ++decisions_;
+    if (us > max_decision_us) ++slow_;
+    if (us <= slowest_us_) return;
+    slowest_us_ = us;
+    slowest_ = absl::StrCat("job ", job.id,
+                            !plan.ok()                                  ? " error"
+                            : plan->result == apiary::plan_result::wait ? " wait"
+                            : plan->result == apiary::plan_result::bind ? " bind"
+                                                                        : " preempt");
+  }
+  void release(const job_record& job, const decision& plan, double us, apiary::time_ms now,
+               std::vector<action>& todo) {
+    known_[job.id] = {plan.nodes, now};
+    explained_.erase(job.id);
+    todo.push_back(
+        {.what = action::kind::release,
+         .job = job.id,
+         .nodes = plan.nodes,
+         .comment = released_comment(priority_of(job.comment), decider_.cells_of(job.id)),
+         .why = absl::StrCat("decided in ", us, " us")});
+  }
+  void preempt(const job_record& job, const decision& plan,
                const std::map<std::uint32_t, const job_record*>& by_id, apiary::time_ms now,
                std::vector<action>& todo) {
     known_[job.id] = {{}, now};
-    for (const apiary::job_key& victim : plan.victims) {
-      const auto id = static_cast<std::uint32_t>(victim.number());
-      const auto at = by_id.find(id);
+    for (const std::uint32_t victim : plan.victims) {
+      const auto at = by_id.find(victim);
       const bool runs = at != by_id.end() && at->second->phase == job_phase::running;
       once({.what = runs ? action::kind::requeue : action::kind::take_back,
-            .job = id,
+            .job = victim,
             .why = absl::StrCat("it is a victim of job ", job.id)},
            now, todo);
     }
-    comment(job,
-            absl::StrCat("waits for the end of jobs ",
-                         absl::StrJoin(plan.victims, ", ",
-                                       [](std::string* to, const apiary::job_key& victim) {
-                                         absl::StrAppend(to, victim.text());
-                                       })),
+    comment(job, absl::StrCat("waits for the end of jobs ", absl::StrJoin(plan.victims, ", ")),
             todo);
   }
   void comment(const job_record& job, const std::string& text, std::vector<action>& todo) {
@@ -318,7 +304,7 @@ class slurm_scheduler {
     todo.push_back({.what = action::kind::comment, .job = job.id, .comment = std::move(whole)});
   }
 
-  apiary::gang_scheduler cluster_;
+  Decider decider_;
   std::map<std::uint32_t, known_gang> known_;  // preempting gangs have no nodes
   std::map<std::string, bool> usable_;
   std::map<std::pair<std::uint32_t, action::kind>, apiary::time_ms> called_;
