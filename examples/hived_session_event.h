@@ -44,7 +44,8 @@ namespace example {
 //                  those that describe it (vc, priority, members, leafType, lazy, pinned, constraints).
 //                  In the short form without `suggested`, the nodes suggested last are used again.
 //   schedule_pod   as schedule, and pod: the answer has the placement of this task only; tasks are
-//                  counted over all members, or go by the names that members gave them
+//                  counted over all members, or go by the names that members gave them. schedule takes
+//                  pod, too, and ignores it: its answer has all tasks
 //   delete, delete_pod   group; pod: the gang, or one task of it, has ended. A task of a preempting gang
 //                  is left out as long as the gang keeps its reservation; if the gang has to move, all
 //                  its tasks are placed again.
@@ -213,7 +214,7 @@ class session_event_reader {
         {"schedule",
          " group vc priority members leafType lazy pinned required preferred chains"
          " excludedChains suggested"
-         " ignoreSuggested phase addresses "},
+         " ignoreSuggested phase addresses pod "},
         {"schedule_pod",
          " group vc priority members leafType lazy pinned required preferred chains"
          " excludedChains suggested"

@@ -1065,6 +1065,10 @@ TEST_CASE("a field that the operation does not have is refused; recordings have 
   CHECK(ask_op(s, "'node_bad','node':'n0','i':3,'out':{'what':'ok'},'free':[1,2]") ==
         "'result':'ok'");
   CHECK(ask_op(s, "'note','any':[{}]") == "'result':'ok'");
+  // An event of schedule_pod asks for all pods when its operation is changed.
+  const std::string all =
+      R"("group":"p","vc":"blue","priority":0,"members":[{"pods":1,"leafs":1}]})";
+  CHECK(ask(s, R"({"op":"schedule","pod":0,)" + all).find(R"("result":"bind")") == 0);
 }
 
 TEST_CASE("a JSON value is written as it was read, and as YAML means the same") {
