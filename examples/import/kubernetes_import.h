@@ -100,6 +100,8 @@ class kubernetes_reader {
       const auto end = text.begin() + static_cast<std::ptrdiff_t>(byte);
       all = absl::StrCat("line ", 1 + std::count(text.begin(), end, '\n'),
                          ": the text is no valid JSON");
+    } catch (const json::exception&) {  // a number such as 1e999
+      all = "the text is no valid JSON: a number is too large";
     }
     return all;
   }

@@ -93,6 +93,7 @@ TEST_CASE("each fault of a node list has its place") {
     return std::string(kubernetes_reader::read(text, racks_and_blocks).status().message());
   };
   CHECK(fault("{\n\n\"items\": [}") == "line 3: the text is no valid JSON");
+  CHECK(fault("{\"items\": [1e999]}") == "the text is no valid JSON: a number is too large");
   CHECK(fault("[]") == "items: a list of nodes expected");
   CHECK(fault(R"({"items": [7]})") == "items[0]: an object expected");
   CHECK(fault(with(node_list, R"("8")", R"("eight")")) ==
