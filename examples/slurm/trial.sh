@@ -149,10 +149,19 @@ echo "all jobs are submitted after $(($(date +%s%3N) - begin)) ms"
 after 70
 kill_scheduler
 start_scheduler
-until [ "$(squeue -h | wc -l)" -le 1 ]; do
+# leaks: after its restart, slurmctld 22.05 may count GPUs as in use on nodes where nothing runs, until it
+# restarts once more. The scheduler avoids these nodes; if no rack has four others, gangs of four wait.
+leaks() {
+  scontrol -d -o show nodes | grep ' State=IDLE ' | grep -q 'GresUsed=gpu:[^ ]*:[1-9]'
+}
+while [ "$(squeue -h | wc -l)" -gt 1 ]; do
   patience=$((patience - 1))
   [ "$patience" -gt 0 ] || fail "jobs are left"
   sleep 0.05
+  if no_jobs && leaks && sleep 2 && no_jobs && leaks; then
+    echo "slurmctld restarts, for it counts GPUs of idle nodes as in use"
+    kill "$slurmctld"; wait "$slurmctld" 2> /dev/null; start_slurmctld; wait_until 20 squeue
+  fi
 done
 why=$(squeue -h -j "$never" -o %k)
 scancel "$never"
