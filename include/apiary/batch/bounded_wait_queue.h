@@ -1,4 +1,4 @@
-// apiary/batch/bounded_wait_queue.h - preemption by places, with a bound on the wait of each job.
+// apiary/batch/bounded_wait_queue.h - a preemptive queue that bounds the wait of each job.
 // SPDX-License-Identifier: MIT
 #pragma once
 
