@@ -89,7 +89,7 @@ mutant(topology_fit_paid preempt/topology_victim_search.h "forgotten update: wha
 mutant(first_bound_host preempt/detail/group_capacity.h "forgotten update: evictions free no CPU in the first bounds"
   FROM [[if (hosted_) most_hosts_[n] += freed_[a];]] TO [[]] STATEMENT)
 mutant(shared_equal preempt/shared_victim_search.h "dropped condition: without a candidate the search leaves out all later ones of its cost"
-  FROM [[items_[after].gives == next.gives]] TO [[true]])
+  FROM [[items_[j].gives == items_[j + 1].gives]] TO [[true]])
 mutant(shared_needed preempt/shared_victim_search.h "wrong bound: candidates are counted as if each gave the least"
   FROM [=[(part.missing[d] + rests_[j].most[d] - 1) / rests_[j].most[d]]=] TO [=[items_.size() - j]=])
 mutant(shared_fee preempt/shared_victim_search.h "wrong bound: a job on several GPUs costs each of them everything"

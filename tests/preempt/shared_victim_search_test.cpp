@@ -187,3 +187,18 @@ TEST_CASE("a search with a hundred equal jobs on a GPU takes few steps") {
   CHECK(two.cost == 600);
   CHECK(two.lower_bound == 600);
 }
+
+TEST_CASE("a search with a hundred thousand small jobs that must all end needs no deep stack") {
+  shared_node node;
+  node.table.add({.host = {.cpu_milli = 100'000}});
+  node.table.place({.cpu_milli = 100'000}, {node_id(0), 0});
+  node.candidates.assign(100'000, {.cost = 2, .host = {.cpu_milli = 1}});
+  shared_victim_search search;
+  const auto all = search(node.state(), {.cpu_milli = 100'000}, node.candidates);
+  CHECK(all.cost == 200'000);
+  CHECK(all.lower_bound == 200'000);
+  CHECK(all.victims.size() == 100'000);
+  const auto half = search(node.state(), {.cpu_milli = 50'000}, node.candidates);
+  CHECK(half.victims.size() == 50'000);
+  CHECK(half.steps < 60'000);
+}

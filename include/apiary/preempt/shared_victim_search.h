@@ -29,7 +29,8 @@ APIARY_NAMESPACE_BEGIN
 //           the candidates use there is not more than the node has.
 // Cost:     O(candidates * log candidates) if a job on the GPU is enough, or if whole GPUs are
 //           requested and neither CPU nor memory is short; at worst exponential in the candidates,
-//           but at most `budget` steps of O(1) after the first set was found.
+//           but at most `budget` steps of O(1) after the first set was found. The depth of the calls
+//           is at most the number of GPUs, however many candidates there are.
 // Example:  through preemptive_sharing_scheduler examples/shared_preemption.cpp
 class shared_victim_search {
  public:
@@ -115,6 +116,12 @@ class shared_victim_search {
     amounts sum{};
     amounts most{};            // of one item
     std::uint64_t before = 0;  // cost of all items before it
+    std::size_t after = 0;     // the next item that is not equal to it
+  };
+  // A set before its last item was taken.
+  struct open_set {
+    partial part{};
+    std::size_t item = 0;
   };
 
   [[nodiscard]] static std::uint64_t above(std::uint64_t wanted, std::uint64_t left) noexcept {
@@ -216,6 +223,9 @@ class shared_victim_search {
     });
     rests_.assign(items_.size() + 1, {});
     for (std::size_t j = items_.size(); j-- > 0;) {
+      const bool is_equal = j + 1 < items_.size() && items_[j].cost == items_[j + 1].cost &&
+                            items_[j].gives == items_[j + 1].gives;
+      rests_[j].after = is_equal ? rests_[j + 1].after : j + 1;
       for (std::size_t d = 0; d < 3; ++d) {
         rests_[j].sum[d] = rests_[j + 1].sum[d] + items_[j].gives[d];
         rests_[j].most[d] = (std::max)(rests_[j + 1].most[d], items_[j].gives[d]);
@@ -223,40 +233,56 @@ class shared_victim_search {
     }
     for (std::size_t j = 0; j < items_.size(); ++j)
       rests_[j + 1].before = rests_[j].before + items_[j].cost;
-    cover_from(0, part);
+    cover_with_items(part);
   }
-  // The same with items from number j on.
-  void cover_from(std::size_t j, const partial& part) {
-    if (covered(part.missing)) return take(part.cost, part.mask);
+  // The same with the items, by a depth-first search: each item is taken or left. The search keeps its
+  // own stack, because a set may be as large as the number of jobs on the node.
+  void cover_with_items(partial part) {
+    open_.clear();
+    std::size_t j = 0;
+    while (true) {
+      bool helps = false;
+      if (is_open(j, part)) {
+        const item& next = items_[j];
+        partial with = part;
+        with.cost += next.cost;
+        for (std::size_t d = 0; d < 3; ++d) {
+          helps = helps || (part.missing[d] > 0 && next.gives[d] > 0);
+          with.missing[d] = above(part.missing[d], next.gives[d]);
+        }
+        if (helps) {
+          open_.push_back({part, j});
+          taken_.push_back(next.index);
+          part = with;
+        }
+      } else {
+        if (open_.empty()) return;
+        part = open_.back().part;
+        j = open_.back().item;
+        open_.pop_back();
+        taken_.pop_back();
+      }
+      // Without this item: then without those that are equal to it, too.
+      j = helps ? j + 1 : rests_[j].after;
+    }
+  }
+  // Whether items from number j on may complete the set, for less than the best one costs. Keeps the
+  // set if it is complete.
+  bool is_open(std::size_t j, const partial& part) {
+    if (covered(part.missing)) {
+      take(part.cost, part.mask);
+      return false;
+    }
     std::size_t needed = 0;  // items at least
     for (std::size_t d = 0; d < 3; ++d) {
       if (part.missing[d] == 0) continue;
-      if (rests_[j].sum[d] < part.missing[d]) return;
+      if (rests_[j].sum[d] < part.missing[d]) return false;
       needed = (std::max)(
           needed,
           static_cast<std::size_t>((part.missing[d] + rests_[j].most[d] - 1) / rests_[j].most[d]));
     }
     const std::uint64_t bound = part.cost + rests_[j + needed].before - rests_[j].before;
-    if (bound >= best_ || ended(bound)) return;
-    const item& next = items_[j];
-    partial with = part;
-    with.cost += next.cost;
-    bool helps = false;
-    for (std::size_t d = 0; d < 3; ++d) {
-      helps = helps || (part.missing[d] > 0 && next.gives[d] > 0);
-      with.missing[d] = above(part.missing[d], next.gives[d]);
-    }
-    if (helps) {
-      taken_.push_back(next.index);
-      cover_from(j + 1, with);
-      taken_.pop_back();
-    }
-    // Without this item: then without those that are equal to it, too.
-    std::size_t after = j + 1;
-    while (after < items_.size() && items_[after].cost == next.cost &&
-           items_[after].gives == next.gives)
-      ++after;
-    cover_from(after, part);
+    return bound < best_ && !ended(bound);
   }
 
   // Counts a step. Returns whether the budget has ended; then sets of at least this cost are not tried.
@@ -284,6 +310,7 @@ class shared_victim_search {
   std::vector<std::uint32_t> taken_{};  // the candidates of the set that is tried
   std::vector<item> items_{};
   std::vector<rest> rests_{};
+  std::vector<open_set> open_{};          // by item taken; the stack of the search
   std::vector<std::uint32_t> victims_{};  // the best set
   std::uint64_t best_ = 0;                // its cost
   std::uint64_t cut_ = 0;                 // no set that was not tried costs less
