@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/preemptive_sharing.h>
 #include <apiary/gang/topology_constraints.h>
@@ -479,6 +480,54 @@ TEST_CASE("wrong calls of a scheduler that preempts are errors and change nothin
         "job 4: job 2 is already a victim of another job");
   REQUIRE(scheduler.mark_bad(node_id(1)).ok());
   CHECK(scheduler.propose(task, 1)->reason == wait_reason::unhealthy);
+}
+
+TEST_CASE("a gang that may fit, because the budget of the search ended, preempts nothing") {
+  node_table nodes;
+  for (std::uint32_t n = 0; n < 9; ++n) nodes.add({.host = {.cpu_milli = 64'000}, .gpus = 1});
+  auto scheduler = *preemptive_sharing_scheduler<best_fit>::create(nodes, best_fit{});
+  REQUIRE(scheduler.recover(whole_task(1, 1), {node_id(8), 1}, {}).ok());
+  topology_constraints gang;  // it wants 7,516 thousandths of the 8,000 that are left
+  for (const auto& [tasks, milli] :
+       {std::pair{3, 448}, {3, 338}, {3, 470}, {1, 323}, {3, 413}, {3, 333}, {1, 403}, {2, 392}})
+    gang.groups.push_back({.tasks = static_cast<std::uint32_t>(tasks),
+                           .gpus = 1,
+                           .gpu_milli = static_cast<milli_gpu>(milli)});
+  const preemption_plan plan = *scheduler.propose(job_id(2), gang, 1);
+  CHECK(plan.result == plan_result::wait);
+  CHECK(plan.reason == wait_reason::undecided);
+  CHECK(plan.victims.empty());
+  gang.groups = {{.tasks = 9, .gpus = 1}};  // no search is needed: it does not fit
+  const preemption_plan larger = *scheduler.propose(job_id(2), gang, 1);
+  CHECK(larger.result == plan_result::preempt);
+  CHECK(larger.victims == ids({1}));
+}
+
+TEST_CASE("a job that runs is not proposed again, and is never its own victim") {
+  preempting_fgd scheduler = equal_nodes(1, 1);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 1}};
+  REQUIRE(scheduler.recover(whole_task(5, 1), {node_id(0), 1}, {}).ok());
+  CHECK(scheduler.propose(whole_task(5, 1), 1).status() ==
+        absl::AlreadyExistsError("job 5 runs already"));
+  CHECK(scheduler.propose(job_id(5), gang, 1).status() ==
+        absl::AlreadyExistsError("job 5 runs already"));
+  REQUIRE(scheduler.finish(job_id(5)).ok());
+  REQUIRE(scheduler.recover(job_id(6), gang, std::vector<task_placement>{{0, {node_id(0), 1}}}, {})
+              .ok());
+  CHECK(scheduler.propose(whole_task(6, 1), 1).status() ==
+        absl::AlreadyExistsError("job 6 runs already"));
+  CHECK(scheduler.propose(job_id(6), gang, 1).status() ==
+        absl::AlreadyExistsError("job 6 runs already"));
+  // Without a job id, and as another job, the answer is to preempt.
+  CHECK(scheduler.propose(whole_task(7, 1), 1)->victims == ids({6}));
+  task_request more = whole_task(6, 1);
+  more.job = job_id{};
+  CHECK(scheduler.propose(more, 1)->victims == ids({6}));
+  // A job that preempts already gets its own plan again.
+  const preemption_plan plan = *scheduler.propose(job_id(8), gang, 1);
+  REQUIRE(scheduler.commit(job_id(8), gang, plan, {.priority = 1}).ok());
+  CHECK(scheduler.propose(job_id(8), gang, 1)->victims == ids({6}));
 }
 
 TEST_CASE("nodes that join can be preempted on, and suggested nodes only") {

@@ -41,10 +41,12 @@ APIARY_NAMESPACE_BEGIN
 //
 // Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended. Those
 // for a gang are found task by task, with a lower bound. A gang under topology constraints preempts
-// nothing.
+// nothing, and neither does one that is `undecided`: it may fit.
 //
-// Cost:    propose: as gang_sharing_scheduler; if the task does not fit, as detail::victim_index::find.
-//          commit, finish: as there, and O(jobs on the node).
+// Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index::find,
+//          once for a task, and for a gang for each task group and each task that takes victims. That
+//          is O(nodes) for the first task of its kind and priority, and where most nodes that cost
+//          little cannot be taken; see there. commit, finish: as there, and O(jobs on the node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
 class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
@@ -64,7 +66,8 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
 
   // Where the task would run now, or when which jobs of lower priority have ended, or why it waits.
   // Changes nothing that a caller can observe. kInvalidArgument: not valid(), or the job has reserved
-  // GPUs for another request.
+  // GPUs for another request. kAlreadyExists: the job runs; a task that is to join a running gang is
+  // proposed without a job id, and then it may evict that gang, too.
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(const task_request& task,
                                                         std::uint32_t priority) {
     return decide(task, priority, nullptr);
@@ -211,6 +214,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
   using base::nodes_;
   using base::preempting_;
   using base::reserved_;
+  using base::running_;
 
   // The status of a change of node n.
   absl::Status touched(node_id n, absl::Status status) {
@@ -236,6 +240,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
         return base::waiting_plan(*its);
       return detail::has_reserved(task.job);
     }
+    if (running_.contains(task.job)) return detail::runs_already(task.job);
     const absl::StatusOr<task_plan> now =
         suggested == nullptr ? base::propose(task) : base::propose(task, *suggested);
     preemption_plan plan{.result = now->result, .reason = now->reason};
@@ -258,13 +263,17 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
       if (detail::same_requests(its->tasks, gang)) return base::waiting_plan(*its);
       return detail::has_reserved(job);
     }
+    if (running_.contains(job)) return detail::runs_already(job);
     absl::StatusOr<shared_gang_plan> now =
         suggested == nullptr ? base::propose(gang) : base::propose(gang, *suggested);
     if (!now.ok()) return now.status();
     preemption_plan plan{
         .result = now->result, .placements = std::move(now->placements), .reason = now->reason};
-    const bool preempts = now->result == plan_result::wait && now->reason != wait_reason::never &&
-                          detail::tasks_are_independent(gang) && gang.required == any_level;
+    const bool fits_nowhere = now->result == plan_result::wait &&
+                              now->reason != wait_reason::never &&
+                              now->reason != wait_reason::undecided;
+    const bool preempts =
+        fits_nowhere && detail::tasks_are_independent(gang) && gang.required == any_level;
     if (preempts) base::find_victims(gang, priority, suggested, plan);
     return plan;
   }

@@ -69,7 +69,9 @@ APIARY_NAMESPACE_BEGIN
 //           priority. decide: for each tenant of which a job has come, started or stopped a search
 //           of its queues, and one hived::propose for each job that starts and each queue whose
 //           first job may fit again (on bad hardware, for every queue), at most one for idle GPUs;
-//           where a job waits, O(nodes of the tenant + its running jobs and their nodes).
+//           where a job waits, O(nodes of the tenant + its running jobs and their nodes). A queue
+//           stays when its last job has left, and each decide walks all queues for idle GPUs and for
+//           causes: O(queues ever used), one for each tenant, class, number of GPUs and priority.
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:

@@ -1,6 +1,7 @@
 // apiary/tests/fgd/detail/cost_tree_test.cpp - walks by cost against a sort.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
+#include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/detail/cost_tree.h>
 
@@ -39,6 +40,18 @@ TEST_CASE("a walk visits the indices of a cost tree by cost, then by index") {
       std::sort(expected.begin(), expected.end());
       walk.start(tree);
       for (const auto& [cost, index] : expected) {
+        const auto next = walk.next();
+        REQUIRE(next.has_value());
+        REQUIRE(next->cost == cost);
+        REQUIRE(next->index == index);
+      }
+      REQUIRE(!walk.next().has_value());
+      summary_bitset only(tree.size());
+      for (std::uint32_t i = 0; i < tree.size(); ++i)
+        if (random.uniform(4) == 0) only.set(i);
+      walk.start(tree, only);
+      for (const auto& [cost, index] : expected) {
+        if (!only.test(index)) continue;
         const auto next = walk.next();
         REQUIRE(next.has_value());
         REQUIRE(next->cost == cost);

@@ -119,8 +119,9 @@ TEST_CASE("the index of victims finds the least cost, and the first node with it
         const task_request task = nodes.any_request();
         const std::uint32_t priority = nodes.random.uniform(4);
         summary_bitset allowed(nodes.table.size());
+        const std::uint32_t one_of = nodes.random.uniform(2) == 0 ? 2 : 16;  // few or many nodes
         for (std::uint32_t n = 0; n < allowed.size(); ++n)
-          if (nodes.random.uniform(2) == 0) allowed.set(n);
+          if (nodes.random.uniform(one_of) == 0) allowed.set(n);
         const summary_bitset* only = nodes.random.uniform(3) == 0 ? &allowed : nullptr;
         if (nodes.fits_now(task, only)) continue;
         const auto found = nodes.index->find(nodes.table, task, priority, only);

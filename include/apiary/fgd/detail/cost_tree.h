@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 
 #include <algorithm>
@@ -70,6 +71,14 @@ class cost_tree {
       heap_.clear();
       const std::size_t top = tree.levels_.size() - 1;
       for (std::size_t i = 0; i < tree.levels_[top].size(); ++i) push(top, i);
+    }
+    // Starts at the least cost of the indices in `only`, and returns no others. Cost: O(indices).
+    void start(const cost_tree& tree, const summary_bitset& only) {
+      tree_ = &tree;
+      most_ = never - 1;
+      heap_.clear();
+      for (std::uint32_t i = only.find_first(); i < tree.size(); i = only.find_next(i + 1))
+        push(0, i);
     }
     // The next entry; nullopt if there is none.
     [[nodiscard]] std::optional<entry> next() {

@@ -119,7 +119,8 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     merge_sort(victims);
     merge_sort(placed,
                [](const running_task& a, const running_task& b) { return a.group < b.group; });
-    plan = {.result = plan_result::preempt, .victims = std::move(victims)};
+    plan = {.result = victims.empty() ? plan_result::bind : plan_result::preempt,
+            .victims = std::move(victims)};
     for (const running_task& t : placed) plan.placements.push_back({t.group, t.where});
     for (const job_id victim : plan.victims) plan.cost += cost_of(victim);
     plan.lower_bound = (std::min)(bound, plan.cost);

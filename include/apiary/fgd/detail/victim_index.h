@@ -36,10 +36,15 @@ namespace detail {
 // requests of the kind.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
-// Cost:     find: O(1) for each change of a node since the last search for this kind, the first time
-//           for each node; and one or two searches of each node whose bound is not above the least
-//           cost. Memory: 10 bytes for each node and kind, 8 for each node and priority, 72 for each
-//           job on a node.
+// Cost:     find: O(1) for each change of a node since the last search for this kind, and one or two
+//           searches of each node whose bound is not above the least cost, at most max_nodes once
+//           victims are found; without victims, of each node with a bound. O(nodes), too, for a kind
+//           or a priority that is new or was replaced: max_kinds and max_levels are kept at a time.
+//           Nodes whose bound is low, but which are not allowed or have other models than the task
+//           wants, are read at each find; if at most an eighth of the nodes is allowed, only these
+//           are read. As a bound does not know memory, each find searches the nodes again on which
+//           evictions free too little of it. Memory: 10 bytes for each node and kind, 8 for each node
+//           and priority, 72 for each job on a node.
 class victim_index {
  public:
   // The most kinds with bounds.
@@ -125,7 +130,11 @@ class victim_index {
   [[nodiscard]] std::optional<answer> find(const node_table& nodes, const task_request& task,
                                            std::uint32_t priority, const summary_bitset* allowed) {
     kind& bounds = bounds_of(nodes, task, priority);
-    walk_.start(bounds.costs);
+    if (allowed != nullptr && std::size_t{8} * allowed->count() <= size()) {
+      walk_.start(bounds.costs, *allowed);
+    } else {
+      walk_.start(bounds.costs);
+    }
     std::optional<answer> best;
     std::uint64_t bound = cost_tree::never;
     std::uint32_t tried = 0;
