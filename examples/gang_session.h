@@ -46,7 +46,7 @@ namespace example {
 //   node_bad, node_healthy   node, gpu
 //   add_node       node: {name, ...}
 //   remove_node    node
-//   resize_node    node, gpus, cpuMilli, memoryMib
+//   resize_node    node, gpus, cpuMilli, memoryMib: what is missing stays as it is
 //   gang           job: its tasks and its victims
 //   free           level: the free GPUs of its cells
 //   snapshot       the lines that make a new session the same, but for preempting gangs
@@ -329,15 +329,16 @@ class gang_session {
     std::optional<std::uint32_t> gpu;
     const bool marks = op == "node_bad" || op == "node_healthy";
     if (marks && from.has("gpu")) gpu = from.number<std::uint32_t>("gpu");
-    std::uint32_t gpus = 0;
-    apiary::resources host;
-    if (op == "resize_node") {
-      gpus = from.number<std::uint32_t>("gpus");
-      host = {.cpu_milli = from.number<std::uint32_t>("cpuMilli"),
-              .memory_mib = from.number<std::uint32_t>("memoryMib")};
+    const absl::StatusOr<apiary::node_id> found = to.find_node(name);
+    std::uint32_t gpus = found.ok() ? to.node(*found)->gpus : 0;
+    apiary::resources host = found.ok() ? to.node(*found)->host : apiary::resources{};
+    if (op == "resize_node") {  // what is missing stays
+      gpus = from.number("gpus", gpus);
+      host.cpu_milli = from.number("cpuMilli", host.cpu_milli);
+      host.memory_mib = from.number("memoryMib", host.memory_mib);
     }
     APIARY_RETURN_IF_ERROR(read_all());
-    APIARY_ASSIGN_OR_RETURN(const apiary::node_id id, to.find_node(name));
+    APIARY_ASSIGN_OR_RETURN(const apiary::node_id id, found);
     if (op == "remove_node") {
       APIARY_RETURN_IF_ERROR(to.remove_node(id));
       nodes_.erase(name);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hived_session_event.h"
+#include "hived_session_json_reader.h"
 #include "hived_session_words.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
@@ -16,7 +17,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +31,10 @@ namespace example {
 // pod that is not in bindInfo has ended. A gang of one pod has no affinityGroup: the event names it.
 class annotation_reader {
  public:
-  // kInvalidArgument: an annotation is not YAML, or a field has the wrong type.
+  // kInvalidArgument: the line has another field that describes the gang, an annotation is not YAML, or a
+  // field has the wrong type, an index that no device can have, or more pods than the gang.
   static absl::Status read(const apiary::hived_layout& layout, session_event& e) {
+    APIARY_RETURN_IF_ERROR(check_alone(e));
     try {
       return read_all(layout, e);
     } catch (const YAML::Exception& error) {
@@ -40,6 +45,19 @@ class annotation_reader {
  private:
   using place = session_place;
 
+  // The annotations say what the gang is and where it runs; a second description might differ.
+  static absl::Status check_alone(const session_event& e) {
+    for (std::size_t i = 0; i < e.document.items.size(); ++i) {
+      const json_value& value = e.document.items[i];
+      if (value.null() || (value.is == json_value::kind::text && value.scalar.empty())) continue;
+      for (const char* other : {"vc", "priority", "members", "leafType", "lazy", "pinned",
+                                "required", "preferred", "chains", "excludedChains", "pods"})
+        if (e.document.names[i] == other)
+          return absl::InvalidArgumentError(std::string(other) +
+                                            ": spec and bindInfo describe the gang; leave it out");
+    }
+    return absl::OkStatus();
+  }
   template <class Value>
   static void set(const YAML::Node& node, Value& value) {
     if (node.IsDefined() && !node.IsNull()) value = node.as<Value>();
@@ -54,7 +72,6 @@ class annotation_reader {
     set(spec["pinnedCellId"], e.pinned);
     set(spec["leafCellType"], e.leaf_type);
     set(spec["lazyPreemptionEnable"], e.lazy);
-    e.members.clear();
     const YAML::Node group = spec["affinityGroup"];
     if (group.IsDefined() && group.IsMap()) {
       set(group["name"], e.group);
@@ -69,15 +86,19 @@ class annotation_reader {
       set(spec["leafCellNumber"], member.gpus);
     }
     e.constraints.assign(e.members.size(), {});
-    std::uint64_t pods = 0;
-    for (const apiary::task_group& m : e.members) pods += m.tasks;
+    const std::uint64_t pods = num_tasks(e.members);
     if (pods > max_pods) return absl::InvalidArgumentError("spec: too many pods");
-    arrange(read_places(layout, bound), e);
+    APIARY_ASSIGN_OR_RETURN(std::vector<place> places, read_places(layout, bound));
+    if (places.size() > pods) {
+      return absl::InvalidArgumentError("bindInfo: " + std::to_string(places.size()) +
+                                        " pods, but spec has " + std::to_string(pods));
+    }
+    arrange(std::move(places), e);
     return absl::OkStatus();
   }
   // Where the pods run. A pod whose cell types are unknown gets no levels.
-  static std::vector<place> read_places(const apiary::hived_layout& layout,
-                                        const YAML::Node& bound) {
+  static absl::StatusOr<std::vector<place>> read_places(const apiary::hived_layout& layout,
+                                                        const YAML::Node& bound) {
     std::vector<place> all;
     const YAML::Node members = bound["affinityGroupBindInfo"];
     if (!members.IsDefined() || members.size() == 0) {
@@ -94,8 +115,13 @@ class annotation_reader {
         std::vector<std::string> types;
         set(pod["physicalLeafCellIndices"], devices);
         set(pod["preassignedCellTypes"], types);
-        for (const std::int64_t device : devices)
+        for (const std::int64_t device : devices) {
+          if (device >= std::int64_t{no_device}) {
+            return absl::InvalidArgumentError(
+                "bindInfo: physicalLeafCellIndices: " + std::to_string(device) + " is too large");
+          }
           at.devices.push_back(device < 0 ? no_device : static_cast<std::uint32_t>(device));
+        }
         const auto node = node_with(layout, at.node, at.devices);
         if (!node || types.size() != devices.size()) continue;
         const std::vector<std::string>& levels = layout.chain(layout.chain_of(*node)).level_types;
@@ -113,16 +139,17 @@ class annotation_reader {
     bool levels = true;
     for (const place& p : places)
       levels = levels && (p.devices.empty() || p.whole_cells.size() == p.devices.size());
-    e.pods.clear();
+    // By number of devices, in the order of bindInfo.
+    std::map<std::size_t, std::queue<place>> left;
+    for (place& p : places) left[p.devices.size()].push(std::move(p));
     for (const apiary::task_group& m : e.members) {
+      std::queue<place>& fit = left[m.gpus];
       for (std::uint32_t t = 0; t < m.tasks; ++t) {
         place& to = e.pods.emplace_back();
-        const auto found = std::find_if(places.begin(), places.end(),
-                                        [&](const place& p) { return p.devices.size() == m.gpus; });
-        if (found == places.end()) continue;
-        to = std::move(*found);
+        if (fit.empty()) continue;
+        to = std::move(fit.front());
+        fit.pop();
         if (!levels) to.whole_cells.clear();
-        places.erase(found);
       }
     }
   }

@@ -62,8 +62,9 @@ namespace example {
 //                  with a wholeCell first: in the same configuration each of them then gets cells of its
 //                  tenant again, in whatever order they are recovered. Instead of all this: spec and
 //                  bindInfo, two texts, the annotations pod-scheduling-spec and pod-bind-info of a pod of
-//                  the open-source scheduler. A pod whose node the configuration lacks is lost; it still
-//                  ends with delete_pod, and the gang with its last pod.
+//                  the open-source scheduler; and group, for a gang of one pod. A pod whose node the
+//                  configuration lacks is lost; it still ends with delete_pod, and the gang with its
+//                  last pod.
 //   reconfigure    as config
 //   usage          vc: how many devices the tenant owns and uses, guaranteed and opportunistic
 //   vc_state       vc: the tenant's quota, and how many of the cells are bound and doomed

@@ -1445,6 +1445,50 @@ TEST_CASE("a gang comes back from the annotations of the open-source scheduler")
       "INVALID_ARGUMENT", "spec: too many pods");
 }
 
+TEST_CASE("annotations describe the gang alone, with devices and pods that exist") {
+  hived_session s = configured();
+  const auto line = [](const std::string& more, const std::string& places) {
+    return R"({"op":"recover",)" + more +
+           R"("spec":"virtualCluster: red\naffinityGroup: {name: g, members: [{podNumber: 2, )"
+           R"(leafCellNumber: 1}]}","bindInfo":"affinityGroupBindInfo: [{podPlacements: [)" +
+           places + R"(]}]"})";
+  };
+  const auto at = [](const std::string& device) {
+    return "{physicalNode: n0, physicalLeafCellIndices: [" + device + "]}";
+  };
+  const std::string two = at("0") + ", " + at("1");
+  const std::string fields[] = {R"("members":[{"pods":1,"leafs":1,"names":["a"]}])",
+                                R"("members":[])",
+                                R"("vc":"red")",
+                                R"("priority":0)",
+                                R"("lazy":false)",
+                                R"("pinned":"pin")",
+                                R"("leafType":"GPU")",
+                                R"("required":"NODE")",
+                                R"("preferred":"NODE")",
+                                R"("chains":["NODE"])",
+                                R"("excludedChains":[])",
+                                R"("pods":[{"node":"n0","devices":[0]}])"};
+  for (const std::string& field : fields) {
+    refuses(s, line(field + ',', two), "INVALID_ARGUMENT",
+            '"' + field.substr(1, field.find('"', 1) - 1) + ": ");
+    refuses(s, line(field + ',', two), "INVALID_ARGUMENT", "spec and bindInfo");
+  }
+  for (const char* device : {"4294967295", "4294967296", "4294967297"})
+    refuses(s, line("", at("0") + ", " + at(device)), "INVALID_ARGUMENT",
+            std::string("physicalLeafCellIndices: ") + device);
+  refuses(s, line("", two + ", " + at("2")), "INVALID_ARGUMENT",
+          "bindInfo: 3 pods, but spec has 2");
+  refuses(s, R"({"op":"gang_state","group":"g"})", "NOT_FOUND", "");
+
+  // Null and "" are as good as missing; what a recording adds does no harm, nor do suggested nodes.
+  CHECK(ask(s, line(R"("i":1,"vc":"","members":null,"pods":null,"suggested":["n0"],)", two)) ==
+        R"("result":"ok","lazyPreempted":[],"gone":[])");
+  const std::string state = ask_op(s, "'gang_state','group':'g'");
+  CHECK(state.find("{'node':'n0','devices':[0]") != std::string::npos);
+  CHECK(state.find("{'node':'n0','devices':[1]") != std::string::npos);
+}
+
 TEST_CASE(
     "pods whose nodes left the configuration are lost until they end, or the node comes back") {
   const auto with_nodes = [](std::uint32_t nodes) {

@@ -122,6 +122,29 @@ TEST_CASE("nodes break, change, join and leave; tasks are replaced") {
   CHECK(state_of(restored(s)) == state_of(s));
 }
 
+TEST_CASE("a resized node keeps what the line does not give") {
+  gang_session s;
+  REQUIRE(ask_gang(s,
+                   "{'op':'config','nodes':[{'name':'n','gpus':8,'cpuMilli':32000,"
+                   "'memoryMib':900}]}") == done);
+  const auto after = [&](const std::string& fields) {
+    CHECK(ask_gang(s, "{'op':'resize_node','node':'n'" + fields + '}') == done);
+    const auto& node = *s.scheduler()->node(*s.scheduler()->find_node("n"));
+    return std::to_string(node.gpus) + ' ' + std::to_string(node.host.cpu_milli) + ' ' +
+           std::to_string(node.host.memory_mib);
+  };
+  CHECK(after(",'cpuMilli':64000") == "8 64000 900");
+  CHECK(after(",'gpus':4") == "4 64000 900");
+  CHECK(after(",'memoryMib':0,'gpus':null") == "4 64000 0");
+  CHECK(after("") == "4 64000 0");
+  CHECK(after(",'gpus':0,'cpuMilli':1,'memoryMib':2") == "0 1 2");
+  CHECK(ask_gang(s, "{'op':'resize_node','node':'m','cpuMilli':1}").find("NOT_FOUND") !=
+        std::string::npos);
+  CHECK(ask_gang(s, "{'op':'resize_node','node':'m','cpuMilli':-1}").find("cpuMilli: a whole") !=
+        std::string::npos);
+  CHECK(state_of(restored(s)) == state_of(s));
+}
+
 TEST_CASE("constraints survive a snapshot") {
   gang_session s = two_racks();
   const std::string line =

@@ -9,6 +9,7 @@
 #include <apiary/model/plan.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <optional>
 
@@ -247,12 +248,14 @@ void bind_gang_scheduler(py::module_& m) {
           "free_gpus",
           [](const gang_scheduler& s) {
             std::vector<std::uint32_t> free;
-            for (std::uint32_t n = 0; s.node(node_id(n)) != nullptr; ++n)
-              free.push_back(s.node(node_id(n))->gpus);
-            for (std::uint32_t n = 0; n < free.size(); ++n)
+            for (std::uint32_t n = 0; s.node(node_id(n)) != nullptr; ++n) {
+              std::uint32_t used = 0;  // a preempting gang has GPUs of its victims
               for (const job_key& job : s.jobs_on(node_id(n)))
                 for (const placement& task : s.find(job)->tasks)
-                  if (task.node.value == n) free[n] -= static_cast<std::uint32_t>(task.num_gpus());
+                  if (task.node.value == n) used |= task.gpu_mask;
+              free.push_back(s.node(node_id(n))->gpus -
+                             static_cast<std::uint32_t>(std::popcount(used)));
+            }
             return array_of<std::uint32_t>(free.size(), [&](std::size_t i) { return free[i]; });
           },
           "The GPUs of each node that no gang has, those of bad nodes included.")

@@ -53,6 +53,8 @@ class GangSchedulerTest(unittest.TestCase):
         owner = apiary.Gang(job=2, tasks=1, gpus=8, priority=5)
         plan = start(scheduler, owner)
         self.assertEqual((plan.result, plan.victims), ("preempt", [1]))
+        self.assertEqual(scheduler.jobs_on(int(plan.node[0])), [1, 2])
+        self.assertEqual(scheduler.free_gpus.tolist(), [0] * 4)  # both have the same GPUs
         scheduler.finish(1)
         plan = start(scheduler, owner)
         self.assertEqual((plan.result, plan.victims), ("bind", []))
