@@ -102,18 +102,28 @@ struct sweep_run {
   std::vector<std::string> arguments{};
 };
 
-// The runs of a sweep, with the options that hold for all. kInvalidArgument: the file has no run.
+// The runs of a sweep, with the options that hold for all. kInvalidArgument: the file has no run, or a
+// blank line before one that is not.
 inline absl::StatusOr<std::vector<sweep_run>> read_sweep(const sweep_options& o) {
   APIARY_ASSIGN_OR_RETURN(apiary::line_reader lines, apiary::line_reader::open(o.file));
   std::vector<sweep_run> runs;
   std::string_view next;
+  std::uint32_t blank = 0;  // the first line of spaces
   for (std::uint32_t n = 1;; ++n) {
     APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(next));
     if (!more) break;
     const std::string line(next);
     sweep_run run{.line = n, .arguments = o.rest};
     const std::size_t begin = line.find_first_not_of(" \t\r");
-    if (line[begin] == '#') continue;  // the reader refuses blank lines
+    // The reader refuses only empty lines before the last one; lines of spaces are refused here.
+    if (begin == std::string::npos) {
+      if (blank == 0) blank = n;
+      continue;
+    }
+    if (blank > 0)
+      return absl::InvalidArgumentError(o.file + ":" + std::to_string(blank) +
+                                        ": the line is blank");
+    if (line[begin] == '#') continue;
     for (std::size_t at = begin; at != std::string::npos;) {
       const std::size_t end = line.find_first_of(" \t\r", at);
       run.arguments.push_back(line.substr(at, end - at));

@@ -27,7 +27,7 @@ namespace example {
 class hived_cells {
  public:
   // A configuration without tenants. kInvalidArgument: the cells whose children differ, one on each
-  // line, with what differs.
+  // line, with what differs, and GPU models and levels with a dot, which HiveD reserves for paths.
   static absl::StatusOr<apiary::hived_config> of(const apiary::gang_cluster& cluster) {
     APIARY_RETURN_IF_ERROR(cluster.check());
     hived_cells all;
@@ -39,6 +39,8 @@ class hived_cells {
       below[node.name] = all.node_cell(node);
     }
     for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
+      if (cluster.levels[l].find('.') != std::string::npos)
+        all.add_fault("level \"", cluster.levels[l], no_dot);
       std::map<std::string, std::vector<std::string>> children;
       std::set<std::string> seen;
       std::vector<std::string> names;
@@ -64,6 +66,12 @@ class hived_cells {
 
  private:
   using cell = apiary::physical_cell_config;
+  static constexpr const char* no_dot = "\": the names of HiveD's types of cells have no dot";
+
+  template <class... Words>
+  void add_fault(const Words&... words) {
+    absl::StrAppend(&faults_, faults_.empty() ? "" : "\n", words...);
+  }
 
   void add_type(const std::string& name, const std::string& child, std::size_t count,
                 bool is_node) {
@@ -75,6 +83,9 @@ class hived_cells {
   }
   cell node_cell(const apiary::gang_cluster::node& node) {
     const std::string leaf = node.model.empty() ? "gpu" : node.model;
+    // One fault for each model.
+    if (leaf.find('.') != std::string::npos && known_.insert(leaf).second)
+      add_fault("node \"", node.name, "\" has GPUs of model \"", leaf, no_dot);
     const std::string type = absl::StrCat(leaf, "-node-", node.gpus);
     add_type(type, leaf, node.gpus, true);
     return {.type = type, .address = node.name};
@@ -87,9 +98,8 @@ class hived_cells {
     const std::string first = all.children[0].type;
     for (std::size_t c = 1; c < children.size(); ++c) {
       if (all.children[c].type == first) continue;
-      absl::StrAppend(&faults_, faults_.empty() ? "" : "\n", level, " \"", name, "\": \"",
-                      children[0], "\" is a ", first, ", \"", children[c], "\" a ",
-                      all.children[c].type, "; HiveD's cells have equal children");
+      add_fault(level, " \"", name, "\": \"", children[0], "\" is a ", first, ", \"", children[c],
+                "\" a ", all.children[c].type, "; HiveD's cells have equal children");
       break;
     }
     all.type = absl::StrCat(first, "-", level, "-", children.size());

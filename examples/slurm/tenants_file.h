@@ -77,8 +77,8 @@ struct tenant_quota {
 
 // HiveD's configuration: a chain for each GPU model, of racks with equal nodes; without switches, of
 // nodes. Nodes without GPUs are left out, and so are levels above the racks. kInvalidArgument: two racks or
-// nodes of a model differ, or a quota has no such model or no racks. HiveD itself checks that the quotas
-// fit into the cluster.
+// nodes of a model differ, a model has a dot, which HiveD reserves for paths of cell types, or a quota
+// has no such model or no racks. HiveD itself checks that the quotas fit into the cluster.
 [[nodiscard]] inline absl::StatusOr<apiary::hived_config> configuration_of(
     const apiary::gang_cluster& cluster, const std::vector<tenant_quota>& tenants) {
   struct rack_of_model {
@@ -90,6 +90,10 @@ struct tenant_quota {
   const bool has_racks = !cluster.levels.empty();
   for (const apiary::gang_cluster::node& node : cluster.nodes) {
     if (node.gpus == 0) continue;
+    if (node.model.find('.') != std::string::npos)
+      return absl::InvalidArgumentError(
+          absl::StrCat("node ", node.name, " has GPUs of model ", node.model,
+                       ": tenants need models without a dot, which separates types of cells"));
     std::vector<rack_of_model>& racks = models[node.model.empty() ? "gpu" : node.model];
     const std::string rack = has_racks ? node.cells[0] : "";
     auto at = racks.begin();

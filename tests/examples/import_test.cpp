@@ -177,6 +177,9 @@ TEST_CASE("cells that HiveD cannot have are refused by name") {
       "block \"s\": \"r0\" is a gpu-node-8-rack-1, \"r1\" a gpu-node-8-rack-2; HiveD's cells have "
       "equal children");
   CHECK(fault("", "NodeName=a") == "no node has GPUs");
+  CHECK(fault("SwitchName=r0 Level=row.1 Nodes=a,b", "NodeName=a,b Gres=gpu:a100_1g.5gb:8") ==
+        "node \"a\" has GPUs of model \"a100_1g.5gb\": the names of HiveD's types of cells have no "
+        "dot\nlevel \"row.1\": the names of HiveD's types of cells have no dot");
 }
 
 namespace {

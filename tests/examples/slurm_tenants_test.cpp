@@ -97,6 +97,10 @@ TEST_CASE("slurm: racks of a model must be equal for tenants") {
   slurm.nodes[3].gres = "";  // not a GPU node
   CHECK(
       fault_of("Account=red Racks=1 Model=v100\nAccount=red Nodes=1 Model=a100\n", slurm).empty());
+  slurm.nodes[2].gres = "gpu:a100_1g.5gb:4";
+  CHECK(fault_of("Account=red Nodes=1 Model=a100_1g.5gb\n", slurm) ==
+        "node n2 has GPUs of model a100_1g.5gb: tenants need models without a dot, which separates "
+        "types of cells");
   for (apiary_test::node_record& node : slurm.nodes) node.gres = "";
   CHECK(fault_of(two_owners, slurm) == "the cluster has no node with GPUs");
   // without switches

@@ -110,6 +110,14 @@ TEST_CASE("sweep: lines of the file, and which of them runs") {
   o->index.reset();
   folder.put("runs", "--policy las\n\n--policy las\n");
   CHECK(example::read_sweep(*o).status().message() == file + ":2: the line is blank");
+  folder.put("runs", "--policy las\n \n  \n# a comment\n");
+  CHECK(absl::IsInvalidArgument(example::read_sweep(*o).status()));
+  CHECK(example::read_sweep(*o).status().message() == file + ":2: the line is blank");
+  // Blank lines at the end are accepted.
+  folder.put("runs", "--policy las\n  \n\n");
+  runs = example::read_sweep(*o);
+  REQUIRE_MESSAGE(runs.ok(), runs.status().ToString());
+  CHECK(runs->size() == 1);
 }
 
 TEST_CASE("sweep: options that are wrong") {
