@@ -124,6 +124,13 @@ TEST_CASE("a wrong description is refused, with its line") {
        "nodes, line 1: \"cpus=4000000.1\" is not a number up to 4000000"},
       {{"", "NodeName=n1 Sockets=3000 CoresPerSocket=3000"},
        "nodes, line 1: the node has more than 4000000 CPUs"},
+      {{"", "NodeName=n1 Boards=3000 SocketsPerBoard=3000"},
+       "nodes, line 1: the node has more than 4000000 CPUs"},
+      {{"", "NodeName=n1 Boards=x"}, "nodes, line 1: \"boards=x\" is not a number up to 4000000"},
+      {{"", "NodeName=n1 CoresPerSocket=2 CoresPerSocket=4"},
+       "nodes, line 1: \"corespersocket\" is given twice"},
+      {{"", "NodeName=n1 Sockets=4 SocketsPerBoard=2"},
+       "nodes, line 1: Sockets, which are those of all boards, beside SocketsPerBoard"},
       {{"", "ClusterName=c\nInclude = nodes.conf"},
        "nodes, line 2: \"Include nodes.conf\": pass the text of that file"},
       {{"", "SwitchName=r1 Nodes=n1"},
@@ -193,6 +200,69 @@ TEST_CASE("names and ranges together are limited") {
   for (int i = 0; i < 1'000'000; ++i) list += "a,";
   CHECK(!gang_cluster::parse("", "NodeName=" + list + "x[0-4294967295]").ok());
   CHECK(!gang_cluster::parse("", "NodeName=" + list + "a,x[0-4294967295]").ok());
+}
+
+TEST_CASE("the names of all lists of a text are limited, and the reader stops there") {
+  const auto fault = [](const std::string& topology, const std::string& nodes,
+                        const std::string& gres) {
+    return std::string(gang_cluster::parse(topology, nodes, gres).status().message());
+  };
+  const std::string many = " and those before it have more than 1000000 names";
+  CHECK(fault("", "NodeName=a\nNodeName=n[0-999999]\nNodeName=b CPUs=x", "") ==
+        "nodes, line 2: the list \"n[0-999999]\"" + many);
+  // Lists with another fault count, too.
+  CHECK(fault("", "NodeName=n[0-999],m[2-1]\nNodeName=n[0-999000]\nNo", "") ==
+        "nodes, line 1: the list \"n[0-999],m[2-1]\" has a range that is not a number or two in "
+        "ascending order\nnodes, line 2: the list \"n[0-999000]\"" +
+            many);
+  CHECK(fault("SwitchName=r Nodes=a\nSwitchName=s Nodes=n[0-999999]\nNo", "", "") ==
+        "topology, line 2: the list \"n[0-999999]\"" + many);
+  CHECK(fault("SwitchName=r Nodes=a\nSwitchName=s Switches=n[0-999999]\nNo", "", "") ==
+        "topology, line 2: the list \"n[0-999999]\"" + many);
+  CHECK(fault("", "NodeName=a Gres=gpu:1",
+              "NodeName=a Name=gpu\nNodeName=n[0-7999999] Name=gpu\nNo") ==
+        "gres, line 2: the list \"n[0-7999999]\" and those before it have more than 8000000 names");
+  CHECK(fault("", "NodeName=a Gres=gpu:1", "Name=gpu File=/dev/g[0-4096]") ==
+        "gres, line 1: the list \"/dev/g[0-4096]\" has more than 4096 names");
+  // Each of these lines is compared with all nodes.
+  std::string lines;
+  for (int i = 0; i < 32; ++i) lines += "Name=gpu Count=0\n";
+  CHECK(fault("", "NodeName=a", lines).empty());
+  CHECK(fault("", "NodeName=a", lines + "Name=gpu Count=0") ==
+        "gres, line 33: the lines without NodeName have more than 32 GPUs");
+}
+
+TEST_CASE("a chain of switches has as many levels as a cluster") {
+  // Each switch lists the next one; the top is the first line or the last one.
+  const auto chain = [](int switches, bool top_first) {
+    std::string text;
+    for (int s = 1; s <= switches; ++s) {
+      const std::string line = "SwitchName=s" + std::to_string(s) +
+                               (s == 1 ? " Nodes=n" : " Switches=s" + std::to_string(s - 1)) + "\n";
+      text = top_first ? line + text : text + line;
+    }
+    return gang_cluster::parse(text, "NodeName=n");
+  };
+  for (const bool top_first : {false, true}) {
+    REQUIRE(chain(9, top_first).ok());
+    CHECK(chain(9, top_first)->levels.size() == 9);
+    for (const int switches : {10, 5000})
+      CHECK(std::string(chain(switches, top_first).status().message()) ==
+            "topology: switch \"s10\" is at level 10 above the nodes; the limit is 9");
+  }
+}
+
+TEST_CASE("boards, sockets, cores and threads make the CPUs of a node") {
+  const auto cpus = [](const std::string& factors) {
+    const auto cluster = gang_cluster::parse("", "NodeName=a " + factors);
+    REQUIRE_MESSAGE(cluster.ok(), std::string(cluster.status().message()));
+    return cluster->nodes[0].host.cpu_milli / 1000;
+  };
+  CHECK(cpus("Boards=2 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=2") == 128);
+  CHECK(cpus("CoresPerSocket=16 SocketsPerBoard=2 Boards=2") == 64);
+  CHECK(cpus("Boards=2 Sockets=2 CoresPerSocket=16") == 32);  // Sockets are those of all boards
+  CHECK(cpus("CPUs=96 Boards=2 SocketsPerBoard=2") == 96);
+  CHECK(cpus("Boards=1") == 0);  // it says nothing about CPUs
 }
 
 TEST_CASE("faults of a description") {

@@ -117,5 +117,7 @@ mutant(list_width gang_scheduler/detail/slurm_writer.h "dropped zeros: n08 and n
   FROM [[number.insert(0, digits.size() - number.size(), '0');]] TO [[]] STATEMENT)
 mutant(gres_fewer gang_scheduler/detail/slurm_nodes.h "wrong comparison: a gres.conf with too few GPUs is accepted"
   FROM [[gpus[n] < nodes[n].gpus]] TO [[false]])
+mutant(boards gang_scheduler/detail/slurm_nodes.h "dropped factor: a node has the CPUs of one board"
+  FROM [[all_sockets ? 1 : *factor]] TO [[1]])
 mutant(level_default gang_scheduler/detail/slurm_writer.h "wrong condition: the name of a level is never written"
   FROM [[level != default_level_name(l + 1)]] TO [[false]])

@@ -49,31 +49,19 @@ class slurm_node_reader {
 
  private:
   // Values of a node that change nothing here.
-  static constexpr std::string_view skipped[] = {"nodeaddr",
-                                                 "nodehostname",
-                                                 "port",
-                                                 "state",
-                                                 "boards",
-                                                 "tmpdisk",
-                                                 "weight",
-                                                 "procs",
-                                                 "reason",
-                                                 "bcastaddr",
-                                                 "cpubind",
-                                                 "corespeccount",
-                                                 "cpuspeclist",
-                                                 "memspeclimit",
-                                                 "tresweights",
-                                                 "parameters",
-                                                 "topology",
-                                                 "certtoken",
-                                                 "restrictedcorespergpu"};
+  static constexpr std::string_view skipped[] = {
+      "nodeaddr",     "nodehostname",  "port",
+      "state",        "tmpdisk",       "weight",
+      "procs",        "reason",        "bcastaddr",
+      "cpubind",      "corespeccount", "cpuspeclist",
+      "memspeclimit", "tresweights",   "parameters",
+      "topology",     "certtoken",     "restrictedcorespergpu"};
   // Values that only lines of nodes have.
   static constexpr std::string_view of_nodes[] = {"gres",     "cpus",   "realmemory", "feature",
                                                   "features", "labels", "taints"};
-  // The factors of the number of CPUs.
-  static constexpr std::string_view of_cpus[] = {"sockets", "socketsperboard", "corespersocket",
-                                                 "threadspercore"};
+  // The factors of the number of CPUs. Sockets are those of all boards.
+  static constexpr std::string_view of_cpus[] = {"sockets", "boards", "socketsperboard",
+                                                 "corespersocket", "threadspercore"};
 
   [[nodiscard]] static bool is_in(std::string_view key, std::span<const std::string_view> keys) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -96,20 +84,16 @@ class slurm_node_reader {
     gang_cluster::node one;
     std::vector<std::string> names;
     add_defaults(line);
-    std::optional<std::uint64_t> cpus;
     bool has_cpus = false;
     for (const auto& [key, value] : line) {
       if (key == "nodename") {
         APIARY_ASSIGN_OR_RETURN(names, from_.names(value));
-      } else if (is_in(key, of_cpus)) {
-        const std::optional<std::uint64_t> factor = read_digits(value, max_cpus);
-        if (!factor) return no_number(key, value, max_cpus);
-        cpus = (std::min)(cpus.value_or(1) * *factor, max_cpus + 1);
-      } else {
+      } else if (!is_in(key, of_cpus)) {
         APIARY_RETURN_IF_ERROR(read_value(key, value, one));
         has_cpus = has_cpus || key == "cpus";
       }
     }
+    APIARY_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> cpus, read_factors(line));
     if (cpus && !has_cpus) {
       if (*cpus > max_cpus)
         return from_.fault(absl::StrCat("the node has more than ", max_cpus, " CPUs"));
@@ -141,6 +125,31 @@ class slurm_node_reader {
   [[nodiscard]] absl::Status no_number(const std::string& key, const std::string& value,
                                        std::uint64_t most) const {
     return from_.fault(absl::StrCat("\"", key, "=", value, "\" is not a number up to ", most));
+  }
+
+  // The product of the factors of CPUs, at most max_cpus + 1; none: the line has no factor, or only Boards.
+  [[nodiscard]] absl::StatusOr<std::optional<std::uint64_t>> read_factors(
+      const slurm_reader::line& line) const {
+    const auto count = [&](std::string_view key) {
+      return std::count_if(line.begin(), line.end(), [&](auto& pair) { return pair.first == key; });
+    };
+    const bool all_sockets = count("sockets") > 0;
+    if (all_sockets && count("socketsperboard") > 0)
+      return from_.fault("Sockets, which are those of all boards, beside SocketsPerBoard");
+    std::optional<std::uint64_t> cpus;
+    std::uint64_t boards = 1;
+    for (const auto& [key, value] : line) {
+      if (!is_in(key, of_cpus)) continue;
+      if (count(key) > 1) return from_.fault(absl::StrCat("\"", key, "\" is given twice"));
+      const std::optional<std::uint64_t> factor = read_digits(value, max_cpus);
+      if (!factor) return no_number(key, value, max_cpus);
+      if (key == "boards")
+        boards = all_sockets ? 1 : *factor;
+      else
+        cpus = (std::min)(cpus.value_or(1) * *factor, max_cpus + 1);
+    }
+    if (cpus) cpus = (std::min)(*cpus * boards, max_cpus + 1);
+    return cpus;
   }
 
   // "gpu:8", "gpu:h100:8,nic:4": the GPUs; other resources are skipped.
@@ -247,7 +256,9 @@ class slurm_gres_reader {
     std::uint32_t line = 0;
   };
 
-  explicit slurm_gres_reader(std::string_view text) : from_(text, "gres") {}
+  // A node may have a line for each of its GPUs, most have 8.
+  explicit slurm_gres_reader(std::string_view text)
+      : from_(text, "gres", 8 * slurm_reader::max_names) {}
 
   absl::Status read_line(const slurm_reader::line& line) {
     gpus_of_line one{.line = from_.number()};
@@ -267,7 +278,7 @@ class slurm_gres_reader {
           return from_.fault(
               absl::StrCat("\"count=", value, "\" is not a number up to ", gang_cluster::max_gpus));
       } else if (key == "file" || key == "multiplefiles") {
-        APIARY_ASSIGN_OR_RETURN(const std::vector<std::string> all, from_.names(value));
+        APIARY_ASSIGN_OR_RETURN(const std::vector<std::string> all, from_.files(value));
         files = all.size();
       } else if (key != "autodetect" && key != "cores" && key != "cpus" && key != "links" &&
                  key != "flags" && key != "ignore") {
@@ -282,6 +293,13 @@ class slurm_gres_reader {
     if (one.gpus > gang_cluster::max_gpus)
       return from_.fault(
           absl::StrCat("a node has ", one.gpus, " GPUs; the limit is ", gang_cluster::max_gpus));
+    // This bounds the lines that are compared with all nodes; one without GPUs counts like one GPU.
+    if (one.nodes.empty()) {
+      gpus_of_all_ += (std::max)(one.gpus, std::uint64_t{1});
+      if (gpus_of_all_ > gang_cluster::max_gpus)
+        return from_.fault(absl::StrCat("the lines without NodeName have more than ",
+                                        gang_cluster::max_gpus, " GPUs"));
+    }
     lines_.push_back(std::move(one));
     return absl::OkStatus();
   }
@@ -342,6 +360,7 @@ class slurm_gres_reader {
 
   slurm_reader from_;
   std::vector<gpus_of_line> lines_{};
+  std::uint64_t gpus_of_all_ = 0;  // of lines without NodeName
   bool only_gres_ = false;
 };
 

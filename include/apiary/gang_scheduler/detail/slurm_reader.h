@@ -26,10 +26,11 @@ namespace detail {
 class slurm_reader {
  public:
   using line = std::vector<std::pair<std::string, std::string>>;  // keys in lower case
-  // The most names that one list may have.
+  // The most names that the lists of nodes and switches of a text may have.
   static constexpr std::uint64_t max_names = 1'000'000;
 
-  explicit slurm_reader(std::string_view text, const char* what) : left_(text), what_(what) {}
+  slurm_reader(std::string_view text, const char* what, std::uint64_t most_names = max_names)
+      : left_(text), what_(what), most_names_(most_names) {}
   // Reads the next line that is neither empty nor a comment; false at the end of the text. A line that
   // ends in "\\" goes on in the next one. After a fault, it can be called again for the line behind.
   [[nodiscard]] absl::StatusOr<bool> next(line& to) {
@@ -60,19 +61,61 @@ class slurm_reader {
   [[nodiscard]] absl::Status fault(const std::string& fault) const {
     return absl::InvalidArgumentError(absl::StrCat(what_, ", line ", number_, ": ", fault));
   }
-  // Expands "n[1-3,07],m" to names.
-  [[nodiscard]] absl::StatusOr<std::vector<std::string>> names(std::string_view list) const {
+  // Expands "n[1-3,07],m" to names. If the lists of all calls have too many names, the text ends: next()
+  // returns false.
+  [[nodiscard]] absl::StatusOr<std::vector<std::string>> names(std::string_view list) {
+    absl::StatusOr<std::vector<std::string>> all = expand(list, names_, most_names_);
+    if (!absl::IsOutOfRange(all.status())) return all;
+    left_ = std::string_view();
+    return absl::InvalidArgumentError(all.status().message());
+  }
+  // Expands a list of files in the same way. They do not count as names.
+  [[nodiscard]] absl::StatusOr<std::vector<std::string>> files(std::string_view list) const {
+    std::uint64_t size = 0;
+    absl::StatusOr<std::vector<std::string>> all = expand(list, size, max_files);
+    if (!absl::IsOutOfRange(all.status())) return all;
+    return absl::InvalidArgumentError(all.status().message());
+  }
+  // "a,b" as words.
+  [[nodiscard]] static std::vector<std::string> words(std::string_view list) {
+    std::vector<std::string> all;
+    for (bool more = !list.empty(); more;) {
+      const std::size_t comma = list.find(',');
+      all.emplace_back(list.substr(0, comma));
+      more = comma != std::string_view::npos;
+      if (more) list = list.substr(comma + 1);
+    }
+    return all;
+  }
+
+ private:
+  static constexpr std::string_view spaces = " \t\r";
+  // The most files that one list may have.
+  static constexpr std::uint64_t max_files = 4'096;
+
+  // Expands a list, and adds its names to `size`, also if a fault stops it. kOutOfRange: `size` is above
+  // the limit.
+  [[nodiscard]] absl::StatusOr<std::vector<std::string>> expand(std::string_view list,
+                                                                std::uint64_t& size,
+                                                                std::uint64_t limit) const {
+    const std::uint64_t before = size;
     std::vector<std::string> all;
     std::string_view rest = list;
     const auto wrong = [&](const char* why) {
       return fault(absl::StrCat("the list \"", std::string(list), "\" ", why));
+    };
+    const auto too_many = [&] {
+      const std::string why = absl::StrCat(before > 0 ? "and those before it have" : "has",
+                                           " more than ", limit, " names");
+      return absl::OutOfRangeError(wrong(why.c_str()).message());
     };
     while (!rest.empty()) {
       const std::size_t comma = rest.find(',');
       const std::size_t open = rest.substr(0, comma).find('[');
       if (open == std::string_view::npos) {
         if (comma == 0) return wrong("has an empty name");
-        if (all.size() >= max_names) return wrong("has more than 1000000 names");
+        if (size >= limit) return too_many();
+        ++size;
         all.emplace_back(rest.substr(0, comma));
         rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
         continue;
@@ -95,7 +138,8 @@ class slurm_reader {
         const std::optional<std::uint64_t> to = read_digits(last);
         if (!from || !to || *to < *from || (std::max)(first.size(), last.size()) > 10)
           return wrong("has a range that is not a number or two in ascending order");
-        if (*to - *from >= max_names - all.size()) return wrong("has more than 1000000 names");
+        if (*to - *from >= limit - size) return too_many();
+        size += *to - *from + 1;
         for (std::uint64_t i = *from; i <= *to; ++i) {
           std::string digits = std::to_string(i);
           if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
@@ -108,20 +152,6 @@ class slurm_reader {
     if (all.empty()) return wrong("is empty");
     return all;
   }
-  // "a,b" as words.
-  [[nodiscard]] static std::vector<std::string> words(std::string_view list) {
-    std::vector<std::string> all;
-    for (bool more = !list.empty(); more;) {
-      const std::size_t comma = list.find(',');
-      all.emplace_back(list.substr(0, comma));
-      more = comma != std::string_view::npos;
-      if (more) list = list.substr(comma + 1);
-    }
-    return all;
-  }
-
- private:
-  static constexpr std::string_view spaces = " \t\r";
 
   // Appends the pairs of a line. There may be spaces around "=", and the value may be in quotes.
   absl::Status split(std::string_view rest, line& to) const {
@@ -157,6 +187,8 @@ class slurm_reader {
 
   std::string_view left_;
   const char* what_;
+  std::uint64_t most_names_;
+  std::uint64_t names_ = 0;  // of all calls of names()
   std::uint32_t number_ = 0;
   std::uint32_t more_lines_ = 0;  // of the line that was read last
 };

@@ -6,6 +6,7 @@
 #include <apiary/core/digits.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/slurm_reader.h>
+#include <apiary/topology/ragged_tree.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -150,7 +151,8 @@ class slurm_topology_reader {
         all_.switches[at->second].above = name;
       }
     }
-    // A level is known when those of all switches below are; each pass decides one level.
+    // A level is known when those of all switches below are. Each pass decides at least the next level
+    // as a whole, so there are at most ragged_tree::max_levels passes.
     for (std::size_t decided = 1; decided > 0;) {
       decided = 0;
       for (const auto& [name, below] : upper_) {
@@ -166,6 +168,10 @@ class slurm_topology_reader {
           return absl::InvalidArgumentError(
               absl::StrCat("topology: switch \"", name, "\" lists switches of different heights"));
         at.level = lowest + 1;
+        if (at.level >= ragged_tree::max_levels)
+          return absl::InvalidArgumentError(
+              absl::StrCat("topology: switch \"", name, "\" is at level ", at.level,
+                           " above the nodes; the limit is ", ragged_tree::max_levels - 1));
         ++decided;
       }
     }
