@@ -3,6 +3,7 @@
 // nodes.
 // SPDX-License-Identifier: MIT
 #include "benchmarks/hived_load.h"
+#include "tests/support/naive_binding.h"
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -237,6 +238,99 @@ hived_config racks_of_one(std::uint32_t racks, std::vector<virtual_cell_config> 
   config.virtual_clusters = {{.name = "t", .cells = std::move(cells)}};
   return config;
 }
+
+// A gang as large as the cluster, guaranteed or opportunistic: nanoseconds for each GPU.
+void whole_cluster(benchmark::State& state) {
+  const auto racks = static_cast<std::uint32_t>(state.range(0) / 32);
+  hived h = *hived::create(racks_of_one(racks, {{"RACK", racks}}));
+  gang_request r;
+  r.job = job_id(0);
+  r.tenant = tenant_id(0);
+  r.priority = state.range(1) != 0 ? gang_request::opportunistic_priority : 0;
+  r.groups = {{racks * 4, 8}};
+  durations proposing, committing, finishing;
+  for (auto _ : state) {
+    for (durations* const d : {&proposing, &committing, &finishing}) d->begin_run();
+    const stopwatch first;
+    const absl::StatusOr<gang_plan> plan = h.propose(r);
+    proposing.add(first.us());
+    const stopwatch second;
+    APIARY_VERIFY(h.commit(*plan).ok());
+    committing.add(second.us());
+    const stopwatch third;
+    APIARY_VERIFY(h.finish(r.job).ok());
+    finishing.add(third.us());
+  }
+  const double scale = 1000.0 / (racks * 32);
+  state.counters["propose_ns"] = proposing.quantile(0.5) * scale;
+  state.counters["commit_ns"] = committing.quantile(0.5) * scale;
+  state.counters["finish_ns"] = finishing.quantile(0.5) * scale;
+}
+BENCHMARK(whole_cluster)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgNames({"GPUs", "guest"})
+    ->ArgsProduct({{1024, 10240, 100352, 1000448}, {0, 1}});
+
+// Random gangs on two racks of four nodes of eight GPUs, full of opportunistic gangs: how many gangs
+// end, and how many must end, found by trying every binding of the same virtual cells.
+void victims(benchmark::State& state) {
+  hived_config config;
+  config.cell_types = {{"PAIR", "GPU", 2, false},
+                       {"QUAD", "PAIR", 2, false},
+                       {"NODE", "QUAD", 2, true},
+                       {"RACK", "NODE", 4, false}};
+  for (int rack = 0; rack < 2; ++rack) {
+    physical_cell_config& cell = config.physical_cells.emplace_back();
+    cell.type = "RACK";
+    for (int n = 0; n < 4; ++n) cell.children.emplace_back().address = std::to_string(rack * 4 + n);
+  }
+  config.virtual_clusters = {
+      {.name = "a", .cells = {{"RACK", 1}, {"RACK.NODE.QUAD", 2}}},
+      {.name = "b", .cells = {{"RACK.NODE", 1}, {"RACK.NODE.QUAD.PAIR", 3}}}};
+  std::uint64_t preemptions = 0, own = 0, guests = 0, least = 0, needless = 0;
+  for (auto _ : state) {
+    preemptions = own = guests = least = needless = 0;
+    hived h = *hived::create(config);
+    rng random(1);
+    std::vector<job_id> jobs;
+    for (std::uint32_t next = 0; preemptions < 2000; ++next) {
+      if (random.uniform(4) == 0 && !jobs.empty()) {
+        job_id& job = jobs[random.uniform(static_cast<std::uint32_t>(jobs.size()))];
+        if (h.find(job) != nullptr) APIARY_VERIFY(h.finish(job).ok());
+        job = jobs.back();
+        jobs.pop_back();
+        continue;
+      }
+      gang_request r;
+      r.job = job_id(next);
+      r.tenant = tenant_id(random.uniform(2));
+      r.priority = static_cast<std::int32_t>(random.uniform(4)) - 1;
+      if (random.uniform(3) == 0) r.priority = gang_request::opportunistic_priority;
+      r.groups = {{1 + random.uniform(3), 1U << random.uniform(r.priority < 0 ? 3 : 4)}};
+      absl::StatusOr<gang_plan> plan = h.propose(r);
+      if (plan->result == plan_result::wait) continue;
+      APIARY_VERIFY(h.commit(*plan).ok());
+      if (plan->result == plan_result::preempt) {
+        const apiary_test::naive_binding best(h, *h.find(r.job));
+        ++preemptions;
+        own += best.own();
+        guests += best.guests();
+        least += best.least();
+        needless += best.own() + best.least() == 0 ? 1U : 0U;
+        for (const job_id v : plan->victims) APIARY_VERIFY(h.finish(v).ok());
+        plan = h.propose(r);
+        APIARY_VERIFY(plan->result == plan_result::bind && h.commit(*plan).ok());
+      }
+      jobs.push_back(r.job);
+    }
+  }
+  state.counters["preemptions"] = static_cast<double>(preemptions);
+  state.counters["own_victims"] = static_cast<double>(own);
+  state.counters["guest_victims"] = static_cast<double>(guests);
+  state.counters["least_guests"] = static_cast<double>(least);
+  state.counters["needless"] = static_cast<double>(needless);
+}
+BENCHMARK(victims)->Unit(benchmark::kMillisecond)->Iterations(1);
 
 // One tenant's cluster full of gangs of a node (or of two gangs that share it, 0), and one of a node
 // and higher priority: its first decision, for which one of them must end.

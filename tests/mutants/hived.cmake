@@ -27,8 +27,18 @@ mutant(preferred_stays hived/detail/attempt.h "dropped step: GPUs of victims are
 mutant(restored_leaves hived/detail/attempt.h "dropped restore: victims look ended when GPUs are chosen"
   FROM [[eviction_.restore_leaves(cells);]] TO [[]] STATEMENT)
 mutant(rollback_misfit hived/detail/attempt.h "dropped restore: an attempt that found no leaf keeps its bindings"
-  IN [[        mapped_ = false;
-        cells.rollback();]] FROM [[cells.rollback();]] TO [[cells.keep();]] STATEMENT)
+  IN [[      mapped_ = false;
+      cells.rollback();]] FROM [[cells.rollback();]] TO [[cells.keep();]] STATEMENT)
+mutant(ended_once hived/detail/guest_choice.h "dropped condition: a gang that ends on several leaves counts several times"
+  FROM [[if (g.ended++ == 0) all += g.cost;]] TO [[++g.ended; all += g.cost;]] STATEMENT)
+mutant(guests_exact hived/detail/guest_choice.h "dropped step: only the first choice of each cell is tried"
+  FROM [[parts_.size() <= max_exact && best_cost_ > 0]] TO [[false]])
+mutant(twins_only hived/detail/guest_choice.h "wrong index: a cell like the one before may only get the cells before that one's"
+  FROM [[while (list[k++].cell != images_[i - 1]) continue;]] TO [[list.resize(1);]] STATEMENT)
+mutant(all_active hived/detail/bindings.h "forgotten update: the cells above do not count the leaves of a node that come into use"
+  FROM [[cluster.set_all_active({cells.data(), n}, is);]] TO [[]] STATEMENT)
+mutant(unbind_active hived/detail/cells.h "dropped condition: a cell with leaves in use is unbound"
+  FROM [[!parent.valid() || cluster.active(parent) > 0]] TO [[!parent.valid()]])
 mutant(released_level hived/detail/state.h "forgotten update: a downgraded gang keeps the level of a leaf that it gave back"
   FROM [[if (!gang.lost_levels.empty()) gang.lost_levels[i] = hived_cells::no_level;]] TO [[]] STATEMENT)
 mutant(joined_index hived/detail/state.h "wrong index: missing leaves of a task that joins are those of the first"
@@ -46,7 +56,7 @@ mutant(lower_back hived/detail/guarantees.h "dropped restore: gangs that were do
 mutant(bad_and_taken hived/detail/bindings.h "dropped condition: a leaf in use that is mended becomes free"
   FROM [[good && !chain.holders(leaf).taken()]] TO [[good]])
 mutant(unbound_usable hived/detail/bindings.h "forgotten update: a leaf that is unbound while it is bad stays unusable"
-  FROM [[if (l == 0) cluster.set_usable(v, true);]] TO [[]] STATEMENT)
+  FROM [[if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, true);]] TO [[]] STATEMENT)
 mutant(hash_of_holders hived/detail/bindings.h "forgotten update: the hash keeps the old holders of a leaf"
   FROM [[hash_ ^= fact_of(c, leaf, from) ^ fact_of(c, leaf, to);]] TO [[hash_ ^= fact_of(c, leaf, to);]] STATEMENT)
 mutant(slot_of_removed hived/gang_table.h "forgotten update: the slot of a gang that left is not used again"

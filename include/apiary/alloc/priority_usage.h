@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,23 @@ class priority_usage {
       ++l;
     }
     return from;
+  }
+
+  // Assigns several leaves to a class, or to none. Requires: ascending leaves that are all in the
+  // same class, or in none; at most 64. Cost: O(cells around one of them).
+  void assign_all(std::span<const cell_id> leaves, class_t to) noexcept {
+    if (leaves.empty()) return;
+    const unsigned was = end(class_of(leaves.front()));
+    const unsigned is = end(to);
+    for (const cell_id leaf : leaves) {
+      APIARY_ASSERT(end(class_of(leaf)) == was);
+      class_of_[leaf.value - first_leaf_] = to;
+    }
+    detail::for_each_ancestor(tree_, leaves, [&](cell_id c, std::uint32_t count) {
+      std::uint32_t* const counts = &at_least_[std::size_t{c.value} * classes_];
+      for (unsigned k = was; k < is; ++k) counts[k] += count;
+      for (unsigned k = is; k < was; ++k) counts[k] -= count;
+    });
   }
 
   // The class that uses the leaf, or unused.

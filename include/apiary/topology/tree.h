@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -61,6 +62,35 @@ template <CellTree Tree>
   const std::uint32_t first = tree.cells(below).first.value;
   const id_range<cell_id> cells = tree.descendants(tree.cells(l)[c], below);
   return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};
+}
+
+// Calls f(cell, leaves inside) for each cell above some leaves, level by level. Requires: ascending
+// leaves, at most 64. Cost: O(these cells).
+template <CellTree Tree, class F>
+void for_each_ancestor(const Tree& tree, std::span<const cell_id> leaves, F&& f) {
+  std::array<cell_id, 64> cells;
+  std::array<std::uint32_t, 64> counts;
+  APIARY_ASSERT(leaves.size() <= cells.size());
+  std::size_t n = leaves.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    cells[i] = leaves[i];
+    counts[i] = 1;
+  }
+  for (level_t l = 0; n > 0; ++l) {
+    std::size_t merged = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const cell_id above = tree.parent(cells[i], l);
+      if (!above.valid()) continue;
+      if (merged > 0 && cells[merged - 1] == above) {
+        counts[merged - 1] += counts[i];
+      } else {
+        cells[merged] = above;
+        counts[merged++] = counts[i];
+      }
+    }
+    n = merged;
+    for (std::size_t i = 0; i < n; ++i) f(cells[i], counts[i]);
+  }
 }
 
 // What all trees have whose cells are numbered in level order.

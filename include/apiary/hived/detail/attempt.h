@@ -9,6 +9,7 @@
 #include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/gang_placer.h>
+#include <apiary/hived/detail/guest_choice.h>
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/gang_table.h>
@@ -110,16 +111,12 @@ class hived_search_step {
       (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
           .push_back(s);
     preempt_holders(cells, gangs, cluster, leaves, usable == nullptr && !spread);
-    for (const cell_id leaf : leaves) {
-      std::optional<cell_id> image = cluster.image(leaf);
-      if (!image->valid()) image = cells.bind_leaf(c, leaf);
-      if (!image) {
-        mapped_ = false;
-        cells.rollback();
-        return false;
-      }
-      place_.leaves.push_back({leaf, *image});
+    if (!map(cells, c, leaves)) {
+      mapped_ = false;
+      cells.rollback();
+      return false;
     }
+    if (!spread) spare_guests(cells, gangs);
     cells.rollback();
     return true;
   }
@@ -169,6 +166,33 @@ class hived_search_step {
   }
 
  private:
+  // Binds the virtual leaves that are not bound. Returns whether that is possible.
+  bool map(hived_cells& cells, vc_chain_id c, const std::vector<cell_id>& leaves) {
+    before_map_ = cells.position();
+    fixed_.clear();
+    for (const cell_id leaf : leaves) {
+      std::optional<cell_id> image = cells.cluster(c).image(leaf);
+      fixed_.push_back(image->valid());
+      if (!image->valid()) image = cells.bind_leaf(c, leaf);
+      if (!image) return false;
+      place_.leaves.push_back({leaf, *image});
+    }
+    return true;
+  }
+  // If gangs must end on leaves that map() has bound, tries to bind others.
+  void spare_guests(hived_cells& cells, const gang_table& gangs) {
+    const physical_chain& chain = cells.chain(place_.chain);
+    bool ends = false;
+    for (std::size_t i = 0; i < fixed_.size() && !ends; ++i)
+      ends = !fixed_[i] && chain.holders(place_.leaves[i].image).user.valid();
+    if (!ends) return;
+    cells.rollback_to(before_map_);
+    ending_.clear();
+    for (const gang_slot s : place_.downgraded)
+      if (hived_victims::must_end(gangs[s])) ending_.push_back(s);
+    guests_(cells, place_.cluster, place_.leaves, fixed_, ending_,
+            [&](gang_slot s) { return eviction_.cost_of_ending(cells, gangs[s]); });
+  }
   // Whether the gang fits. `as_bound`: anti-affinity depends on bindings, and all of them are made.
   bool fits(const leaf_view& view, const gang_request& request, bool as_bound) {
     if (request.constraints.any()) {
@@ -253,6 +277,7 @@ class hived_search_step {
   gang_placer placer_;
   lazy_constrained_search constrained_;
   hived_victims eviction_;
+  guest_choice guests_;
   std::optional<gpu_shortage> shortage_;
   fit_verdict verdict_ = fit_verdict::fits;
   bool mapped_ = true;
@@ -263,6 +288,9 @@ class hived_search_step {
   std::vector<node_gpus> nodes_;       // for each of them
   std::optional<node_index> filtered_;
   level_sizes sizes_;
+  std::size_t before_map_ = 0;  // the position in the log
+  std::vector<bool> fixed_;     // for each leaf of place_: it was bound before map()
+  std::vector<gang_slot> ending_;
 };
 
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include <apiary/hived/layout.h>
 #include <apiary/topology/uniform_tree.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -102,6 +103,10 @@ class hived_bindings {
     recording_ = false;
     log_.rollback(0);
   }
+  [[nodiscard]] bool is_recording() const noexcept { return recording_; }
+  // Between begin() and rollback(): rollback_to(position()) undoes the changes since position().
+  [[nodiscard]] journal::mark_type position() const noexcept { return log_.mark(); }
+  void rollback_to(journal::mark_type mark) { log_.rollback(mark); }
   void keep() noexcept {
     recording_ = false;
     log_.commit();
@@ -111,6 +116,44 @@ class hived_bindings {
     if (recording_)
       log_.on_rollback<&hived_bindings::hold_now>(*this, chain, leaf, chains_[chain].holders(leaf));
     hold_now(chain, leaf, to);
+  }
+  // The same for several leaves of one node, ascending; to[i] are the holders of the i-th.
+  // Cost: O(cells around them) if all change alike and changes are not recorded.
+  void hold_all(std::uint32_t c, std::span<const cell_id> leaves,
+                std::span<const leaf_holders> to) {
+    physical_chain& chain = chains_[c];
+    bool alike = !recording_;
+    const bool was = chain.holders(leaves.front()).taken();
+    const bool is = to.front().taken();
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      alike = alike && chain.holders(leaves[i]).taken() == was && to[i].taken() == is;
+    }
+    if (!alike) {
+      for (std::size_t i = 0; i < leaves.size(); ++i) hold(c, leaves[i], to[i]);
+      return;
+    }
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      hash_ ^= fact_of(c, leaves[i], chain.holders(leaves[i])) ^ fact_of(c, leaves[i], to[i]);
+    chain.hold_all(leaves, to);
+    if (was == is) return;
+    for (std::size_t i = 0; i < leaves.size();) {
+      const virtual_cell owner = chain.owner(leaves[i]);
+      APIARY_VERIFY(owner.cell.valid());
+      virtual_cluster& cluster = clusters_[owner.cluster.value];
+      const std::uint32_t node = cluster.node_of(owner.cell);
+      std::array<cell_id, 64> cells;
+      std::size_t n = 0;
+      std::uint64_t usable = 0;
+      do {
+        cells[n] = chain.owner(leaves[i]).cell;
+        if (!is && chain.healthy().healthy(leaves[i])) usable |= std::uint64_t{1} << n;
+        ++n;
+      } while (++i < leaves.size() && chain.owner(leaves[i]).cluster == owner.cluster &&
+               chain.owner(leaves[i]).cell > cells[n - 1] &&
+               cluster.node_of(chain.owner(leaves[i]).cell) == node);
+      cluster.set_all_active({cells.data(), n}, is);
+      cluster.set_all_usable({cells.data(), n}, usable);
+    }
   }
   // Binds a virtual cell of level l to a physical cell; a whole cell (a root) is granted to the
   // tenant. Requires: neither cell is bound; the physical cell of a whole cell can be granted.
@@ -193,7 +236,7 @@ class hived_bindings {
     cluster.set_image(v, p);
     chain.set_owner(p, {c, v});
     hash_ ^= fact(fact_bound, c.value, v.value, p.value, 0);
-    if (l == 0) cluster.set_usable(v, chain.healthy().healthy(p));
+    if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, false);
   }
   void unbind_now(vc_chain_id c, cell_id v, level_t l, cell_id p) {
     virtual_cluster& cluster = clusters_[c.value];
@@ -202,7 +245,7 @@ class hived_bindings {
     cluster.set_image(v, cell_id());
     chain.set_owner(p, virtual_cell());
     hash_ ^= fact(fact_bound, c.value, v.value, p.value, 0);
-    if (l == 0) cluster.set_usable(v, true);
+    if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, true);
     if (cluster.tree().parent(v, l).valid()) return;
     chain.revoke(p);
     cluster.set_root_bound(v, false);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/bindings.h>
 #include <apiary/hived/detail/cell_choice.h>
 #include <apiary/hived/detail/gang_placement.h>
@@ -45,13 +46,16 @@ class hived_cells : private hived_bindings {
   using bindings::cluster_of_pinned;
   using bindings::hash;
   using bindings::hold;
+  using bindings::hold_all;
   using bindings::is_pinned;
   using bindings::keep;
   using bindings::ledger;
   using bindings::memory_bytes;
   using bindings::num_chains;
   using bindings::num_clusters;
+  using bindings::position;
   using bindings::rollback;
+  using bindings::rollback_to;
   using bindings::whole_cell_level;
   // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells: at each level
   // to the one with the fewest opportunistic leaves. Returns the physical leaf. Returns nullopt and
@@ -87,6 +91,9 @@ class hived_cells : private hived_bindings {
     for (auto l = static_cast<level_t>(path_.size()); l-- > 0;)
       bind(c, path_[l], l, bindings::chain(cluster.chain()).tree().ancestor(at.image, l));
   }
+
+  // Binds an unbound whole cell to p, which can be granted. For searches, which must undo it.
+  void bind_whole(vc_chain_id c, cell_id root, level_t l, cell_id p) { bind(c, root, l, p); }
 
   static constexpr level_t no_level = ~level_t{0};  // not known, or no preference
   // Binds a virtual leaf of the cluster to this physical leaf and returns it; nullopt: no leaf can
@@ -137,6 +144,31 @@ class hived_cells : private hived_bindings {
   void downgrade(std::uint32_t chain, cell_id leaf) {
     const leaf_holders h = bindings::chain(chain).holders(leaf);
     set_holders(chain, leaf, {h.user, h.claimer, false});
+  }
+  // As release(), for leaves of one node, ascending. Cost: O(cells around them) if all hardware of
+  // the chain is healthy and changes are not recorded.
+  void release_all(std::uint32_t c, std::span<const cell_id> leaves) {
+    const physical_chain& chain = bindings::chain(c);
+    if (chain.any_bad() || is_recording()) {
+      for (const cell_id leaf : leaves) release(c, leaf);
+      return;
+    }
+    released_.clear();
+    to_.clear();
+    for (const cell_id leaf : leaves) {
+      const leaf_holders h = chain.holders(leaf);
+      to_.push_back({gang_slot(), h.claimer, false});
+      if (h.taken() && !h.claimer.valid()) released_.push_back(chain.owner(leaf));
+    }
+    hold_all(c, leaves, to_);
+    for (std::size_t i = 0; i < released_.size();) {
+      const vc_chain_id cluster = released_[i].cluster;
+      path_.clear();
+      for (; i < released_.size() && released_[i].cluster == cluster; ++i)
+        path_.push_back(released_[i].cell);
+      merge_sort(path_);
+      unbind_inactive(cluster);
+    }
   }
   // Unbinds a virtual leaf that is no longer taken, and the cells above it without a taken leaf.
   // Unhealthy cells stay bound while the cell above them is bound; pinned cells stay bound.
@@ -290,6 +322,21 @@ class hived_cells : private hived_bindings {
   }
 
  private:
+  // Unbinds the leaves in path_, ascending, and the cells above them without a taken leaf. Requires:
+  // the leaves are not taken; all hardware of the chain is healthy.
+  void unbind_inactive(vc_chain_id c) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    for (level_t l = 0; !path_.empty(); ++l) {
+      std::size_t above = 0;
+      for (const cell_id v : path_) {
+        const cell_id parent = cluster.tree().parent(v, l);
+        if (parent.valid() || !is_pinned(c)) unbind(c, v, l);
+        if (!parent.valid() || cluster.active(parent) > 0) continue;
+        if (above == 0 || path_[above - 1] != parent) path_[above++] = parent;
+      }
+      path_.resize(above);
+    }
+  }
   // The lowest bound cell at or above a virtual leaf, if any; path_ gets the unbound ones below it.
   cell_id find_bound_ancestor(const virtual_cluster& cluster, cell_id leaf) {
     path_.clear();
@@ -342,6 +389,8 @@ class hived_cells : private hived_bindings {
   }
   // Scratch memory, not part of the state. bind_whole_cells reuses its rankings if `again`.
   std::vector<cell_id> path_;
+  std::vector<leaf_holders> to_;
+  std::vector<virtual_cell> released_;
   std::vector<grant_ranking> rankings_;  // by level
   std::vector<std::uint32_t> skipped_;   // bind_whole_cells: for each whole cell bound
 };

@@ -9,12 +9,14 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/health.h>
+#include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -86,14 +88,33 @@ class physical_chain {
     leaf_holders& at = holders_[tree().index(leaf, 0)];
     const bool was_idle = at.idle();
     at = to;
-    const auto after = to.taken()        ? guaranteed
-                       : to.user.valid() ? opportunistic
-                                         : priority_usage<uniform_tree>::unused;
+    const auto after = class_of(to);
     const auto before = use_.assign(leaf, after);
     if (before == after && was_idle == to.idle()) return;
     if (before != after && (before == opportunistic || after == opportunistic))
       count_opportunistic(leaf, after == opportunistic);
-    refresh_node(leaf);
+    refresh_node({&leaf, 1});
+  }
+
+  // The same for several leaves of one node, ascending; to[i] are the holders of the i-th.
+  // Cost: O(cells around them) if all change alike.
+  void hold_all(std::span<const cell_id> leaves, std::span<const leaf_holders> to) noexcept {
+    const auto before = use_.class_of(leaves.front());
+    const auto after = class_of(to.front());
+    bool alike = true;
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      alike = alike && use_.class_of(leaves[i]) == before && class_of(to[i]) == after;
+    if (!alike) {
+      for (std::size_t i = 0; i < leaves.size(); ++i) hold(leaves[i], to[i]);
+      return;
+    }
+    for (std::size_t i = 0; i < leaves.size(); ++i) holders_[tree().index(leaves[i], 0)] = to[i];
+    if (before != after) {
+      use_.assign_all(leaves, after);
+      if (before == opportunistic || after == opportunistic)
+        count_all_opportunistic(leaves, after == opportunistic);
+    }
+    refresh_node(leaves);
   }
 
   [[nodiscard]] const health<uniform_tree>& healthy() const noexcept { return health_; }
@@ -106,7 +127,7 @@ class physical_chain {
       ++bad_;
     }
     refresh_cells(leaf);
-    refresh_node(leaf);
+    refresh_node({&leaf, 1});
     return true;
   }
   [[nodiscard]] bool any_bad() const noexcept { return bad_ > 0; }
@@ -186,6 +207,19 @@ class physical_chain {
       few_opportunistic_[fewer].assign(c.value, !added && health_.healthy(c));
     }
   }
+  // The same for several leaves of one node, which all have changed.
+  void count_all_opportunistic(std::span<const cell_id> leaves, bool added) noexcept {
+    const auto size = static_cast<std::uint32_t>(few_opportunistic_.size());
+    const auto refresh = [&](cell_id c, std::uint32_t count) {
+      const std::uint32_t now = opportunistic_leaves(c);
+      const std::uint32_t fewer = added ? now - count : now;
+      const bool few = !added && health_.healthy(c);
+      for (std::uint32_t most = fewer; most < (std::min)(fewer + count, size); ++most)
+        few_opportunistic_[most].assign(c.value, few);
+    };
+    for (const cell_id leaf : leaves) refresh(leaf, 1);
+    for_each_ancestor(tree(), leaves, refresh);
+  }
   // The same after the health of the leaf has changed.
   void refresh_cells(cell_id c) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
@@ -193,16 +227,24 @@ class physical_chain {
         few_opportunistic_[most].assign(c.value, health_.healthy(c));
     }
   }
-  // Updates idle_ and idle_nodes_ after a change of a leaf.
-  void refresh_node(cell_id leaf) noexcept {
-    const std::uint32_t node = node_of(leaf);
-    const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
-    if (holders(leaf).idle() && health_.healthy(leaf)) {
-      idle_[node] |= bit;
-    } else {
-      idle_[node] &= ~bit;
+  // Updates idle_ and idle_nodes_ after a change of leaves of one node.
+  void refresh_node(std::span<const cell_id> leaves) noexcept {
+    const std::uint32_t node = node_of(leaves.front());
+    const cell_id first = first_leaf(node);
+    for (const cell_id leaf : leaves) {
+      const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first.value);
+      if (holders(leaf).idle() && health_.healthy(leaf)) {
+        idle_[node] |= bit;
+      } else {
+        idle_[node] &= ~bit;
+      }
     }
     index_node(node);
+  }
+  [[nodiscard]] static priority_usage<uniform_tree>::class_t class_of(leaf_holders h) noexcept {
+    return h.taken()        ? guaranteed
+           : h.user.valid() ? opportunistic
+                            : priority_usage<uniform_tree>::unused;
   }
   void index_node(std::uint32_t node) noexcept {
     const auto idle_count = static_cast<std::uint32_t>(std::popcount(idle_[node]));

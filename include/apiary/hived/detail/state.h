@@ -39,15 +39,18 @@ class hived_state : public hived_guarantees {
     gang.downgraded_victims = std::move(downgraded_victims);
     for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
     const gang_slot slot = gangs_.add(std::move(gang));
-    for (const bound_leaf& l : place.leaves) {
+    for (const bound_leaf& l : place.leaves)
       if (l.leaf.valid()) cells_.bind_leaf_at(place.cluster, l);
-      leaf_holders to{slot, gang_slot(), l.leaf.valid()};
-      if (preempting) {
-        to = cells_.chain(place.chain).holders(l.image);
-        to.claimer = slot;
+    for_each_node(gangs_[slot].leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
+      to_.clear();
+      for (const cell_id leaf : leaves) {
+        to_.push_back({slot, gang_slot(), place.cluster.valid()});
+        if (!preempting) continue;
+        to_.back() = cells_.chain(c).holders(leaf);
+        to_.back().claimer = slot;
       }
-      cells_.hold(place.chain, l.image, to);
-    }
+      cells_.hold_all(c, leaves, to_);
+    });
     if (place.cluster.valid()) bind_unhealthy(gangs_[slot]);
     hash_ ^= fact(slot);
     for (const gang_slot s : place.downgraded)
@@ -58,8 +61,10 @@ class hived_state : public hived_guarantees {
   void bind_reserved(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
-    for (const chain_leaf& l : gang.leaves)
-      if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), true});
+    for_each_node(gang.leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
+      to_.assign(leaves.size(), {slot, gang_slot(), true});
+      cells_.hold_all(c, leaves, to_);
+    });
     gang.state = gang_state::allocated;
     gangs_.rank(slot);
     gang.downgraded_victims.clear();
@@ -124,8 +129,10 @@ class hived_state : public hived_guarantees {
   // Removes a gang and releases its leaves and claims.
   void drop(gang_slot slot) {
     hash_ ^= fact(slot);
-    for (const chain_leaf& l : gangs_[slot].leaves)
-      if (l.leaf.valid()) release_leaf(gangs_[slot], l);
+    for_each_node(gangs_[slot].leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
+      if (gangs_[slot].state != gang_state::preempting) return cells_.release_all(c, leaves);
+      for (const cell_id leaf : leaves) cells_.unclaim(c, leaf);
+    });
     gangs_.remove(slot);
   }
   // Removes a preempting gang. The gangs that it downgraded need not end for it any more; they are
@@ -154,6 +161,24 @@ class hived_state : public hived_guarantees {
     }
     all.resize(r.groups.size() + more.groups.size());
   }
+  // Calls f(chain, leaves) for the leaves of each node, ascending; several times for a node if they
+  // are not.
+  template <class F>
+  void for_each_node(const std::vector<chain_leaf>& leaves, const F& f) {
+    for (std::size_t i = 0; i < leaves.size();) {
+      const chain_leaf l = leaves[i++];
+      if (!l.leaf.valid()) continue;
+      const physical_chain& chain = cells_.chain(l.chain);
+      const std::uint32_t node = chain.node_of(l.leaf);
+      const std::uint32_t end = chain.first_leaf(node).value + chain.node_leaves();
+      on_node_.assign(1, l.leaf);
+      for (; i < leaves.size() && leaves[i].chain == l.chain && leaves[i].leaf > on_node_.back() &&
+             leaves[i].leaf.value < end;
+           ++i)
+        on_node_.push_back(leaves[i].leaf);
+      f(l.chain, std::span<const cell_id>(on_node_));
+    }
+  }
   void release_leaf(const gang_record& gang, chain_leaf l) {
     if (gang.state == gang_state::preempting) {
       cells_.unclaim(l.chain, l.leaf);
@@ -161,6 +186,8 @@ class hived_state : public hived_guarantees {
       cells_.release(l.chain, l.leaf);
     }
   }
+  std::vector<cell_id> on_node_;  // scratch memory
+  std::vector<leaf_holders> to_;
 };
 
 }  // namespace detail

@@ -76,6 +76,11 @@ class hived_victims {
     const victim_set found = constrained.victims(candidates_, gpus_of_candidates_);
     return free_victims(cells, gangs, found, request.priority, view);
   }
+  // The cost of ending a running gang, as in preempt().
+  [[nodiscard]] std::uint64_t cost_of_ending(const hived_cells& cells,
+                                             const gang_record& gang) const {
+    return cost(gang, gang_table::rank_of(gang), gang.ends_for.valid() || gang.claimed(cells));
+  }
   // The cost of ending a gang that the host has set; empty: the default cost.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return cost_; }
   // Restores the holders of the freed leaves, in reverse: a leaf that one victim uses and another

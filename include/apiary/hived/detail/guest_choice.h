@@ -1,0 +1,397 @@
+// apiary/hived/detail/guest_choice.h - binds virtual leaves so that few opportunistic gangs end.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
+#include <apiary/hived/detail/cell_choice.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/gang_placement.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/ids.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Chooses the physical leaves of a gang whose virtual leaves are chosen, so that the gangs that end
+// cost least. The virtual leaves stay as they are, because they must not depend on opportunistic
+// gangs; otherwise these would decide what a tenant is granted later. Bound cells stay bound, too.
+// The choice is which physical cells the unbound ones get. First each cell, the largest first, gets
+// the physical cell where the gangs that end cost least. Then all other choices are tried. If the
+// budget does not end, the result is the best one.
+// Cost: O(leaves of the gang) until an opportunistic gang must end. Then at most a budget of leaves
+//       and candidates, and for each cell bound the first choice of hived_cells::bind_leaf.
+class guest_choice {
+ public:
+  // Changes the images of the leaves if others cost less. cost(slot) is the cost of ending a gang;
+  // the gangs `ending` end in any case, as do the users of leaves that were bound before. `fixed[i]`
+  // says whether leaf i was. Requires: hived_cells::begin() was called; the images are possible, and
+  // the leaves that are not fixed are unbound.
+  template <class Cost>
+  void operator()(hived_cells& cells, vc_chain_id c, std::span<bound_leaf> leaves,
+                  const std::vector<bool>& fixed, std::span<const gang_slot> ending,
+                  const Cost& cost) {
+    cells_ = &cells;
+    cluster_ = &cells.cluster(c);
+    chain_ = &cells.chain(cluster_->chain());
+    c_ = c;
+    ++epoch_;
+    used_.resize((std::max)(used_.size(), std::size_t{chain_->tree().num_cells()}), 0);
+    order_.clear();
+    for (std::uint32_t i = 0; i < leaves.size(); ++i) {
+      if (!fixed[i]) order_.push_back(i);
+      const gang_slot s = user(leaves[i].image);
+      if (!s.valid()) continue;
+      gang_fate& g = fate(s, cost);
+      g.ended += fixed[i] ? 1U : 0U;
+    }
+    for (const gang_slot s : ending) ++fate(s, cost).ended;
+    undo_.clear();
+    best_cost_ = 0;
+    for (const std::uint32_t i : order_) best_cost_ += end_users(leaves[i].image, cost);
+    undo(0);
+    if (best_cost_ == 0) return;
+    merge_sort(order_,
+               [&](std::uint32_t a, std::uint32_t b) { return leaves[a].leaf < leaves[b].leaf; });
+    list_parts(leaves);
+    best_.clear();
+    images_.assign(parts_.size(), cell_id());
+    lists_.resize((std::max)(lists_.size(), parts_.size()));
+    const std::size_t before = cells.position();
+    choose_each(cost);
+    cells.rollback_to(before);
+    if (parts_.size() <= max_exact && best_cost_ > 0) {
+      budget_ = exact_budget;
+      try_all(0, 0, cost);
+    }
+    cells.rollback_to(before);
+    if (best_.empty()) return;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (!parts_[i].full) continue;
+      std::uint32_t at = parts_[i].first;
+      for (const cell_id p : chain_->tree().descendants(best_[i], 0))
+        leaves[order_[at++]].image = p;
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::size_t max_exact = 256;             // parts for which all choices are tried
+  static constexpr std::uint64_t greedy_budget = 1U << 14;  // leaves and candidates looked at
+  static constexpr std::uint64_t exact_budget = 1U << 14;
+  static constexpr std::size_t max_candidates = 256;  // physical cells for one whole cell
+
+  // An unbound virtual cell with leaves of the gang. It comes after the cell around it, if that is
+  // unbound. A cell of which the gang has all leaves (full) is not divided.
+  struct part {
+    cell_id cell{};
+    cell_id above{};  // no parent: the image of the cell around it, if there is one
+    level_t level = 0;
+    std::uint32_t leaves = 0;  // of the gang, from position `first` of order_ on
+    std::uint32_t first = 0;
+    std::uint32_t parent = none;
+    std::uint32_t end = 0;  // the first part after it that is not inside it
+    bool full = false;
+    bool twin = false;  // this part and the one before are full and have the same candidates
+  };
+  struct candidate {
+    std::uint64_t cost = 0;
+    std::uint32_t opportunistic = 0;
+    cell_id cell{};
+    [[nodiscard]] static bool costs_less(const candidate& a, const candidate& b) noexcept {
+      return std::tie(a.cost, a.opportunistic) < std::tie(b.cost, b.opportunistic);
+    }
+  };
+  struct gang_fate {
+    std::uint64_t epoch = 0;  // of the call that has set the rest
+    std::uint64_t cost = 0;
+    std::uint32_t ended = 0;  // how many leaves or reasons end it
+  };
+
+  [[nodiscard]] gang_slot user(cell_id leaf) const noexcept { return chain_->holders(leaf).user; }
+  template <class Cost>
+  gang_fate& fate(gang_slot s, const Cost& cost) {
+    if (fates_.size() <= s.value) fates_.resize(std::size_t{s.value} + 1);
+    gang_fate& g = fates_[s.value];
+    if (g.epoch != epoch_) g = {epoch_, cost(s), 0};
+    return g;
+  }
+  // The users of the leaves of a cell end. Returns the cost.
+  template <class Cost>
+  std::uint64_t end_users(cell_id p, const Cost& cost) {
+    std::uint64_t all = 0;
+    if (chain_->opportunistic_leaves(p) == 0) return all;
+    for (const cell_id leaf : chain_->tree().descendants(p, 0)) {
+      const gang_slot s = user(leaf);
+      if (!s.valid()) continue;
+      gang_fate& g = fate(s, cost);
+      if (g.ended++ == 0) all += g.cost;
+      undo_.push_back(s);
+    }
+    return all;
+  }
+  void undo(std::size_t to) {
+    for (; undo_.size() > to; undo_.pop_back()) --fates_[undo_.back().value].ended;
+  }
+
+  // Sets parts_: the highest unbound cells, the largest first, each followed by the cells in it.
+  void list_parts(std::span<const bound_leaf> leaves) {
+    parts_.clear();
+    tops_.clear();
+    for (std::uint32_t i = 0; i < order_.size(); ++i) {
+      part p{.cell = leaves[order_[i]].leaf, .leaves = 1, .first = i};
+      cell_id above = cluster_->tree().parent(p.cell, 0);
+      while (above.valid() && !cluster_->image(above).valid()) {
+        p.cell = above;
+        above = cluster_->tree().parent(above, ++p.level);
+      }
+      if (!tops_.empty() && tops_.back().cell == p.cell) {
+        ++tops_.back().leaves;
+        continue;
+      }
+      if (above.valid()) p.above = cluster_->image(above);
+      tops_.push_back(p);
+    }
+    merge_sort(tops_, [](const part& a, const part& b) {
+      return std::tie(b.level, b.leaves, a.above) < std::tie(a.level, a.leaves, b.above);
+    });
+    for (const part& p : tops_) add_part(p, leaves);
+  }
+  void add_part(part p, std::span<const bound_leaf> leaves) {
+    p.full = p.leaves == cluster_->tree().leaves_per_cell(p.level);
+    const auto at = static_cast<std::uint32_t>(parts_.size());
+    if (at > 0) {
+      const part& before = parts_[at - 1];
+      p.twin = p.full && before.full && before.level == p.level && before.parent == p.parent &&
+               before.above == p.above;
+    }
+    parts_.push_back(p);
+    if (!p.full) {
+      std::vector<part> inside;
+      std::uint32_t i = p.first;
+      for (const cell_id child : cluster_->tree().children(p.cell, p.level)) {
+        part q{.cell = child, .level = p.level - 1, .first = i, .parent = at};
+        const cell_id last = cluster_->tree().descendants(child, 0).last;
+        for (; i < p.first + p.leaves && leaves[order_[i]].leaf < last; ++i) ++q.leaves;
+        if (q.leaves > 0) inside.push_back(q);
+      }
+      merge_sort(inside, [](const part& a, const part& b) { return a.leaves > b.leaves; });
+      for (const part& q : inside) add_part(q, leaves);
+    }
+    parts_[at].end = static_cast<std::uint32_t>(parts_.size());
+  }
+
+  [[nodiscard]] bool is_root(const part& p) const noexcept {
+    return p.parent == none && !p.above.valid();
+  }
+  // The physical cells that the i-th part may get, at most `most` whole cells, with estimated costs.
+  template <class Cost>
+  void list_candidates(std::uint32_t i, std::size_t most, std::vector<candidate>& list,
+                       const Cost& cost) {
+    const part& p = parts_[i];
+    list.clear();
+    const bool rated = budget_ > 0;
+    const auto add = [&](cell_id q) {
+      list.push_back({rated ? estimate(i, q, cost) : 0, chain_->opportunistic_leaves(q), q});
+    };
+    if (!is_root(p)) {
+      const cell_id above = p.parent == none ? p.above : images_[p.parent];
+      for (const cell_id q : chain_->tree().children(above, p.level + 1))
+        if (!chain_->owner(q).cell.valid() && used_[q.value] != epoch_) add(q);
+      return;
+    }
+    std::uint32_t equals = 1;  // how many equal cells can be of use: one for each twin
+    while (i + equals < parts_.size() && parts_[i + equals].twin) ++equals;
+    const cell_id first = choose_whole_cell(*chain_, p.level).value_or(cell_id());
+    if (first.valid()) add(first);
+    const summary_bitset& free = chain_->cells().cells().free_cells();
+    for (level_t from = p.level; from <= chain_->cells().highest_safe(p.level); ++from) {
+      const id_range<cell_id> all = chain_->tree().cells(from);
+      for (std::uint32_t f = free.find_next(all.first.value);
+           f < all.last.value && list.size() < most; f = free.find_next(f + 1)) {
+        cell_id in;  // cells in one cell without opportunistic leaves are equal
+        std::uint32_t idle = 0;
+        for (const cell_id q : chain_->tree().descendants(cell_id(f), p.level)) {
+          if (list.size() >= most || budget_ == 0) break;
+          if (!chain_->healthy().healthy(q) || q == first) continue;
+          if (chain_->opportunistic_leaves(q) == 0) {
+            const cell_id around = idle_around(q, p.level, from);
+            if (around != in) idle = 0;
+            in = around;
+            if (idle++ >= equals) continue;
+          }
+          add(q);
+        }
+      }
+    }
+  }
+  // The largest cell around q, of level l, up to level `top`, without opportunistic leaves.
+  [[nodiscard]] cell_id idle_around(cell_id q, level_t l, level_t top) const noexcept {
+    for (; l < top; ++l) {
+      const cell_id above = chain_->tree().parent(q, l);
+      if (chain_->opportunistic_leaves(above) > 0) break;
+      q = above;
+    }
+    return q;
+  }
+  // The cost of the gangs that end if the i-th part gets the cell q, given those that end already.
+  // For a part that is not full, each part inside gets the child that costs least, one after another;
+  // a gang may then count several times.
+  template <class Cost>
+  std::uint64_t estimate(std::uint32_t i, cell_id q, const Cost& cost) {
+    const part& p = parts_[i];
+    spend(1);
+    if (chain_->opportunistic_leaves(q) == 0) return 0;
+    const level_t inside = p.level - 1;
+    if (p.full || inside == 0) {
+      const id_range<cell_id> all = chain_->tree().descendants(q, 0);
+      spend(all.size());
+      std::uint32_t idle = 0;
+      counts_.clear();
+      for (const cell_id leaf : all) {
+        const gang_slot s = user(leaf);
+        idle += !s.valid() || fate(s, cost).ended > 0 ? 1U : 0U;
+        if (!s.valid() || fates_[s.value].ended > 0) continue;
+        const auto at = std::find_if(counts_.begin(), counts_.end(),
+                                     [&](const gang_leaves& g) { return g.slot == s; });
+        at == counts_.end() ? counts_.push_back({s, 1}) : void(++at->leaves);
+        spend(counts_.size() / 8);
+      }
+      std::uint64_t total = 0;
+      while (idle < p.leaves && !counts_.empty()) {
+        const auto largest = std::max_element(
+            counts_.begin(), counts_.end(),
+            [](const gang_leaves& x, const gang_leaves& y) { return x.leaves < y.leaves; });
+        idle += largest->leaves;
+        total += fates_[largest->slot.value].cost;
+        *largest = counts_.back();
+        counts_.pop_back();
+      }
+      return total;
+    }
+    std::uint64_t total = 0;
+    std::uint64_t taken = 0;  // bit k: child k
+    const id_range<cell_id> children = chain_->tree().children(q, p.level);
+    for (std::uint32_t j = i + 1; j < p.end; j = parts_[j].end) {
+      std::uint64_t least = ~std::uint64_t{0};
+      std::uint32_t best = 0;
+      for (std::uint32_t k = 0; k < children.size() && k < 64 && least > 0; ++k) {
+        if ((taken >> k & 1U) != 0) continue;
+        const std::uint64_t there = estimate(j, children[k], cost);
+        if (there >= least) continue;
+        least = there;
+        best = k;
+      }
+      taken |= std::uint64_t{1} << best;
+      total += least == ~std::uint64_t{0} ? 0 : least;
+    }
+    return total;
+  }
+  void spend(std::uint64_t steps) noexcept { budget_ -= (std::min)(budget_, steps); }
+
+  // Gives the i-th part a cell. Returns false if it is not possible any more.
+  bool set(std::uint32_t i, cell_id q) {
+    const part& p = parts_[i];
+    if (is_root(p)) {
+      if (!chain_->cells().can_allocate_at(q)) return false;
+      cells_->bind_whole(c_, p.cell, p.level, q);
+      spend(chain_->tree().leaves_per_cell(p.level));
+    } else if (used_[q.value] == epoch_) {
+      return false;
+    }
+    used_[q.value] = epoch_;
+    images_[i] = q;
+    return true;
+  }
+  // Gives one part after another the cell of least cost.
+  template <class Cost>
+  void choose_each(const Cost& cost) {
+    budget_ = greedy_budget;
+    std::uint64_t total = 0;
+    std::uint32_t i = 0;
+    for (; i < parts_.size(); ++i) {
+      const std::uint64_t each = budget_ / ((parts_.size() - i) * (parts_[i].leaves + 1));
+      list_candidates(i, (std::clamp<std::size_t>)(each, 4, max_candidates), lists_[i], cost);
+      const auto least =
+          std::min_element(lists_[i].begin(), lists_[i].end(), candidate::costs_less);
+      if (least == lists_[i].end() || !set(i, least->cell)) break;
+      if (parts_[i].full) total += end_users(least->cell, cost);
+    }
+    if (i == parts_.size()) keep_if_better(total);
+    undo(0);
+    for (const cell_id q : images_)
+      if (q.valid()) used_[q.value] = 0;
+  }
+  void keep_if_better(std::uint64_t total) {
+    if (total < best_cost_) best_ = images_;
+    best_cost_ = (std::min)(best_cost_, total);
+  }
+  // Tries all cells for the parts from the i-th on; those before cost `total`.
+  template <class Cost>
+  void try_all(std::uint32_t i, std::uint64_t total, const Cost& cost) {
+    if (total >= best_cost_ || budget_ == 0) return;
+    if (i == parts_.size()) return keep_if_better(total);
+    const part& p = parts_[i];
+    std::vector<candidate>& list = lists_[i];
+    std::size_t k = 0;
+    if (p.twin) {
+      list = lists_[i - 1];
+      while (list[k++].cell != images_[i - 1]) continue;
+    } else {
+      list_candidates(i, max_candidates, list, cost);
+      merge_sort(list, candidate::costs_less);
+    }
+    bool idle = false;  // of the children of a cell, those without opportunistic leaves are equal
+    for (; k < list.size() && budget_ > 0; ++k) {
+      const cell_id q = list[k].cell;
+      // The costs in the list are those of now, and exact if the part is full.
+      if (p.full && !p.twin && total + list[k].cost >= best_cost_) return;
+      const bool is_idle = !is_root(p) && list[k].opportunistic == 0;
+      if (is_idle && idle) continue;
+      const std::size_t bound = cells_->position();
+      const std::size_t ended = undo_.size();
+      if (!set(i, q)) continue;
+      idle = idle || is_idle;
+      spend(p.leaves);
+      try_all(i + 1, total + (p.full ? end_users(q, cost) : 0), cost);
+      undo(ended);
+      used_[q.value] = 0;
+      cells_->rollback_to(bound);
+    }
+  }
+
+  struct gang_leaves {
+    gang_slot slot{};
+    std::uint32_t leaves = 0;
+  };
+  hived_cells* cells_ = nullptr;
+  const virtual_cluster* cluster_ = nullptr;
+  const physical_chain* chain_ = nullptr;
+  vc_chain_id c_{};
+  std::uint64_t epoch_ = 0;
+  std::uint64_t budget_ = 0;
+  std::vector<std::uint32_t> order_;  // the leaves that are not fixed, by virtual leaf
+  std::vector<part> tops_;
+  std::vector<part> parts_;
+  std::vector<cell_id> images_;  // for each part
+  std::vector<cell_id> best_;
+  std::uint64_t best_cost_ = 0;
+  std::vector<std::vector<candidate>> lists_;  // for each part
+  std::vector<std::uint64_t> used_;  // by physical cell: the epoch in which a part has got it
+  std::vector<gang_fate> fates_;     // by slot
+  std::vector<gang_slot> undo_;      // gangs whose `ended` was raised
+  std::vector<gang_leaves> counts_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
