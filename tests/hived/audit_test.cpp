@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace {
@@ -51,6 +52,33 @@ TEST_CASE("the audit checks cells, bindings, gangs and quotas") {
   };
   apiary_test::check_damages(
       all, {"active", "bijection", "hidden", "ledger", "opportunistic", "tasks"}, damages);
+}
+
+TEST_CASE("the audit of one tenant or chain checks its cells and no others") {
+  audit_scene s;
+  const hived_cells& cells = s.whole.cells();
+  const auto faults = [&](auto of) { return apiary_test::faults_of(audit(s.whole, of)); };
+  const vc_chain_id cluster = s.whole.find(job_id(1))->cluster;
+  const tenant_id tenant = cells.cluster(cluster).tenant();
+  const std::uint32_t c = cells.cluster(cluster).chain();
+  const std::uint32_t tenants = static_cast<std::uint32_t>(s.whole.layout().tenants.size());
+  for (std::uint32_t t = 0; t < tenants; ++t) CHECK(faults(tenant_id(t)) == "");
+  for (std::uint32_t i = 0; i < cells.num_chains(); ++i) CHECK(faults(chain_id(i)) == "");
+
+  const cell_id leaf = s.whole.find(job_id(1))->leaves[0].leaf;
+  broken(cells.cluster(cluster)).set_active(cells.chain(c).owner(leaf).cell, true);
+  for (std::uint32_t t = 0; t < tenants; ++t)
+    CHECK((faults(tenant_id(t)).find("active: ") != std::string::npos) == (tenant_id(t) == tenant));
+  for (std::uint32_t i = 0; i < cells.num_chains(); ++i) CHECK(faults(chain_id(i)) == "");
+  broken(cells.cluster(cluster)).set_active(cells.chain(c).owner(leaf).cell, false);
+
+  broken(*s.whole.find(job_id(1))).leaves.pop_back();
+  for (std::uint32_t t = 0; t < tenants; ++t)
+    CHECK((faults(tenant_id(t)).find("tasks: ") != std::string::npos) == (tenant_id(t) == tenant));
+
+  broken(cells.chain(c).healthy().usable()).reset(leaf.value);
+  for (std::uint32_t i = 0; i < cells.num_chains(); ++i)
+    CHECK((faults(chain_id(i)).find("health: ") != std::string::npos) == (i == c));
 }
 
 TEST_CASE("the audit recounts what is doomed") {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/ids.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/violation.h>
 
@@ -24,6 +25,14 @@ class hived_cells;
 // The same for a scheduler. It also checks "doomed": the unbound cells of a tenant that outnumber
 // the healthy free cells of a level. Cost: as above, and O(tenants * cells).
 [[nodiscard]] std::vector<violation> audit(const hived& scheduler);
+
+// Checks only the gangs and the virtual cells of one tenant. Requires: the tenant exists.
+// Cost: O(cells of the tenant * levels + leaves of its gangs * levels), and a sort of all gangs.
+[[nodiscard]] std::vector<violation> audit(const hived& scheduler, tenant_id tenant);
+
+// Checks only the physical cells and the quotas of one chain. Requires: the chain exists.
+// Cost: O(cells of the chain * (levels + leaves of a node)), and a sort of all gangs.
+[[nodiscard]] std::vector<violation> audit(const hived& scheduler, chain_id chain);
 
 APIARY_NAMESPACE_END
 

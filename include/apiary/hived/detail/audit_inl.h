@@ -23,24 +23,48 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+inline void audit_virtual_cells(audit_notes& notes, vc_chain_id c) {
+  const std::vector<std::uint32_t> active = count_active(notes.cells, c);
+  audit_images(notes, c, active);
+  audit_cluster(notes, c, active);
+}
+inline void audit_physical_cells(audit_notes& notes, std::uint32_t c) {
+  const chain_counts n = count_leaves(notes.cells.chain(c));
+  audit_owners(notes, c, n);
+  audit_chain(notes, c, n);
+  audit_reservations(notes, c);
+}
+
+}  // namespace detail
 
 APIARY_INLINE std::vector<violation> audit(const hived_layout& layout,
                                            const detail::hived_cells& cells,
                                            const gang_table& gangs) {
   detail::audit_notes notes(layout, cells, gangs);
   detail::audit_gangs(notes);
+  for (std::uint32_t i = 0; i < cells.num_clusters(); ++i)
+    detail::audit_virtual_cells(notes, vc_chain_id(i));
+  for (std::uint32_t c = 0; c < cells.num_chains(); ++c) detail::audit_physical_cells(notes, c);
+  return std::move(notes.found);
+}
+
+APIARY_INLINE std::vector<violation> audit(const hived& scheduler, tenant_id tenant) {
+  const detail::hived_cells& cells = scheduler.cells();
+  detail::audit_notes notes(scheduler.layout(), cells, scheduler.gangs());
+  for (const gang_slot s : notes.all)
+    if (notes.gangs[s].request.tenant == tenant) detail::audit_gang(notes, s);
   for (std::uint32_t i = 0; i < cells.num_clusters(); ++i) {
-    const vc_chain_id c(i);
-    const std::vector<std::uint32_t> active = detail::count_active(cells, c);
-    detail::audit_images(notes, c, active);
-    detail::audit_cluster(notes, c, active);
+    if (cells.cluster(vc_chain_id(i)).tenant() == tenant)
+      detail::audit_virtual_cells(notes, vc_chain_id(i));
   }
-  for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
-    const detail::chain_counts n = detail::count_leaves(cells.chain(c));
-    detail::audit_owners(notes, c, n);
-    detail::audit_chain(notes, c, n);
-    detail::audit_reservations(notes, c);
-  }
+  return std::move(notes.found);
+}
+
+APIARY_INLINE std::vector<violation> audit(const hived& scheduler, chain_id chain) {
+  detail::audit_notes notes(scheduler.layout(), scheduler.cells(), scheduler.gangs());
+  detail::audit_physical_cells(notes, chain.value);
   return std::move(notes.found);
 }
 
