@@ -70,6 +70,31 @@ TEST_CASE("used and free leaves of every cell and class follow random assignment
   }
 }
 
+TEST_CASE("several leaves that change alike count as one after another") {
+  rng random(7);
+  for (int round = 0; round < apiary_test::scaled(400); ++round) {
+    const ragged_tree tree(apiary_test::random_table(random, 5, 60));
+    priority_usage<ragged_tree> together(tree, 3);
+    priority_usage<ragged_tree> alone(tree, 3);
+    for (int step = 0; step < 20; ++step) {
+      const auto from = static_cast<std::uint8_t>(random.uniform(3));
+      const auto to = static_cast<std::uint8_t>(random.uniform(3));
+      std::vector<cell_id> leaves;
+      for (const cell_id leaf : tree.cells(0)) {
+        const std::uint8_t of = alone.class_of(leaf);
+        const bool same = of == from || (from == 0 && of == alone.unused && leaves.empty());
+        if (!same || leaves.size() == 64 || random.uniform(2) == 0) continue;
+        if (!leaves.empty() && alone.class_of(leaves.front()) != of) continue;
+        leaves.push_back(leaf);
+      }
+      const std::uint8_t now = random.uniform(4) == 0 ? alone.unused : to;
+      together.assign_all(leaves, now);
+      for (const cell_id leaf : leaves) alone.assign(leaf, now);
+      REQUIRE(together == alone);
+    }
+  }
+}
+
 TEST_CASE("a million leaves of four classes need at most 40 bytes a leaf") {
   const uniform_tree tree({8192, 16, 2, 2, 2});
   const buddy_allocator cells(tree);
