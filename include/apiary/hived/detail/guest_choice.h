@@ -320,8 +320,9 @@ class guest_choice {
     std::uint64_t total = 0;
     std::uint32_t i = 0;
     for (; i < parts_.size(); ++i) {
-      const std::uint64_t each = budget_ / ((parts_.size() - i) * (parts_[i].leaves + 1));
-      list_candidates(i, (std::clamp<std::size_t>)(each, 4, max_candidates), lists_[i], cost);
+      const auto each = static_cast<std::size_t>(
+          budget_ / ((parts_.size() - i) * (std::size_t{parts_[i].leaves} + 1)));
+      list_candidates(i, (std::clamp)(each, std::size_t{4}, max_candidates), lists_[i], cost);
       const auto least =
           std::min_element(lists_[i].begin(), lists_[i].end(), candidate::costs_less);
       if (least == lists_[i].end() || !set(i, least->cell)) break;
