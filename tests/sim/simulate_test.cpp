@@ -537,7 +537,7 @@ TEST_CASE(
           .value();
   CHECK(hash(sliced, outages) == 15987559160857996771U);
   hived_queue lending = hived_queue::create(three_tenants()).value();
-  CHECK(hash(lending, outages) == 11779645965910085185U);
+  CHECK(hash(lending, outages) == 7279615460365585289U);
 }
 
 TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
