@@ -36,7 +36,7 @@ const std::map<std::string, std::uint64_t> golden_logs{
     {"tiresias", 0x7b3c594e1f085d6U},      {"bounded", 0x33ea2a9d1fca36adU},
     {"bounded_srtf", 0x50887757232afc7eU}, {"philly", 0x4fa4ce08a3e80c43U},
     {"gandiva", 0x622da6ef085a0c10U},      {"gandiva_fgd", 0x8df80e55357afe6eU},
-    {"hived", 0x1aa30156a6bf2e79U},        {"gandiva_hived", 0x327fe5da478f490aU}};
+    {"hived", 0x41f5bcccc95b4240U},        {"gandiva_hived", 0xe3395793d6043713U}};
 
 }  // namespace
 
