@@ -102,27 +102,32 @@ class naive_hived_queue {
     std::vector<record> ended{};  // by then
   };
 
-  // Tries each guaranteed job of the tenant once, in order. Returns whether one started.
+  // Tries the guaranteed jobs of the tenant, always the first in order that has not failed: a job that
+  // is suspended for another one is tried again. Returns whether one started.
   bool start_own(std::uint32_t tenant, time_ms now, std::vector<apiary::job_action>& actions) {
     const auto order = [](const record& r) {
       return std::tuple(-r.request.priority, r.came, r.request.job);
     };
     bool any = false;
-    std::optional<record> last;
+    std::set<apiary::job_id> failed;
+    std::set<std::pair<std::int32_t, std::uint32_t>> full;  // priority and GPUs
     std::optional<reservation> first;
     while (true) {
       std::optional<record> next;
       for (const record& r : waiting_) {
         if (r.request.tenant.value != tenant || r.request.priority < 0) continue;
-        if (last && order(r) <= order(*last)) continue;
+        if (failed.contains(r.request.job) || full.contains({r.request.priority, r.request.gpus}))
+          continue;
         if (!next || order(r) < order(*next)) next = r;
       }
       if (!next) return any;
-      last = next;
       if (first && first->first.request.priority != next->request.priority) first.reset();
       const answer done = start(*next, false, now, actions, first ? &*first : nullptr);
       any = any || done == answer::started;
-      if (done == answer::full && !first) first = reserve(*next);
+      if (done == answer::delays_first) failed.insert(next->request.job);
+      if (done != answer::full) continue;
+      full.emplace(next->request.priority, next->request.gpus);
+      if (!first) first = reserve(*next);
     }
   }
   // Whether the first job fits after these have ended.
