@@ -208,7 +208,7 @@ std::unique_ptr<any_scheduler> boxed(Scheduler s) {
 TEST_CASE("gandiva: no job waits longer than the bound, which the published rule does not keep") {
   int published = 0;
   std::uint64_t waits = 0;
-  for (std::uint64_t seed = 0; seed < std::max(30U, apiary_test::scaled(400U)); ++seed) {
+  for (std::uint64_t seed = 0; seed < std::max(80U, apiary_test::scaled(400U)); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     std::vector<std::uint32_t> gpus(1 + random.uniform(4));
