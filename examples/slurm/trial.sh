@@ -5,13 +5,18 @@
 # sh trial.sh PROGRAM           the scheduler that CMake builds: build/examples/slurm/slurm_scheduler
 # sh trial.sh PROGRAM tenants   the accounts red and blue own a rack each (HiveD)
 #
+# The option --untimed before PROGRAM judges no times: for programs with sanitizers.
+#
 # Ends with 0 if every job has completed once, every start was on the nodes of the last decision, no start
 # happened twice, no call touched the job that Slurm decides about, a job that was cancelled between its
-# decision and its release has not started, owners have preempted guests, no audit found a fault, and no
-# decision took more than 200 microseconds of CPU time; with 77 where Slurm is not installed.
+# decision and its release has not started, owners have preempted guests, no audit found a fault, at most
+# three of some thousand decisions took more than 200 microseconds of CPU time, and none more than a
+# millisecond; with 77 where Slurm is not installed.
 set -u
 unset CDPATH
 here=$(cd "$(dirname "$0")" && pwd)
+timed=1
+[ "$1" != --untimed ] || { timed=0; shift; }
 program=$1
 mode=${2-}
 . "$here/cluster.sh"
@@ -173,7 +178,7 @@ took=$(($(date +%s%3N) - begin))
 # Each start against the last decision before it; each completion against the last start.
 sort -s -n -k 1,1 "$folder/scheduler.log" "$folder/starts" > "$folder/events"
 awk -v took="$took" -v kills="$kills" -v why="$why" -v own="$own" -v cancelled="$cancelled" \
-  -v mode="$mode" -v file="$folder/submitted" '
+  -v mode="$mode" -v timed="$timed" -v file="$folder/submitted" '
   FILENAME == file { jobs[$1] = 1; n++; next }
   FILENAME ~ /events$/ && $2 == "start" && $3 == own { own_starts = own_starts " " $4; actual[own] = $4; next }
   FILENAME ~ /events$/ && $2 ~ /^(release|requeue|take_back|comment)$/ && $3 == own { touched++; print "touched:", $0 }
@@ -212,7 +217,8 @@ awk -v took="$took" -v kills="$kills" -v why="$why" -v own="$own" -v cancelled="
     printf "the job that Slurm decides about: started on%s, completed on %s\n", own_starts, last[own]
     printf "slowest decision %d us of CPU time (%s), the whole run %.1f s\n", slowest, slow, took / 1000
     if (slow_ones > 0) printf "%d decisions took more than 200 us\n", slow_ones
-    if (slow_ones > 0 || slowest > 200 || wrong + twice + lost + faults > 0 || n != 100 || kills != 3) exit 1
+    if (timed && (slow_ones > 3 || slowest > 1000)) exit 1
+    if (wrong + twice + lost + faults > 0 || n != 100 || kills != 3) exit 1
     if (requeues == 0 || why !~ /can never start|would not fit even/) exit 1
     if (mode != "" && why !~ /account red/) exit 1
     if (touched > 0 || own_starts != " n3" || last[own] != "n3") exit 1
