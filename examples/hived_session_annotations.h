@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hived_session_event.h"
+#include "hived_session_json.h"
 #include "hived_session_json_reader.h"
 #include "hived_session_words.h"
 #include <apiary/core/ids.h>
@@ -32,7 +33,8 @@ namespace example {
 class annotation_reader {
  public:
   // kInvalidArgument: the line has another field that describes the gang, an annotation is not YAML, or a
-  // field has the wrong type, an index that no device can have, or more pods than the gang.
+  // field has the wrong type, an index that no device can have, more pods than the gang, or a pod that no
+  // member has.
   static absl::Status read(const apiary::hived_layout& layout, session_event& e) {
     APIARY_RETURN_IF_ERROR(check_alone(e));
     try {
@@ -93,8 +95,7 @@ class annotation_reader {
       return absl::InvalidArgumentError("bindInfo: " + std::to_string(places.size()) +
                                         " pods, but spec has " + std::to_string(pods));
     }
-    arrange(std::move(places), e);
-    return absl::OkStatus();
+    return arrange(std::move(places), e);
   }
   // Where the pods run. A pod whose cell types are unknown gets no levels.
   static absl::StatusOr<std::vector<place>> read_places(const apiary::hived_layout& layout,
@@ -135,7 +136,8 @@ class annotation_reader {
     return all;
   }
   // Puts the pods into the order of the members: a pod belongs to a member with its number of devices.
-  static void arrange(std::vector<place> places, session_event& e) {
+  // kInvalidArgument: a pod has another number of devices than all members whose pods are not yet found.
+  static absl::Status arrange(std::vector<place> places, session_event& e) {
     bool levels = true;
     for (const place& p : places)
       levels = levels && (p.devices.empty() || p.whole_cells.size() == p.devices.size());
@@ -152,6 +154,14 @@ class annotation_reader {
         if (!levels) to.whole_cells.clear();
       }
     }
+    for (const auto& [devices, rest] : left) {
+      if (rest.empty()) continue;
+      return absl::InvalidArgumentError(
+          "bindInfo: the pod on node " + json_text(rest.front().node) + " has " +
+          std::to_string(devices) + " devices; spec has no more pods with leafCellNumber " +
+          std::to_string(devices));
+    }
+    return absl::OkStatus();
   }
 
   static constexpr std::uint64_t max_pods = 100'000;

@@ -1438,6 +1438,11 @@ TEST_CASE("a gang comes back from the annotations of the open-source scheduler")
           "INVALID_ARGUMENT", "spec: a mapping expected");
   refuses(s, R"({"op":"recover","group":"b","spec":"a: b","bindInfo":"3"})", "INVALID_ARGUMENT",
           "bindInfo: a mapping expected");
+  refuses(s,
+          R"({"op":"recover","group":"b","spec":"leafCellNumber: 2","bindInfo":"node: n2\nleaf)"
+          R"(CellIsolation: [0]"})",
+          "INVALID_ARGUMENT",
+          R"(bindInfo: the pod on node \"n2\" has 1 devices; spec has no more pods)");
   refuses(
       s,
       R"({"op":"recover","group":"b","spec":"affinityGroup:\n  members: [{podNumber: 3000000000,)"
@@ -1479,6 +1484,13 @@ TEST_CASE("annotations describe the gang alone, with devices and pods that exist
             std::string("physicalLeafCellIndices: ") + device);
   refuses(s, line("", two + ", " + at("2")), "INVALID_ARGUMENT",
           "bindInfo: 3 pods, but spec has 2");
+  // A pod that no member has is an error, not a pod that is lost: with another number of devices, without
+  // devices, and beside a pod that a member has.
+  for (const std::string& device : {std::string("0, 1"), std::string()})
+    for (const std::string& places : {at(device), at("0") + ", " + at(device)})
+      refuses(s, line("", places), "INVALID_ARGUMENT",
+              "bindInfo: the pod on node \\\"n0\\\" has " +
+                  std::string(device.empty() ? "0" : "2") + " devices; spec has no more pods");
   refuses(s, R"({"op":"gang_state","group":"g"})", "NOT_FOUND", "");
 
   // Null and "" are as good as missing; what a recording adds does no harm, nor do suggested nodes.
