@@ -4,9 +4,9 @@
 #
 # sh examples/slurm/run.sh
 #
-# Starts a Slurm cluster of eight nodes on this machine, for a trial without tenants and for one with
-# them: see trial.sh. The build is kept in build/examples, or where the environment variable
-# APIARY_BUILD_DIR says.
+# Starts a Slurm cluster of eight nodes on this machine: for a trial without tenants and one with them (see
+# trial.sh), and for sweeps of simulations as job arrays (see job_array.sh). The build is kept in
+# build/examples, or where the environment variable APIARY_BUILD_DIR says.
 set -eu
 unset CDPATH
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,8 +16,9 @@ build=${APIARY_BUILD_DIR:-$source/build/examples}
   sh "$source/examples/slurm/packages.sh"
   cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 \
     -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_BENCHMARKS=OFF
-  cmake --build "$build" --target example_slurm_scheduler
+  cmake --build "$build" --target example_slurm_scheduler example_simulate example_replay
 } >&2
 for mode in "" tenants; do
   sh "$source/examples/slurm/trial.sh" "$build/examples/slurm/slurm_scheduler" $mode
 done
+sh "$source/examples/slurm/job_array.sh" "$build/examples/simulate" "$build/examples/replay"
