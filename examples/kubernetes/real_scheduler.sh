@@ -8,8 +8,9 @@
 # want to see it; no test runs it. It downloads Debian's source package of Kubernetes (1.20 in Debian 12),
 # which contains what it needs of Go, builds kube-apiserver and kube-scheduler in FOLDER (about ten minutes,
 # 4 GB; kept for the next run), and starts them with etcd on the loopback device. The eight nodes of
-# recordings/nodes.json have no kubelet, so pods are bound, and never run. A guest is on each of seven nodes;
-# then a gang of four pods that must be in one block comes, and three guests are evicted.
+# recordings/nodes.json have no kubelet, so pods are bound, and never run. The scheduler has the configuration
+# of manifests/scheduler.yaml. A guest is on each of seven nodes; then a gang of four pods that must be in
+# one block comes, and three guests are evicted.
 # Ends with 0 if this happens. Needs root or sudo only where a package is missing.
 set -eu
 unset CDPATH
@@ -99,23 +100,13 @@ wait_for curl -sf http://127.0.0.1:18001/healthz
 start extender "$program" --api http://127.0.0.1:18001 --port 18888 \
   --levels rack=cloud.provider.com/topology-rack,block=cloud.provider.com/topology-block
 wait_for curl -sf http://127.0.0.1:18888/healthz
-cat > scheduler.yaml << END
-apiVersion: kubescheduler.config.k8s.io/v1beta1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: false}
-clientConnection: {kubeconfig: $KUBECONFIG}
-percentageOfNodesToScore: 100
-extenders:
-- urlPrefix: http://127.0.0.1:18888/v1/extender
-  filterVerb: filter
-  prioritizeVerb: prioritize
-  preemptVerb: preempt
-  bindVerb: bind
-  weight: 100
-  nodeCacheCapable: true
-  httpTimeout: 5s
-  managedResources: [{name: nvidia.com/gpu, ignoredByScheduler: false}]
-END
+# The API server accepts both manifests; the scheduler has the configuration of scheduler.yaml, whose version
+# 1.20 calls v1beta1.
+for manifest in scheduler load; do
+  kubectl create --dry-run=server -f "$here/manifests/$manifest.yaml"
+done
+sed -n '/^  config.yaml: |/,/^---/s/^    //p' "$here/manifests/scheduler.yaml" |
+  sed "s|^apiVersion: .*|&beta1|; s|^kind: .*|&\nclientConnection: {kubeconfig: $KUBECONFIG}|" > scheduler.yaml
 start scheduler "$folder/kube-scheduler" --config=scheduler.yaml
 
 # pod <name> <class> <metadata>: without a grace period, for no kubelet ends it.
@@ -125,6 +116,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: $1$3}
 spec:
+  schedulerName: apiary
   priorityClassName: $2
   terminationGracePeriodSeconds: 0
   automountServiceAccountToken: false
