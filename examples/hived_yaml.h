@@ -1,34 +1,31 @@
 // Reads a configuration of the open-source HiveD, in YAML or JSON, into apiary::hived_config. To be
-// copied; needs only yaml-cpp. It reports all faults of the document's structure, with path and line;
-// apiary::hived_layout::create checks the values. Fields that the open-source scheduler accepts and
-// ignores, too, are warnings.
+// copied, with strict_yaml.h; needs only yaml-cpp. It reports all faults of the structure of the document,
+// with path and line; apiary::hived_layout::create checks the values. Fields that the open-source scheduler
+// accepts and ignores, too, are warnings.
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "strict_yaml.h"
 #include <apiary/hived/config.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 #include <yaml-cpp/yaml.h>
 
 namespace example {
 
-// Reads one document. Most functions return true, so that a visitor can return their result.
-class hived_yaml_reader {
+// Reads one document.
+class hived_yaml_reader : public strict_yaml {
  public:
   apiary::hived_config config{};
-  std::string faults{};                 // one on each line
   std::vector<std::string> warnings{};  // "path: what has no effect"
 
   // Reads virtualClusters and physicalCluster; ignores other fields of the document. If it is a
@@ -54,74 +51,11 @@ class hived_yaml_reader {
   }
 
  private:
-  // Limits, because YAML aliases can make cells that contain themselves, and many entries in few lines.
-  static constexpr int max_depth = 16;
-  static constexpr std::size_t max_entries =
-      2'000'000;  // of mappings and lists; an alias counts each time
+  static constexpr int max_depth = 16;  // YAML aliases can make cells that contain themselves
 
-  bool fault(const YAML::Node& at, const std::string& path, const std::string& what) {
-    faults += (faults.empty() ? "" : "\n") + (path.empty() ? "document" : path) + " (line " +
-              std::to_string(at.Mark().line + 1) + "): " + what;
-    return true;
-  }
   bool warn(const std::string& path, const std::string& what) {
     warnings.push_back(path + ": " + what);
     return true;
-  }
-  // Whether the node has this type; if not, adds a fault unless the node is empty.
-  bool is(YAML::NodeType::value type, const char* what, const YAML::Node& node,
-          const std::string& path) {
-    if (node.Type() != type && !node.IsNull()) fault(node, path, what + std::string(" expected"));
-    return node.Type() == type;
-  }
-
-  // Counts an entry. Returns whether it is within the limit; adds a fault for the first entry beyond.
-  bool counts(const YAML::Node& at, const std::string& path) {
-    if (num_entries_ == max_entries) return false;
-    return ++num_entries_ < max_entries || !fault(at, path, "too many entries");
-  }
-
-  // Calls visit(name, value, path of the value) -> whether the name is known, for each entry.
-  template <class Visit>
-  bool entries(const YAML::Node& node, const std::string& path, Visit visit) {
-    if (!is(YAML::NodeType::Map, "a mapping", node, path)) return true;
-    std::set<std::string> seen;
-    for (const auto& entry : node) {
-      if (!counts(entry.first, path)) break;
-      if (!entry.first.IsScalar()) {
-        fault(entry.first, path, "a name expected");
-        continue;
-      }
-      const std::string& name = entry.first.Scalar();
-      const std::string place = path.empty() ? name : path + '.' + name;
-      if (!seen.insert(name).second) {
-        fault(entry.first, place, "is given twice");
-      } else if (!visit(name, entry.second, place)) {
-        fault(entry.first, place, "is not a field here");
-      }
-    }
-    return true;
-  }
-  template <class Visit>
-  bool items(const YAML::Node& node, const std::string& path, Visit visit) {
-    if (!is(YAML::NodeType::Sequence, "a list", node, path)) return true;
-    std::size_t i = 0;
-    for (const auto& item : node) {
-      if (!counts(item, path)) break;
-      visit(item, path + '[' + std::to_string(i++) + ']');
-    }
-    return true;
-  }
-  bool text(const YAML::Node& node, const std::string& path, std::string& value) {
-    if (is(YAML::NodeType::Scalar, "a text", node, path)) value = node.Scalar();
-    return true;
-  }
-  bool number(const YAML::Node& node, const std::string& path, std::uint32_t& value) {
-    const std::string digits = node.IsScalar() ? node.Scalar() : "";
-    const char* const last = digits.data() + digits.size();
-    const auto [end, error] = std::from_chars(digits.data(), last, value);
-    if (error == std::errc() && end == last) return true;
-    return fault(node, path, "a whole number from 0 to 4294967295 expected");
   }
 
   bool read_types(const YAML::Node& node, const std::string& path) {
@@ -131,9 +65,7 @@ class hived_yaml_reader {
       return entries(body, place, [&](auto& key, auto& n, auto& p) {
         if (key == "childCellType") return text(n, p, type.child_type);
         if (key == "childCellNumber") return number(n, p, type.child_count);
-        if (key != "isNodeLevel") return false;
-        return YAML::convert<bool>::decode(n, type.is_node) ||
-               fault(n, p, "true or false expected");
+        return key == "isNodeLevel" && truth(n, p, type.is_node);
       });
     });
   }
@@ -180,8 +112,6 @@ class hived_yaml_reader {
       });
     });
   }
-
-  std::size_t num_entries_ = 0;
 };
 
 // Of several documents in one text, the first that has a configuration.

@@ -4,16 +4,26 @@
 // SPDX-License-Identifier: MIT
 //
 //   import_cluster slurm TOPOLOGY.CONF SLURM.CONF [GRES.CONF]   a file that you do not have: /dev/null
+//   import_cluster slurm TOPOLOGY.YAML SLURM.CONF [GRES.CONF]   Slurm 25.05 and later
 //   import_cluster kubernetes NODES.JSON [LABEL...]             `kubectl get nodes -o json`; labels that
 //                                                               name racks, blocks, ..., the lowest first
+//   import_cluster kubernetes NODES.JSON TOPOLOGY.YAML          the labels of a Topology of Kueue or KAI
+//   import_cluster topograph MODEL.YAML GPUS [GPU-MODEL]        a model of Topograph; GPUs of each node
 //   import_cluster nvidia-smi TOPO.TXT                          `nvidia-smi topo -m`
+//   import_cluster hwloc TOPO.XML                               `lstopo --of xml`
 //   import_cluster hived CONFIG.YAML                            HiveD's configuration
 //
-// With --hived as its last argument, it also prints physicalCluster for HiveD.
+// With --hived as its last argument, it also prints physicalCluster for HiveD. If a YAML file has several
+// topologies, --topology NAME says which one is meant.
 #include "hived_yaml.h"
 #include "import/hived_cells.h"
+#include "import/hwloc_topology.h"
 #include "import/kubernetes_import.h"
+#include "import/kubernetes_topology.h"
 #include "import/nvidia_topology.h"
+#include "import/slurm_topology_yaml.h"
+#include "import/topograph_model.h"
+#include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/hived/layout.h>
@@ -92,22 +102,65 @@ int show(const absl::StatusOr<gang_cluster>& cluster, const std::vector<std::str
   return 0;
 }
 
-int show_kubernetes(const std::string& text, const std::vector<std::string>& labels, bool hived) {
-  std::vector<apiary_kubernetes::level_label> levels;
-  for (const std::string& label : labels)
-    levels.push_back({label.substr(label.rfind('/') + 1), label});
+// Whether a name says that a file is YAML.
+bool is_yaml(const std::string& file) { return file.ends_with(".yaml") || file.ends_with(".yml"); }
+
+int show_yaml_topology(const std::string& yaml, const std::string& name, const std::string& nodes,
+                       const std::string& gres, bool hived) {
+  const auto file = example::slurm_topologies_yaml::read(yaml);
+  if (failed(file.status())) return 1;
+  const auto topology = file->find(name);
+  if (failed(topology.status())) return 1;
+  const auto again = example::slurm_topologies_yaml::read(file->write());
+  const bool same = again.ok() && again->all() == file->all();
+  std::printf("topology %s; the file reads back %s\n", topology->name.c_str(),
+              same ? "the same" : "differently");
+  return show(topology->cluster(nodes, gres), {}, hived) + (same ? 0 : 1);
+}
+
+int show_kubernetes(const std::string& text,
+                    const std::vector<apiary_kubernetes::level_label>& levels, bool hived) {
   auto nodes = example::kubernetes_reader::read(text, levels);
   if (failed(nodes.status())) return 1;
   return show(nodes->cluster, nodes->unusable, hived);
 }
 
-int show_nvidia(const std::string& text) {
-  const auto matrix = example::nvidia_topology::read(text);
-  if (failed(matrix.status())) return 1;
-  auto spec = matrix->tree();
+int show_kubernetes_topology(const std::string& nodes, const std::string& yaml,
+                             const std::string& name, bool hived) {
+  const auto topology = example::kubernetes_topologies::read(yaml, name);
+  if (failed(topology.status())) return 1;
+  const auto again = example::kubernetes_topologies::read(topology->write());
+  const bool same = again.ok() && *again == *topology;
+  std::printf("Topology %s; it reads back %s\n", topology->name.c_str(),
+              same ? "the same" : "differently");
+  return show_kubernetes(nodes, topology->labels(), hived) + (same ? 0 : 1);
+}
+
+int show_topograph(const std::string& yaml, const std::string& gpus, const std::string& gpu_model,
+                   bool hived) {
+  const auto number = apiary::detail::read_digits(gpus, gang_cluster::max_gpus);
+  if (!number) {
+    std::printf("refused:\n\"%s\" is no number of GPUs from 0 to %u\n", gpus.c_str(),
+                gang_cluster::max_gpus);
+    return 1;
+  }
+  const auto model = example::topograph_model::read(yaml);
+  if (failed(model.status())) return 1;
+  const auto again = example::topograph_model::read(model->write());
+  const bool same = again.ok() && *again == *model;
+  std::printf("the model reads back %s\n", same ? "the same" : "differently");
+  return show(model->cluster(static_cast<std::uint32_t>(*number), gpu_model), {}, hived) +
+         (same ? 0 : 1);
+}
+
+// Prints the GPUs of a node as a tree, or without NVLink if that makes no tree.
+template <class Source>
+int show_gpus(const absl::StatusOr<Source>& from, const char* what) {
+  if (failed(from.status())) return 1;
+  auto spec = from->tree();
   if (!spec.ok()) {
     std::printf("with NVLink: %s\n", std::string(spec.status().message()).c_str());
-    spec = matrix->tree(false);
+    spec = from->tree(false);
     if (failed(spec.status())) return 1;
     std::printf("without NVLink:\n");
   }
@@ -119,9 +172,9 @@ int show_nvidia(const std::string& text) {
       std::printf(" %s", tree->cell_name(c).c_str());
     std::printf("\n");
   }
-  const auto again = example::nvidia_topology::read(matrix->text());
-  const bool same = again.ok() && *again == *matrix;
-  std::printf("the matrix reads back %s\n", same ? "the same" : "differently");
+  const auto again = Source::read(from->write());
+  const bool same = again.ok() && *again == *from;
+  std::printf("the %s reads back %s\n", what, same ? "the same" : "differently");
   return same ? 0 : 1;
 }
 
@@ -174,6 +227,33 @@ constexpr const char* matrix =
     "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tSYS\tSYS\t0-23\t0\n"
     "GPU1\tNV4\t X \tSYS\tSYS\t0-23\t0\nGPU2\tSYS\tSYS\t X \tNV4\t24-47\t1\n"
     "GPU3\tSYS\tSYS\tNV4\t X \t24-47\t1\n";
+constexpr const char* topologies =
+    "- topology: fast\n  cluster_default: true\n  tree:\n    switches:\n"
+    "    - {switch: spine, children: 'rack[0-1]'}\n    - {switch: rack0, nodes: 'n[0-1]'}\n"
+    "    - {switch: rack1, nodes: 'n[2-4]'}\n- {topology: any, flat: true}\n";
+constexpr const char* wrong_topologies =
+    "- topology: fast\n  block:\n    block_sizes: [4, many]\n    blocks:\n    - nodes: n[0-3]\n"
+    "    - {block: b1, children: n4}\n";
+constexpr const char* topology_manifest =
+    "apiVersion: kai.scheduler/v1alpha1\nkind: Topology\nmetadata: {name: default}\nspec:\n"
+    "  levels:\n  - {nodeLabel: example.com/rack, alias: cabinet}\n"
+    "  - nodeLabel: kubernetes.io/hostname\n";
+constexpr const char* model =
+    "switches:\n  core: {switches: [leaf1, leaf2, leaf3], labels: {zone: z1}}\nblocks:\n"
+    "- {switch: leaf1, nodes: ['n[1-3]'], annotations: {accelerator: nvl1}}\n"
+    "- {switch: leaf2, nodes: [n4, n5], annotations: {accelerator: nvl2}}\n";
+constexpr const char* lstopo =
+    "<topology version=\"2.0\">\n<object type=\"Machine\" nodeset=\"0x3\">\n"
+    "<object type=\"Package\" nodeset=\"0x1\">"
+    "<object type=\"PCIDev\" pci_type=\"0302 [10de:2330]\">"
+    "<object type=\"OSDev\" gp_index=\"7\" name=\"nvml0\" subtype=\"NVML\"/></object>"
+    "<object type=\"PCIDev\" pci_type=\"0302 [10de:2330]\">"
+    "<object type=\"OSDev\" gp_index=\"8\" name=\"nvml1\" subtype=\"NVML\"/></object></object>\n"
+    "<object type=\"Package\" nodeset=\"0x2\">"
+    "<object type=\"PCIDev\" pci_type=\"0302 [10de:2330]\">"
+    "<object type=\"OSDev\" gp_index=\"9\" name=\"nvml2\" subtype=\"NVML\"/></object></object>\n"
+    "</object>\n<distances2 type=\"OSDev\" indexing=\"gp\" name=\"NVLinkBandwidth\">"
+    "<indexes>7 8 9 </indexes><u64values>9 5 0 5 9 0 0 0 9</u64values></distances2>\n</topology>\n";
 
 int show_samples() {
   std::printf("Slurm, topology.conf, slurm.conf and gres.conf:\n");
@@ -185,12 +265,22 @@ int show_samples() {
                  {}, true);
   std::printf("\nSlurm, with faults:\n");
   show(gang_cluster::parse("", wrong_nodes), {}, false);
+  std::printf("\nSlurm, topology.yaml:\n");
+  status += show_yaml_topology(topologies, "", nodes, gres, false);
+  std::printf("\nSlurm, topology.yaml, with faults:\n");
+  show_yaml_topology(wrong_topologies, "", nodes, "", false);
   std::printf("\nKubernetes, racks from a label:\n");
-  status += show_kubernetes(node_list, {"example.com/rack"}, false);
+  status += show_kubernetes(node_list, example::named_levels({"example.com/rack"}), false);
+  std::printf("\nKubernetes, racks from a Topology:\n");
+  status += show_kubernetes_topology(node_list, topology_manifest, "", false);
   std::printf("\nKubernetes, with faults:\n");
-  show_kubernetes(wrong_list, {"rack"}, false);
+  show_kubernetes(wrong_list, example::named_levels({"rack"}), false);
+  std::printf("\nTopograph, a model:\n");
+  status += show_topograph(model, "8", "h100", false);
   std::printf("\nnvidia-smi topo -m:\n");
-  return status + show_nvidia(matrix);
+  status += show_gpus(example::nvidia_topology::read(matrix), "matrix");
+  std::printf("\nhwloc, lstopo --of xml:\n");
+  return status + show_gpus(example::hwloc_topology::read(lstopo), "file");
 }
 
 }  // namespace
@@ -200,8 +290,16 @@ int main(int argc, char** argv) {
   if (words.empty()) return show_samples();
   const bool hived = words.back() == "--hived";
   if (hived) words.pop_back();
+  std::string name;  // of a topology
+  if (words.size() >= 2 && words[words.size() - 2] == "--topology") {
+    name = words.back();
+    words.resize(words.size() - 2);
+  }
   const std::string kind = words.empty() ? "" : words[0];
-  const std::size_t files = kind == "slurm" ? (std::min)(words.size(), std::size_t{4}) - 1 : 1;
+  const bool has_topology = kind == "kubernetes" && words.size() == 3 && is_yaml(words[2]);
+  const std::size_t files = kind == "slurm" ? (std::min)(words.size(), std::size_t{4}) - 1
+                            : has_topology  ? 2
+                                            : 1;
   std::vector<std::string> texts;
   for (std::size_t i = 1; i <= files && i < words.size(); ++i) {
     const auto text = text_of(words[i]);
@@ -209,11 +307,20 @@ int main(int argc, char** argv) {
     texts.push_back(*text);
   }
   texts.resize((std::max)(texts.size(), std::size_t{3}));
-  if (kind == "slurm" && words.size() >= 3 && words.size() <= 4)
+  if (kind == "slurm" && words.size() >= 3 && words.size() <= 4) {
+    if (is_yaml(words[1])) return show_yaml_topology(texts[0], name, texts[1], texts[2], hived);
     return show(gang_cluster::parse(texts[0], texts[1], texts[2]), {}, hived);
+  }
+  if (has_topology) return show_kubernetes_topology(texts[0], texts[1], name, hived);
   if (kind == "kubernetes" && words.size() >= 2)
-    return show_kubernetes(texts[0], {words.begin() + 2, words.end()}, hived);
-  if (kind == "nvidia-smi" && words.size() == 2) return show_nvidia(texts[0]);
+    return show_kubernetes(texts[0], example::named_levels({words.begin() + 2, words.end()}),
+                           hived);
+  if (kind == "topograph" && words.size() >= 3 && words.size() <= 4)
+    return show_topograph(texts[0], words[2], words.size() == 4 ? words[3] : "", hived);
+  if (kind == "nvidia-smi" && words.size() == 2)
+    return show_gpus(example::nvidia_topology::read(texts[0]), "matrix");
+  if (kind == "hwloc" && words.size() == 2)
+    return show_gpus(example::hwloc_topology::read(texts[0]), "file");
   if (kind == "hived" && words.size() == 2) return show_hived(example::parse_hived_yaml(texts[0]));
   std::fputs("the comment at the top of import_cluster.cpp says how to call it\n", stderr);
   return 2;

@@ -92,6 +92,15 @@ class nvidia_topology {
     return all;
   }
 
+  // A matrix that another file describes: the link of GPU a and GPU b is at a * GPUs + b, as nvidia-smi
+  // writes it, or "NV#". Requires: names that differ, the same link in both directions, X on the diagonal.
+  static nvidia_topology of(std::vector<std::string> gpus, std::vector<std::string> links) {
+    nvidia_topology all;
+    all.gpus_ = std::move(gpus);
+    all.links_ = std::move(links);
+    return all;
+  }
+
   // The islands of the GPUs as a tree: NVLink inside PIX, PXB, PHB and NUMA nodes. With use_nvlink
   // false, GPUs that NVLink connects are told apart by their NUMA nodes only.
   // kInvalidArgument: the links make no tree; the message names three GPUs.
@@ -140,7 +149,7 @@ class nvidia_topology {
   }
 
   // The matrix as text that read() reads as this one.
-  [[nodiscard]] std::string text() const {
+  [[nodiscard]] std::string write() const {
     std::string all;
     for (const std::string& gpu : gpus_) all += '\t' + gpu;
     if (!cpus_.empty()) all += "\tCPU Affinity";
@@ -186,7 +195,7 @@ class nvidia_topology {
   // How far a link leads; num_ranks: it is no link.
   static std::size_t rank(std::string_view link) {
     constexpr std::array<std::string_view, 5> words = {"PIX", "PXB", "PHB", "NODE", "SYS"};
-    if (link == "X" || is_numbered(link, "NV")) return 0;
+    if (link == "X" || link == "NV#" || is_numbered(link, "NV")) return 0;
     return 1 +
            static_cast<std::size_t>(std::find(words.begin(), words.end(), link) - words.begin());
   }

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_yaml.h"
 #include "../../examples/import/hived_cells.h"
+#include "../../examples/import/hwloc_topology.h"
+#include "../../examples/import/kubernetes_topology.h"
 #include "../../examples/import/nvidia_topology.h"
+#include "../../examples/import/topograph_model.h"
 #include "support/data.h"
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/hived/layout.h>
@@ -11,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -75,7 +79,7 @@ TEST_CASE("nvidia-smi topo -m of three nodes") {
         nvidia_topology::read(sample_text(formats_folder + "nvidia_smi_topo_" + name + ".txt"));
     REQUIRE_MESSAGE(matrix.ok(), matrix.status().ToString());
     CHECK(matrix->num_gpus() == 8);
-    CHECK(*nvidia_topology::read(matrix->text()) == *matrix);
+    CHECK(*nvidia_topology::read(matrix->write()) == *matrix);
     return *matrix;
   };
   const auto flat = read("a100_nvswitch").tree();
@@ -101,4 +105,71 @@ TEST_CASE("nvidia-smi topo -m of three nodes") {
   REQUIRE(dgx.ok());
   CHECK(dgx->levels[1].name == "numa");
   CHECK(dgx->levels[2].fan_outs == std::vector<std::uint32_t>{4, 4});
+}
+
+TEST_CASE("hwloc's XML of a node with four GPUs") {
+  const auto node =
+      example::hwloc_topology::read(sample_text(formats_folder + "power8gpudistances.xml"));
+  REQUIRE_MESSAGE(node.ok(), node.status().ToString());
+  CHECK(node->num_gpus() == 4);
+  const auto again = example::hwloc_topology::read(node->write());
+  REQUIRE_MESSAGE(again.ok(), again.status().ToString());
+  CHECK(*again == *node);
+  for (const bool use_links : {true, false}) {
+    const auto spec = node->tree(use_links);
+    REQUIRE(spec.ok());
+    REQUIRE(spec->levels.size() == 3);
+    CHECK(spec->levels[1].name == (use_links ? "nvlink" : "numa"));
+    CHECK(spec->levels[2].fan_outs == std::vector<std::uint32_t>{2, 2});
+    CHECK(spec->levels[2].cell_names ==
+          std::vector<std::string>{"nvml0", "nvml1", "nvml2", "nvml3"});
+  }
+}
+
+TEST_CASE("Kueue's Topology among other manifests") {
+  const auto topology =
+      example::kubernetes_topologies::read(sample_text(formats_folder + "kueue_tas.yaml"));
+  REQUIRE_MESSAGE(topology.ok(), topology.status().ToString());
+  const auto levels = topology->labels();
+  REQUIRE(levels.size() == 2);
+  CHECK(levels[0].label == "cloud.provider.com/topology-rack");
+  CHECK(levels[1].name == "topology-block");
+  const auto again = example::kubernetes_topologies::read(topology->write());
+  REQUIRE(again.ok());
+  CHECK(*again == *topology);
+}
+
+TEST_CASE("models of Topograph") {
+  const auto read = [](const char* name, std::size_t nodes, std::vector<std::size_t> cells) {
+    CAPTURE(name);
+    const auto model =
+        example::topograph_model::read(sample_text(formats_folder + "topograph_" + name + ".yaml"));
+    REQUIRE_MESSAGE(model.ok(), model.status().ToString());
+    const auto again = example::topograph_model::read(model->write());
+    REQUIRE_MESSAGE(again.ok(), again.status().ToString());
+    CHECK(*again == *model);
+    const auto cluster = model->cluster(4, "gb200");
+    REQUIRE_MESSAGE(cluster.ok(), cluster.status().ToString());
+    CHECK(cluster->nodes.size() == nodes);
+    REQUIRE(cluster->levels.size() == cells.size());
+    for (std::size_t l = 0; l < cells.size(); ++l) {
+      std::vector<std::string> names;
+      for (const auto& node : cluster->nodes)
+        if (std::find(names.begin(), names.end(), node.cells[l]) == names.end())
+          names.push_back(node.cells[l]);
+      CHECK(names.size() == cells[l]);
+    }
+    const auto texts = cluster->write();
+    REQUIRE(texts.ok());
+    const auto description = gang_cluster::parse(texts->topology, texts->nodes);
+    REQUIRE(description.ok());
+    CHECK(description->nodes == cluster->nodes);
+    return *cluster;
+  };
+  read("small-tree", 6, {2, 1});
+  const gang_cluster medium = read("medium", 8, {4, 2, 1});
+  CHECK(medium.nodes[0].labels == std::vector<std::string>{"accelerator.topology.test/domain=nvl1",
+                                                           "topology.kubernetes.io/region=us-west",
+                                                           "topology.kubernetes.io/zone=zone1"});
+  read("nvl72", 72, {4, 2, 1});
 }

@@ -46,7 +46,7 @@ TEST_CASE("the links of GPUs make a tree") {
   const auto matrix = nvidia_topology::read(matrix_of_four);
   REQUIRE_MESSAGE(matrix.ok(), matrix.status().ToString());
   CHECK(matrix->num_gpus() == 4);
-  const auto again = nvidia_topology::read(matrix->text());
+  const auto again = nvidia_topology::read(matrix->write());
   REQUIRE_MESSAGE(again.ok(), again.status().ToString());
   CHECK(*again == *matrix);
   for (const bool use_nvlink : {true, false}) {
@@ -134,7 +134,7 @@ TEST_CASE("corrupted matrices do no harm") {
       CHECK(matrix.status().message().substr(0, 5) == "line ");
       continue;
     }
-    const auto again = nvidia_topology::read(matrix->text());
+    const auto again = nvidia_topology::read(matrix->write());
     CHECK((again.ok() && again->num_gpus() == matrix->num_gpus()));
     for (const bool use_nvlink : {true, false}) {
       const auto spec = matrix->tree(use_nvlink);

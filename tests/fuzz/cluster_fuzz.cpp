@@ -1,10 +1,11 @@
 // apiary/tests/fuzz/cluster_fuzz.cpp - whatever files describe a cluster, a description reads back the same.
 // SPDX-License-Identifier: MIT
 //
-// A text that begins with "{" is read as nodes of Kubernetes, with a tab as the output of nvidia-smi, else as Slurm's
-// topology, nodes and gres, with "====\n" between. What is read is valid, and written and read again, it
-// is the same.
+// A text that begins with "{" is read as nodes of Kubernetes, with a tab as the output of nvidia-smi, with "<" as
+// hwloc's XML, else as Slurm's topology, nodes and gres, with "====\n" between. What is read is valid, and
+// written and read again, it is the same.
 #include "../../examples/import/hived_cells.h"
+#include "../../examples/import/hwloc_topology.h"
 #include "../../examples/import/kubernetes_import.h"
 #include "../../examples/import/nvidia_topology.h"
 #include <apiary/core/config.h>
@@ -69,10 +70,22 @@ void read_kubernetes(const std::string& text) {
 void read_nvidia(std::string_view text) {
   const auto matrix = example::nvidia_topology::read(text);
   if (!matrix.ok()) return;
-  const auto again = example::nvidia_topology::read(matrix->text());
+  const auto again = example::nvidia_topology::read(matrix->write());
   APIARY_VERIFY(again.ok() && again->num_gpus() == matrix->num_gpus());
   for (const bool use_nvlink : {true, false}) {
     const auto spec = matrix->tree(use_nvlink);
+    APIARY_VERIFY(spec.ok() || spec.status().code() == absl::StatusCode::kInvalidArgument);
+    if (spec.ok()) APIARY_VERIFY(apiary::named_tree<apiary::ragged_tree>::create(*spec).ok());
+  }
+}
+
+void read_hwloc(std::string_view text) {
+  const auto node = example::hwloc_topology::read(text);
+  if (!node.ok()) return;
+  const auto again = example::hwloc_topology::read(node->write());
+  APIARY_VERIFY(again.ok() && *again == *node);
+  for (const bool use_links : {true, false}) {
+    const auto spec = node->tree(use_links);
     APIARY_VERIFY(spec.ok() || spec.status().code() == absl::StatusCode::kInvalidArgument);
     if (spec.ok()) APIARY_VERIFY(apiary::named_tree<apiary::ragged_tree>::create(*spec).ok());
   }
@@ -86,6 +99,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_kubernetes(std::string(text));
   } else if (text.substr(0, 1) == "\t") {
     read_nvidia(text);
+  } else if (text.substr(0, 1) == "<") {
+    read_hwloc(text);
   } else {
     read_slurm(text);
   }

@@ -1,0 +1,75 @@
+// apiary/examples/import/slurm_lines.h - lines for gang_cluster::parse that stand for lines of another file.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/digits.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace example {
+
+// A text for gang_cluster::parse that an importer makes from another file. Each of its lines knows the
+// line of that file.
+class slurm_lines {
+ public:
+  template <class... Words>
+  void add(std::size_t line, const Words&... words) {
+    absl::StrAppend(&text_, words..., "\n");
+    lines_.push_back(line);
+  }
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+  // The status, where each "WHAT, line N" at the beginning of a line names the line of the other file.
+  [[nodiscard]] absl::Status with_lines(std::string_view what, const absl::Status& status) const {
+    if (status.ok()) return status;
+    std::string all;
+    const std::string message(status.message());
+    std::string_view rest = message;
+    while (!rest.empty()) {
+      const std::size_t end = (std::min)(rest.find('\n'), rest.size());
+      std::string_view line = rest.substr(0, end);
+      rest.remove_prefix((std::min)(end + 1, rest.size()));
+      const std::string before = absl::StrCat(std::string(what), ", line ");
+      const std::size_t colon = (std::min)(line.find(':'), line.size());
+      std::optional<std::uint64_t> number;
+      if (line.substr(0, before.size()) == before)
+        number = apiary::detail::read_digits(line.substr(before.size(), colon - before.size()));
+      absl::StrAppend(&all, all.empty() ? "" : "\n");
+      if (number && *number >= 1 && *number <= lines_.size()) {
+        absl::StrAppend(&all, before, lines_[static_cast<std::size_t>(*number - 1)]);
+        line.remove_prefix(colon);
+      }
+      absl::StrAppend(&all, std::string(line));
+    }
+    return {status.code(), all};
+  }
+
+  // Whether a text can be a word of such a line: a name, or a list of names.
+  [[nodiscard]] static bool is_word(std::string_view text) {
+    return !text.empty() && text.back() != '\\' &&
+           std::none_of(text.begin(), text.end(), [](char c) {
+             return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '#';
+           });
+  }
+  // Whether it can be one name of a list.
+  [[nodiscard]] static bool is_name(std::string_view text) {
+    return is_word(text) && text.find_first_of(",[]") == std::string_view::npos;
+  }
+
+ private:
+  std::string text_;
+  std::vector<std::size_t> lines_;  // of the other file
+};
+
+}  // namespace example
