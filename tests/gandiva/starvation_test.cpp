@@ -373,6 +373,33 @@ TEST_CASE("gandiva: a job for which too few servers are healthy does not ask for
   CHECK(g.find(job_id(1))->phase == gandiva::phase::run);
 }
 
+// Two servers of 2 GPUs, all in use. A job of 2 GPUs shares a server, and one of 4 GPUs waits for both.
+// Both begin to wait at once and starve after a quantum; the one with the lower id comes first.
+TEST_CASE("gandiva: a job that starves leaves alone the server of one that waits longer") {
+  for (const bool wide_first : {false, true}) {
+    CAPTURE(wide_first);
+    const job_id wide(wide_first ? 2 : 3);
+    const job_id sharing(wide_first ? 3 : 2);
+    gandiva g =
+        gandiva::create({.servers = {.gpus = {2, 2}}, .quantum = 60, .max_wait = 1}).value();
+    for (const job_id job : {job_id(0), job_id(1), sharing})
+      REQUIRE(g.submit({.job = job, .gpus = 2}, 0).ok());
+    REQUIRE(g.submit({.job = wide, .gpus = 4}, 0).ok());
+    std::vector<job_action> actions;
+    REQUIRE(g.decide(0, actions).ok());
+    CHECK(g.find(sharing)->phase == gandiva::phase::suspended);
+    CHECK(g.find(sharing)->server == node_id(0));
+    CHECK(g.find(wide)->phase == gandiva::phase::queued);
+    REQUIRE(g.decide(60, actions).ok());
+    CHECK(g.find(sharing)->phase == (wide_first ? gandiva::phase::suspended : gandiva::phase::run));
+    CHECK(g.find(wide)->phase == (wide_first ? gandiva::phase::run : gandiva::phase::queued));
+    // The job that the other one displaced waits since then, and not longer than the wide one.
+    REQUIRE(g.decide(120, actions).ok());
+    CHECK(g.find(sharing)->phase == gandiva::phase::suspended);
+    CHECK(g.find(wide)->phase == gandiva::phase::run);
+  }
+}
+
 TEST_CASE("gandiva: no server is emptied of higher priorities") {
   gandiva g = gandiva::create({.servers = {.gpus = {4, 4}}, .quantum = 60, .max_wait = 2}).value();
   for (std::uint32_t job = 0; job < 8; ++job)

@@ -65,6 +65,9 @@ mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose f
     q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
 mutant(blocked_start gandiva/detail/assignment.h "dropped condition: jobs start on several servers before one that starves"
   FROM [[r.request.priority > blocked]] TO [[true]])
+mutant(older_waits gandiva/detail/relocation.h "dropped condition: a job that starves takes the servers of one that waits longer"
+  IN [[if (other.request.priority > r.request.priority || precedes)]] FROM [[other.request.priority > r.request.priority || precedes]]
+  TO [[other.request.priority > r.request.priority]])
 mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
   FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)
 mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"
