@@ -131,13 +131,7 @@ TEST_CASE("slurm: jobs that Slurm decides about are left alone") {
   job_record& waits = slurm.submit(1, 1, 8);
   waits.phase = apiary_slurm::pending_phase(7, "n3", waits.comment);
   waits.stuck = true;
-  slurm.jobs.push_back({.id = 2,
-                        .phase = job_phase::running,
-                        .num_nodes = 1,
-                        .cpus = 1,
-                        .comment = "priority=-1",
-                        .nodes = {"n2"},
-                        .gres_detail = {"gpu:v100:8(IDX:0-7)"}});
+  slurm.run_on("n2", 2, "8(IDX:0-7)").comment = "priority=-1";
   CHECK(calls(scheduler, slurm).empty());
   const apiary::time_ms later = 10 * slurm_scheduler::patience;
   CHECK(calls(scheduler, slurm, later).empty());
@@ -220,12 +214,7 @@ TEST_CASE("slurm: a release that Slurm cannot honour is taken back") {
     CHECK(calls(scheduler, slurm) == text_list{"2 release n0 n1 n2 n3"});
   }
   SUBCASE("a job that Slurm started is in the way") {
-    slurm.jobs.push_back({.id = 2,
-                          .phase = job_phase::running,
-                          .num_nodes = 1,
-                          .cpus = 1,
-                          .nodes = {"n0"},
-                          .gres_detail = {"gpu:v100:1(IDX:0)"}});
+    slurm.run_on("n0", 2, "1(IDX:0)");
     CHECK(calls(scheduler, slurm) == text_list{"1 take back"});
     CHECK(calls(scheduler, slurm) == text_list{"1 release n1"});
   }

@@ -171,14 +171,9 @@ TEST_CASE("slurm: the comment of a job that its tenant cannot run says why") {
 
 TEST_CASE("slurm: with tenants, jobs that Slurm decides about keep their GPUs") {
   fake_slurm slurm;
-  slurm.jobs.push_back({.id = 1,
-                        .phase = job_phase::running,
-                        .account = "red",
-                        .num_nodes = 1,
-                        .cpus = 1,
-                        .comment = "priority=-1",
-                        .nodes = {"n0"},
-                        .gres_detail = {"gpu:v100:8(IDX:0-7)"}});
+  job_record& running = slurm.run_on("n0", 1, "8(IDX:0-7)");
+  running.account = "red";
+  running.comment = "priority=-1";
   tenant_scheduler scheduler = scheduler_for(slurm);
   CHECK(calls(scheduler, slurm).empty());
   // Both accounts still get a whole rack only where no such job runs.
@@ -217,12 +212,7 @@ TEST_CASE("slurm: with tenants, a release that Slurm cannot honour is taken back
     CHECK(calls(scheduler, slurm) == call_list{"2 release n0 n1"});
   }
   SUBCASE("a job that Slurm started is in the way") {
-    slurm.jobs.push_back({.id = 2,
-                          .phase = job_phase::running,
-                          .num_nodes = 1,
-                          .cpus = 1,
-                          .nodes = {"n0"},
-                          .gres_detail = {"gpu:v100:1(IDX:0)"}});
+    slurm.run_on("n0", 2, "1(IDX:0)");
     CHECK(calls(scheduler, slurm) == call_list{"1 take back"});
     const auto next = calls(scheduler, slurm, 1);
     REQUIRE(next.size() == 1);

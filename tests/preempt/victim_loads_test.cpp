@@ -17,11 +17,32 @@
 using namespace apiary;
 using namespace apiary_test;
 
-TEST_CASE("victims cost no more than three simple ways find, and at most 1.10 times the bound") {
-  topology_victim_search<uniform_tree> search;
+namespace {
+
+// What sets of victims cost, as a multiple of their lower bounds.
+struct cost_against_bound {
   std::uint32_t preempting = 0;
   std::uint32_t proved = 0;
   double ratios = 0;
+
+  void add(const victim_set& found) {
+    ++preempting;
+    proved += found.lower_bound == found.cost ? 1U : 0U;
+    ratios += static_cast<double>(found.cost) /
+              static_cast<double>(std::max<std::uint64_t>(found.lower_bound, 1));
+  }
+  void check_mean() const {
+    MESSAGE(preempting, " preempted, ", proved, " proved to be optimal; cost / bound ",
+            ratios / preempting);
+    CHECK(ratios <= 1.1 * preempting);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("victims cost no more than three simple ways find, and at most 1.10 times the bound") {
+  topology_victim_search<uniform_tree> search;
+  cost_against_bound all;
   for (std::uint64_t seed = 0; seed < scaled(210U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -41,14 +62,9 @@ TEST_CASE("victims cost no more than three simple ways find, and at most 1.10 ti
     REQUIRE(in.cost_of(victims) == found.cost);
     for (const std::uint32_t j : victims) in.evict(j, true);
     REQUIRE(in.fits());
-    ++preempting;
-    proved += found.lower_bound == found.cost ? 1U : 0U;
-    ratios += static_cast<double>(found.cost) /
-              static_cast<double>(std::max<std::uint64_t>(found.lower_bound, 1));
+    all.add(found);
   }
-  MESSAGE(preempting, " preempted, ", proved, " proved to be optimal; cost / bound ",
-          ratios / preempting);
-  CHECK(ratios <= 1.1 * preempting);
+  all.check_mean();
 }
 
 TEST_CASE("victims cost no more than emptying nodes finds, rack by rack") {
@@ -100,9 +116,7 @@ TEST_CASE("four whole racks full of wide gangs cost no more than three simple wa
 TEST_CASE("among up to 10,000 gangs, victims cost no more than three simple ways find") {
   topology_victim_search<uniform_tree> search;
   constexpr std::uint32_t sizes[] = {100, 300, 1'000, 3'000, 10'000};
-  std::uint32_t preempting = 0;
-  std::uint32_t proved = 0;
-  double ratios = 0;
+  cost_against_bound all;
   const std::uint64_t loads = std::max(35U, scaled(35U));  // a quick run does the same
   for (std::uint64_t seed = 0; seed < loads; ++seed) {
     CAPTURE(seed);
@@ -111,14 +125,9 @@ TEST_CASE("among up to 10,000 gangs, victims cost no more than three simple ways
     const victim_set found = in.solve(search);
     if (found.verdict != fit_verdict::fits || found.victims.empty()) continue;
     CHECK(found.cost <= cheapest_simple_set(in));
-    ++preempting;
-    proved += found.lower_bound == found.cost ? 1U : 0U;
-    ratios += static_cast<double>(found.cost) /
-              static_cast<double>(std::max<std::uint64_t>(found.lower_bound, 1));
+    all.add(found);
   }
-  MESSAGE(preempting, " preempted, ", proved, " proved to be optimal; cost / bound ",
-          ratios / preempting);
-  CHECK(ratios <= 1.1 * preempting);
+  all.check_mean();
 }
 
 TEST_CASE("a small budget does a little work, and still finds a set") {

@@ -41,6 +41,16 @@ struct fake_slurm {
                     .comment = "priority=" + std::to_string(priority)});
     return jobs.back();
   }
+  // Slurm itself has started a job on one node.
+  job_record& run_on(const std::string& node, std::uint32_t id, const std::string& gpus) {
+    jobs.push_back({.id = id,
+                    .phase = job_phase::running,
+                    .num_nodes = 1,
+                    .cpus = 1,
+                    .nodes = {node},
+                    .gres_detail = {"gpu:v100:" + gpus}});
+    return jobs.back();
+  }
   job_record& job(std::uint32_t id) {
     for (job_record& one : jobs)
       if (one.id == id) return one;
