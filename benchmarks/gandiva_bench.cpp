@@ -6,7 +6,6 @@
 #include <apiary/fgd/fgd.h>
 #include <apiary/gandiva/detail/fragmentation_migrations.h>
 #include <apiary/gandiva/gandiva_tasks.h>
-#include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>
 

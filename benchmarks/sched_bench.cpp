@@ -8,7 +8,7 @@
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/fgd/published_fragmentation_gradient.h>
+#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/sim/replay.h>

@@ -2,7 +2,6 @@
 // but the typical workload cannot use them equally well. FGD's fragmentation measures that.
 // SPDX-License-Identifier: MIT
 #include <apiary/fgd/published_fragmentation.h>
-#include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>

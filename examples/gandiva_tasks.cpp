@@ -5,7 +5,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/gandiva/gandiva_tasks.h>
-#include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>

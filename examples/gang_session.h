@@ -9,7 +9,7 @@
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
-#include <apiary/gang_scheduler/job_key.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kubernetes/kubernetes_json.h"
-#include <apiary/gang_scheduler/job_key.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>

@@ -6,7 +6,6 @@
 #include <apiary/hived/draw.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
 
 #include <cstdint>

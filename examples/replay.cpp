@@ -11,7 +11,7 @@
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/fgd/published_fragmentation_gradient.h>
+#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>

@@ -39,7 +39,6 @@
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/proof_check.h>
 #include <apiary/explain/unblock_search.h>
-#include <apiary/explain/unblock_set.h>
 #include <apiary/explain/what_if.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
@@ -51,7 +50,6 @@
 #include <apiary/fgd/preemptive_sharing.h>
 #include <apiary/fgd/price_score.h>
 #include <apiary/fgd/published_fragmentation.h>
-#include <apiary/fgd/published_fragmentation_gradient.h>
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
@@ -72,7 +70,6 @@
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
-#include <apiary/gang_scheduler/job_key.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
@@ -87,11 +84,9 @@
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
 #include <apiary/hived/violation.h>
 #include <apiary/metric/buddy_fragmentation.h>
-#include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/metric/utilization.h>
@@ -105,7 +100,6 @@
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
 #include <apiary/philly/philly_fgd.h>
-#include <apiary/philly/server_pool_concept.h>
 #include <apiary/preempt/shared_victim_search.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_cost.h>

@@ -5,7 +5,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/unblock_search.h>
-#include <apiary/explain/unblock_set.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>

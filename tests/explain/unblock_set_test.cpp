@@ -1,6 +1,6 @@
 // apiary/tests/explain/unblock_set_test.cpp - the sentences about nodes to free.
 // SPDX-License-Identifier: MIT
-#include <apiary/explain/unblock_set.h>
+#include <apiary/explain/unblock_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/topology/cell_names.h>
 

@@ -4,7 +4,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/fgd/fragmentation_gradient.h>
-#include <apiary/fgd/published_fragmentation_gradient.h>
+#include <apiary/fgd/published_fragmentation.h>
 
 #include <doctest/doctest.h>
 

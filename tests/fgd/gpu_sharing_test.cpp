@@ -8,7 +8,7 @@
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/fgd/published_fragmentation_gradient.h>
+#include <apiary/fgd/published_fragmentation.h>
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // apiary/tests/fgd/published_fragmentation_gradient_test.cpp - the score with published
 // rounding, by hand.
 // SPDX-License-Identifier: MIT
-#include <apiary/fgd/published_fragmentation_gradient.h>
+#include <apiary/fgd/published_fragmentation.h>
 
 #include <doctest/doctest.h>
 

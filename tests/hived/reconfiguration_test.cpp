@@ -10,7 +10,6 @@
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/tree.h>
 

@@ -5,7 +5,7 @@
 #include "support/scale.h"
 #include <apiary/alloc/journal.h>
 #include <apiary/core/rng.h>
-#include <apiary/metric/cluster_fragmentation.h>
+#include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>
 
 #include <doctest/doctest.h>

@@ -17,7 +17,7 @@ mutant(fragmentation_cpu_rows metric/fragmentation.h "forgotten step: rows of le
   FROM [[counts[i] += counts[i - row_size];]] TO [[]] STATEMENT)
 mutant(fragmentation_free metric/fragmentation.h "wrong comparison: GPUs that are used a little count as free"
   FROM [[left == whole_gpu ? 1 : 0]] TO [[left + 1 >= whole_gpu ? 1 : 0]])
-mutant(cluster_keeps_old metric/cluster_fragmentation.h "forgotten update: a node's old value stays in the total"
+mutant(cluster_keeps_old metric/fragmentation.h "forgotten update: a node's old value stays in the total"
   FROM [[weighted_[n] = now;]] TO [[]] STATEMENT)
 mutant(mix_coverage metric/task_mix.h "wrong comparison: one kind more than the coverage needs"
   FROM [[static_cast<double>(mix.total_weight_) < wanted]]

@@ -1,6 +1,5 @@
 // apiary/tests/sim/load_trace_test.cpp - decisions carried out, and those that cannot be.
 // SPDX-License-Identifier: MIT
-#include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>

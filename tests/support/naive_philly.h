@@ -9,7 +9,6 @@
 #include <apiary/philly/detail/victims.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
-#include <apiary/philly/server_pool_concept.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/server_pool.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
-#include <apiary/philly/server_pool_concept.h>
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gpu_sharing.h>
-#include <apiary/fgd/published_fragmentation_gradient.h>
+#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/sim/load_curves.h>

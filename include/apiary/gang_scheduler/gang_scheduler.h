@@ -5,7 +5,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
-#include <apiary/gang_scheduler/job_key.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/resources.h>

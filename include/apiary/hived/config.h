@@ -1,8 +1,9 @@
-// apiary/hived/config.h - the configuration of a cluster and its tenants, as users write it.
+// apiary/hived/config.h - the configuration of a cluster and its tenants, and what a change of it did to the gangs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/ids.h>
 
 #include <cstdint>
 #include <string>
@@ -48,6 +49,15 @@ struct hived_config {
   std::vector<cell_type_config> cell_types{};              // physicalCluster.cellTypes
   std::vector<physical_cell_config> physical_cells{};      // physicalCluster.physicalCells
   std::vector<virtual_cluster_config> virtual_clusters{};  // virtualClusters
+};
+
+// What hived::reconfigure() did to the gangs.
+struct hived_reconfiguration {
+  std::vector<job_id> downgraded{};  // lost their guaranteed cells, run as opportunistic
+  std::vector<job_id> restored{};    // got lost guaranteed cells back
+  std::vector<job_id> cancelled{};   // were preempting, must be proposed again
+  std::vector<job_id> shrunk{};      // run on, but some leaves no longer exist
+  std::vector<job_id> gone{};        // no leaf exists any more; forgotten
 };
 
 APIARY_NAMESPACE_END

@@ -10,7 +10,6 @@
 #include <apiary/hived/ids.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
-#include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
 
 #include <absl/status/status.h>

@@ -13,7 +13,6 @@
 #include <apiary/philly/detail/victims.h>
 #include <apiary/philly/detail/wait_queues.h>
 #include <apiary/philly/options.h>
-#include <apiary/philly/server_pool_concept.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

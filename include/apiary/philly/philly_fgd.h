@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/server_pool.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -16,7 +17,6 @@
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 #include <apiary/philly/philly.h>
-#include <apiary/philly/server_pool_concept.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -5,7 +5,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>

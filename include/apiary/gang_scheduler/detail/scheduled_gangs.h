@@ -12,7 +12,6 @@
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
-#include <apiary/gang_scheduler/job_key.h>
 #include <apiary/model/placement.h>
 #include <apiary/preempt/victim_set.h>
 

@@ -21,7 +21,6 @@
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
-#include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>

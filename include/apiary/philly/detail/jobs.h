@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/server_pool.h>
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -11,7 +12,6 @@
 #include <apiary/philly/detail/victims.h>
 #include <apiary/philly/detail/wait_queues.h>
 #include <apiary/philly/options.h>
-#include <apiary/philly/server_pool_concept.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/server_pool.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 #include <apiary/philly/options.h>
-#include <apiary/philly/server_pool_concept.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

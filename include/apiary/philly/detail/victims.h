@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/server_pool.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/detail/locality_search.h>
 #include <apiary/philly/options.h>
-#include <apiary/philly/server_pool_concept.h>
 
 #include <cstddef>
 #include <cstdint>
