@@ -112,6 +112,36 @@ TEST_CASE("the table gives what the definition gives, exactly") {
   }
 }
 
+TEST_CASE("a large table with a row for every 32 kinds gives what the definition gives") {
+  for (std::uint32_t seed = 0; seed < apiary_test::scaled(3U); ++seed) {
+    rng random(seed);
+    std::vector<std::pair<task_kind, std::uint32_t>> kinds;
+    for (std::uint32_t k = 0; k < 4000; ++k) {
+      task_kind kind{.cpu_milli = 10 * random.uniform(2000), .gpus = 1, .gpu_milli = 1000};
+      const std::uint32_t what = random.uniform(8);
+      if (what == 0) kind.gpus = random.uniform(max_gpus_per_node + 2);
+      if (what > 1) kind.gpu_milli = static_cast<milli_gpu>(1 + random.uniform(1000));
+      if (kind.gpus == 1 && k % 4 == 0) kind.cpu_milli = 5000;  // many with the same CPU
+      if (random.uniform(4) == 0) kind.models = 0b101;
+      kinds.push_back({kind, 1 + random.uniform(9)});
+    }
+    const task_mix mix(kinds);
+    const fragmentation f(mix);
+    CHECK(f.table_bytes() == fragmentation::table_bytes(mix));
+    CHECK(f.table_bytes() < 3'000'000);  // with a row for each of 2,000 amounts of CPU: 15,000,000
+    for (std::uint32_t i = 0; i < 60; ++i) {
+      node_state node;
+      node.left.cpu_milli = i % 3 == 0 ? 5000 : random.uniform(20'100);
+      node.model = static_cast<gpu_model>(random.uniform(3));
+      node.gpus = static_cast<std::uint8_t>(random.uniform(max_gpus_per_node + 1));
+      for (std::uint32_t d = 0; d < node.gpus; ++d)
+        node.gpu_left[d] =
+            static_cast<milli_gpu>(random.uniform(3) == 0 ? 1000 : random.uniform(1001));
+      REQUIRE(f.weighted(node) == apiary_test::weighted_fragmentation(mix, node));
+    }
+  }
+}
+
 TEST_CASE("a kind of weight 0 changes nothing, and all weights times k is F the same") {
   rng random(5);
   const task_mix mix = apiary_test::random_mix(random);
