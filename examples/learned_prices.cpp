@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -56,19 +57,13 @@ int main() {
   using by_prices = gpu_sharing_scheduler<price_score>;
   print("prices, the mix is known", allocated(*by_prices::create(nodes, *known), trace, nothing));
 
-  // At first the host expects tasks of one GPU. It makes new prices after 32, 64, 128, ... tasks.
-  const task_mix unknown({{{.cpu_milli = 8000, .gpus = 1, .gpu_milli = whole_gpu}, 1}});
-  recent_mix recent(4096);
-  std::uint64_t next = 32;
+  // The host makes new prices after 32, 64, 128, ... tasks.
+  price_learner learner;
   const auto learn = [&](by_prices& scheduler, const task_request& task) {
-    recent.add({task.cpu_milli, task.gpus, task.gpu_milli, task.models});
-    if (recent.arrivals() < next) return true;
-    next = next < 1024 ? 2 * next : next + 1024;
-    auto prices = price_score::create(scheduler.nodes(), recent.mix());
-    if (!prices.ok()) return true;  // no GPU was requested yet
-    return scheduler.set_score(*std::move(prices)).ok();
+    std::optional<price_score> prices = learner.arrive(scheduler.nodes(), task);
+    return !prices || scheduler.set_score(*std::move(prices)).ok();
   };
   print("prices, the mix is learnt from arrivals",
-        allocated(*by_prices::create(nodes, *price_score::create(nodes, unknown)), trace, learn));
+        allocated(*by_prices::create(nodes, *learner.first(nodes)), trace, learn));
   return 0;
 }

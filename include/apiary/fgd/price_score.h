@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -264,5 +265,39 @@ class price_score {
 };
 
 static_assert(NodeScore<price_score>);
+
+// Makes prices from the tasks that arrive, for hosts without a history of tasks.
+//
+// Cost:    arrive: as recent_mix::add; and as price_score::create after 32, 64, ..., 1,024 arrivals, then
+//          after each 1,024, and from 16,384 arrivals on each time a sixteenth as many have come.
+// Example: examples/learned_prices.cpp
+class price_learner {
+ public:
+  // A task counts half as much after 0.69 * window later ones. Requires: as recent_mix.
+  explicit price_learner(std::uint32_t window = 4096, const price_options& options = {})
+      : options_(options), recent_(window) {}
+
+  // The prices to begin with: they expect tasks of one GPU. Errors as price_score::create.
+  [[nodiscard]] absl::StatusOr<price_score> first(const node_table& nodes) const {
+    const task_mix one_gpu({{{.cpu_milli = 8000, .gpus = 1, .gpu_milli = whole_gpu}, 1}});
+    return price_score::create(nodes, one_gpu, options_);
+  }
+  // A task arrives. Returns new prices for set_score() if it is time for them, otherwise nullopt; also
+  // nullopt if they cannot be made, for example because no task has requested a GPU yet.
+  [[nodiscard]] std::optional<price_score> arrive(const node_table& nodes,
+                                                  const task_request& task) {
+    recent_.add({task.cpu_milli, task.gpus, task.gpu_milli, task.models});
+    if (recent_.arrivals() < next_) return std::nullopt;
+    next_ += next_ < 1024 ? next_ : (std::max)(std::uint64_t{1024}, next_ / 16);
+    absl::StatusOr<price_score> prices = price_score::create(nodes, recent_.mix(), options_);
+    if (!prices.ok()) return std::nullopt;
+    return *std::move(prices);
+  }
+
+ private:
+  price_options options_;
+  recent_mix recent_;
+  std::uint64_t next_ = 32;  // when so many have arrived
+};
 
 APIARY_NAMESPACE_END

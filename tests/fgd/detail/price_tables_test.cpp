@@ -130,4 +130,84 @@ TEST_CASE("the value after a placement is that of the changed node") {
   }
 }
 
+// The greatest reward of tasks from number `first` on that fit together on the nodes.
+std::int64_t best_reward(node_table& nodes, const std::vector<task_request>& tasks,
+                         std::size_t first) {
+  if (first == tasks.size()) return 0;
+  const task_request& task = tasks[first];
+  std::int64_t best = best_reward(nodes, tasks, first + 1);
+  for (const node_id n : nodes.ids()) {
+    if (!nodes[n].fits(task)) continue;
+    for (std::uint32_t i = 0; i < (task.wants_part_of_gpu() ? nodes[n].gpus : 1U); ++i) {
+      if (task.wants_part_of_gpu() && nodes[n].gpu_left[i] < task.gpu_milli) continue;
+      const placement where{n, task.wants_part_of_gpu() ? std::uint32_t{1} << i
+                                                        : nodes[n].first_free_gpus(task.gpus)};
+      nodes.place(task, where);
+      const auto reward = static_cast<std::int64_t>(1000 * task.total_gpu_milli());
+      best = std::max(best, reward + best_reward(nodes, tasks, first + 1));
+      nodes.remove(task, where);
+    }
+  }
+  return best;
+}
+
+TEST_CASE("prices bound how much more any other schedule could have allocated") {
+  const std::uint32_t runs = apiary_test::scaled(400U);
+  std::int64_t bounds = 0;
+  std::int64_t most = 0;
+  for (std::uint32_t seed = 0; seed < runs; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    // Kinds that earn what they take of GPUs, in millionths, and any prices.
+    priced p = random_prices(random, 3, 1);
+    std::vector<std::int64_t> price;
+    for (std::size_t m = 0; m < 3; ++m) {
+      const std::int64_t reward = std::int64_t{1000} * p.kinds[m].gpus * p.kinds[m].gpu_milli;
+      price.push_back(random.uniform(static_cast<std::uint32_t>(reward + reward / 4 + 1)));
+      p.samples[0].net_worth[m] =
+          static_cast<std::int32_t>(std::max(reward - price[m], std::int64_t{0}));
+    }
+    const price_tables tables(p.kinds, p.samples);
+    node_table nodes;
+    for (int n = 0; n < 2; ++n)
+      nodes.add({.host = {.cpu_milli = 500 * random.uniform(20)},
+                 .gpus = 1 + random.uniform(3),
+                 .model = static_cast<gpu_model>(random.uniform(2))});
+    node_table idle = nodes;
+    // Any schedule: each task runs on some node where it fits, or nowhere.
+    std::vector<task_request> tasks;
+    std::int64_t earned = 0;
+    std::int64_t bound = 0;
+    for (std::uint32_t t = 0; t < 2 + random.uniform(4); ++t) {
+      const std::uint32_t m = random.uniform(3);
+      if (p.kinds[m].gpus == 0) continue;
+      tasks.push_back({.cpu_milli = p.kinds[m].cpu_milli,
+                       .gpus = p.kinds[m].gpus,
+                       .gpu_milli = p.kinds[m].gpu_milli,
+                       .models = p.kinds[m].models});
+      const task_request& task = tasks.back();
+      const node_id n(random.uniform(2));
+      if (!nodes[n].fits(task)) {
+        bound += price[m];
+        continue;
+      }
+      const auto reward = static_cast<std::int64_t>(1000 * task.total_gpu_milli());
+      const std::int64_t before = tables.value(nodes[n]);
+      nodes.place(task, {n, task.wants_part_of_gpu() ? nodes[n].tightest_gpu(task.gpu_milli)
+                                                     : nodes[n].first_free_gpus(task.gpus)});
+      const std::int64_t lost = before - tables.value(nodes[n]) - (reward - price[m]);
+      CHECK(lost >= 0);
+      earned += reward;
+      bound += lost;
+    }
+    for (const node_id n : nodes.ids()) bound += tables.value(nodes[n]);
+    const std::int64_t best = best_reward(idle, tasks, 0);
+    REQUIRE(best - earned <= bound);
+    most += best - earned;
+    bounds += bound;
+  }
+  CHECK(most > 0);
+  CHECK(bounds < 20 * most + 2'000'000 * std::int64_t{runs});  // they are of use
+}
+
 }  // namespace
