@@ -1,6 +1,7 @@
 // apiary/tests/fgd/preemptive_sharing_test.cpp - preemption on shared GPUs, against all sets of jobs.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
+#include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
@@ -163,14 +164,23 @@ struct preempting_world {
       with(set);
     }
   }
+  // Some nodes that the host suggests, or all.
+  std::optional<summary_bitset> any_suggested() {
+    if (random.uniform(3) > 0) return std::nullopt;
+    summary_bitset suggested(idle.size());
+    for (std::uint32_t n = 0; n < idle.size(); ++n)
+      if (random.uniform(2) == 0) suggested.set(n);
+    return suggested;
+  }
   // The least cost of victims for the task, and the first node where they have this cost.
   [[nodiscard]] std::optional<std::pair<std::uint64_t, node_id>> least(
-      const task_request& task, std::uint32_t priority) const {
+      const task_request& task, std::uint32_t priority,
+      const std::optional<summary_bitset>& suggested) const {
     std::optional<std::pair<std::uint64_t, node_id>> best;
     each_set(priority, [&](const std::vector<std::uint32_t>& set) {
       const node_table table = without(set);
       for (const node_id n : table.ids()) {
-        if (!table[n].fits(task)) continue;
+        if (!table[n].fits(task) || (suggested && !suggested->test(n.value))) continue;
         const std::pair<std::uint64_t, node_id> here{cost_of(set), n};
         if (!best || here < *best) best = here;
       }
@@ -178,26 +188,28 @@ struct preempting_world {
     return best;
   }
   // Whether tasks fit together, by trying all nodes and GPUs.
-  static bool fit(node_table& table, const std::vector<task_request>& tasks, std::size_t from) {
+  static bool fit(node_table& table, const std::vector<task_request>& tasks, std::size_t from,
+                  const std::optional<summary_bitset>& suggested) {
     if (from == tasks.size()) return true;
     const task_request& task = tasks[from];
     for (const node_id n : table.ids()) {
-      if (!table[n].fits(task)) continue;
+      if (!table[n].fits(task) || (suggested && !suggested->test(n.value))) continue;
       for (std::uint32_t i = 0; i < (std::max)(table[n].gpus, std::uint8_t{1}); ++i) {
         if (i > 0 && !task.wants_part_of_gpu()) break;
         if (task.wants_part_of_gpu() && table[n].gpu_left[i] < task.gpu_milli) continue;
         const placement where{n, task.wants_part_of_gpu() ? std::uint32_t{1} << i
                                                           : table[n].first_free_gpus(task.gpus)};
         table.place(task, where);
-        const bool all = fit(table, tasks, from + 1);
+        const bool all = fit(table, tasks, from + 1, suggested);
         table.remove(task, where);
         if (all) return true;
       }
     }
     return false;
   }
-  [[nodiscard]] std::optional<std::uint64_t> least(const topology_constraints& gang,
-                                                   std::uint32_t priority) const {
+  [[nodiscard]] std::optional<std::uint64_t> least(
+      const topology_constraints& gang, std::uint32_t priority,
+      const std::optional<summary_bitset>& suggested) const {
     std::vector<task_request> tasks;
     for (const constrained_task_group& g : gang.groups)
       tasks.insert(tasks.end(), g.tasks, g.task());
@@ -205,7 +217,7 @@ struct preempting_world {
     each_set(priority, [&](const std::vector<std::uint32_t>& set) {
       if (best && cost_of(set) >= *best) return;
       node_table table = without(set);
-      if (fit(table, tasks, 0)) best = cost_of(set);
+      if (fit(table, tasks, 0, suggested)) best = cost_of(set);
     });
     return best;
   }
@@ -292,7 +304,8 @@ struct preempting_world {
 
 // Checks that the tasks of a plan fit at their placements when its victims have ended.
 void check_plan(const preempting_world& world, const preemption_plan& plan,
-                const std::vector<task_request>& tasks, std::uint32_t priority) {
+                const std::vector<task_request>& tasks, std::uint32_t priority,
+                const std::optional<summary_bitset>& suggested) {
   std::vector<std::uint32_t> set;
   const std::vector<std::uint32_t> may = world.evictable(priority);
   for (const job_id victim : plan.victims) {
@@ -306,6 +319,7 @@ void check_plan(const preempting_world& world, const preemption_plan& plan,
   node_table table = world.without(set);
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     REQUIRE(table.can_place(tasks[t], plan.placements[t].where));
+    CHECK((!suggested || suggested->test(plan.placements[t].where.node.value)));
     table.place(tasks[t], plan.placements[t].where);
   }
 }
@@ -549,6 +563,54 @@ TEST_CASE("nodes that join can be preempted on, and suggested nodes only") {
   CHECK(scheduler.propose(whole_task(9, 1), 1)->victims == ids({1}));
 }
 
+TEST_CASE("jobs are evicted only where the task or the gang may run, and only if that is enough") {
+  // One cheap job on each node; each node but the last one lacks something of the request.
+  node_table nodes;
+  const resources host{.cpu_milli = 8000, .memory_mib = 800};
+  nodes.add({.host = {.cpu_milli = 8000, .memory_mib = 400}, .gpus = 1, .model = 1});  // memory
+  nodes.add({.host = {.cpu_milli = 4000, .memory_mib = 800}, .gpus = 1, .model = 1});  // CPU
+  nodes.add({.host = host, .gpus = 1, .model = 2});                                    // the model
+  nodes.add({.host = host, .gpus = 1, .model = 1});  // it is not suggested
+  nodes.add({.host = host, .gpus = 1, .model = 1});  // a job of higher priority has the memory
+  nodes.add({.host = host, .gpus = 1, .model = 1});  // it is bad
+  nodes.add({.host = host, .gpus = 1, .model = 1});
+  auto scheduler = *preempting_fgd::create(std::move(nodes), gradient());
+  for (std::uint32_t n = 0; n < 7; ++n)
+    REQUIRE(scheduler.recover(whole_task(n, 1), {node_id(n), 1}, {.cost = n == 6 ? 90U : 1U}).ok());
+  const task_request memory{.job = job_id(20), .memory_mib = 300};
+  REQUIRE(scheduler.recover(memory, {node_id(4), 0}, {.priority = 5}).ok());
+  REQUIRE(scheduler.mark_bad(node_id(5)).ok());
+  summary_bitset suggested(7);
+  for (const std::uint32_t n : {0U, 1U, 2U, 4U, 5U, 6U}) suggested.set(n);
+
+  const task_request task{.job = job_id(30),
+                          .cpu_milli = 6000,
+                          .memory_mib = 600,
+                          .gpus = 1,
+                          .gpu_milli = whole_gpu,
+                          .models = 0b10};
+  const preemption_plan plan = *scheduler.propose(task, 1, suggested);
+  REQUIRE(plan.result == plan_result::preempt);
+  CHECK(plan.victims == ids({6}));
+  CHECK(plan.lower_bound == 90);
+  CHECK(scheduler.propose(task, 1)->victims == ids({3}));
+
+  topology_constraints gang;
+  gang.groups = {
+      {.tasks = 1, .gpus = 1, .host = {.cpu_milli = 6000, .memory_mib = 600}, .models = 0b10}};
+  CHECK(scheduler.propose(job_id(31), gang, 1, suggested)->victims == ids({6}));
+  gang.groups[0].tasks = 2;
+  CHECK(scheduler.propose(job_id(31), gang, 1, suggested)->result == plan_result::wait);
+  CHECK(scheduler.propose(job_id(31), gang, 1)->victims == ids({3, 6}));
+  // A gang that must be on one node, or whose tasks must be apart, does not preempt.
+  gang.groups[0].tasks = 1;
+  gang.required = 0;
+  CHECK(scheduler.propose(job_id(31), gang, 1)->result == plan_result::wait);
+  gang.required = any_level;
+  gang.groups[0].spread = {{0, 1}};
+  CHECK(scheduler.propose(job_id(31), gang, 1)->result == plan_result::wait);
+}
+
 TEST_CASE(
     "victims on shared GPUs cost as little as any set of jobs does, while jobs and nodes come and "
     "go") {
@@ -568,11 +630,14 @@ TEST_CASE(
       if (what < 4) {
         task_request task = world.any_task();
         task.job = job_id(world.next_job);
-        const preemption_plan plan = *world.scheduler->propose(task, priority);
-        const auto least = world.least(task, priority);
+        const auto suggested = world.any_suggested();
+        const preemption_plan plan = suggested
+                                         ? *world.scheduler->propose(task, priority, *suggested)
+                                         : *world.scheduler->propose(task, priority);
+        const auto least = world.least(task, priority, suggested);
         REQUIRE((plan.result != plan_result::wait) == least.has_value());
         if (!least) continue;
-        check_plan(world, plan, {task}, priority);
+        check_plan(world, plan, {task}, priority, suggested);
         REQUIRE(plan.cost == least->first);
         CHECK(plan.lower_bound == plan.cost);
         if (plan.result == plan_result::preempt) {
@@ -585,14 +650,17 @@ TEST_CASE(
       } else if (what < 6) {
         topology_constraints gang = world.any_gang();
         const job_id id(world.next_job);
-        const preemption_plan plan = *world.scheduler->propose(id, gang, priority);
+        const auto suggested = world.any_suggested();
+        const preemption_plan plan = suggested
+                                         ? *world.scheduler->propose(id, gang, priority, *suggested)
+                                         : *world.scheduler->propose(id, gang, priority);
         if (plan.result == plan_result::wait) continue;
         std::vector<task_request> tasks;
         for (const constrained_task_group& g : gang.groups)
           tasks.insert(tasks.end(), g.tasks, g.task());
-        check_plan(world, plan, tasks, priority);
+        check_plan(world, plan, tasks, priority, suggested);
         if (plan.result == plan_result::preempt) {
-          const auto least = world.least(gang, priority);
+          const auto least = world.least(gang, priority, suggested);
           REQUIRE(least.has_value());
           REQUIRE(plan.cost >= *least);
           REQUIRE(plan.lower_bound <= *least);

@@ -96,8 +96,17 @@ mutant(shapes_least fgd/detail/shape_counts.h "wrong end: the least memory of a 
   FROM [[c.nodes_with.rbegin()->first]] TO [[c.nodes_with.begin()->first]])
 mutant(victims_bound fgd/detail/victim_index.h "wrong end: the first node that is searched is chosen"
   IN [[if (best && at_least > best->cost) break;]] FROM [[at_least > best->cost]] TO [[true]])
-mutant(victims_priority fgd/detail/victim_index.h "off by one: jobs of the same priority are evicted"
-  FROM [[jobs_on_[n].position(priority, job_id(0))]] TO [[jobs_on_[n].position(priority + 1, job_id(0))]])
+mutant(victims_priority fgd/detail/evictable_jobs.h "off by one: jobs of the same priority are evicted"
+  FROM [[first(position(priority, job_id(0)))]] TO [[first(position(priority + 1, job_id(0)))]])
+mutant(victims_own fgd/detail/victim_index.h "wrong key: a request uses the bounds of another one that is rounded to the same"
+  FROM [[same(k.request, k.is_own ? task : request)]]
+  TO [[same(k.is_own ? rounded(k.request) : k.request, request)]])
+mutant(victims_forget fgd/detail/victim_index.h "forgotten update: bounds of a node stay after a change that no job made"
+  FROM [[for (level& l : levels_) l.bounds[n.value].forget();]] TO [[]] STATEMENT)
+mutant(bounds_two fgd/detail/victim_bounds.h "dropped case: two jobs that are enough together"
+  FROM [[(std::min)(one[k], two[k])]] TO [=[one[k]]=])
+mutant(bounds_fee fgd/detail/victim_bounds.h "wrong sum: a job on several GPUs is counted for each of them"
+  FROM [[fee += cost / used;]] TO [[fee += cost;]])
 mutant(victims_reserved fgd/detail/preemption_core.h "forgotten update: what is reserved is hidden from others only until a victim ends"
   FROM [[reserved_.ended(nodes_, t.request, t.where);]] TO [[]] STATEMENT)
 mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims of a cancelled job cannot be evicted again"

@@ -44,8 +44,11 @@ TEST_CASE("a walk visits the indices of a cost tree by cost, then by index") {
         REQUIRE(next.has_value());
         REQUIRE(next->cost == cost);
         REQUIRE(next->index == index);
+        walk.drop(*next);
       }
       REQUIRE(!walk.next().has_value());
+      walk.finish();
+      for (std::uint32_t i = 0; i < costs.size(); ++i) REQUIRE(tree[i] == costs[i]);
       summary_bitset only(tree.size());
       for (std::uint32_t i = 0; i < tree.size(); ++i)
         if (random.uniform(4) == 0) only.set(i);
@@ -56,31 +59,46 @@ TEST_CASE("a walk visits the indices of a cost tree by cost, then by index") {
         REQUIRE(next.has_value());
         REQUIRE(next->cost == cost);
         REQUIRE(next->index == index);
+        walk.drop(*next);
       }
       REQUIRE(!walk.next().has_value());
+      walk.finish();
     }
   }
 }
 
-TEST_CASE("a walk returns an index again at another cost, and leaves out costs above a limit") {
+TEST_CASE("a walk comes to an index again at its new cost") {
   using apiary::detail::cost_tree;
-  cost_tree tree(100);
-  for (std::uint32_t i = 0; i < 100; ++i) tree.set(i, i);
-  cost_tree::walk walk;
-  walk.start(tree);
-  CHECK(walk.next()->index == 0);
-  CHECK(walk.next()->index == 1);
-  tree.set(1, 20);
-  walk.again({20, 1});
-  std::uint32_t returned = 0;
-  while (const auto next = walk.next()) {
-    ++returned;
-    if (next->index == 1) break;
+  for (const bool part : {false, true}) {
+    cost_tree tree(100);
+    apiary::summary_bitset all(100);
+    for (std::uint32_t i = 0; i < 100; ++i) {
+      tree.set(i, i);
+      all.set(i);
+    }
+    cost_tree::walk walk;
+    if (part) {
+      walk.start(tree, all);
+    } else {
+      walk.start(tree);
+    }
+    walk.drop(*walk.next());
+    CHECK(walk.next()->index == 1);
+    walk.change(*walk.next(), 20);
+    CHECK(walk.next()->index == 2);
+    walk.change(*walk.next(), cost_tree::never);
+    std::uint32_t returned = 0;
+    while (const auto next = walk.next()) {
+      if (next->index == 1) break;
+      walk.drop(*next);
+      ++returned;
+    }
+    CHECK(returned == 17);  // 3, ..., 19, and 1 before 20
+    walk.finish();
+    CHECK(tree[0] == 0);
+    CHECK(tree[1] == 20);
+    CHECK(tree[2] == cost_tree::never);
+    CHECK(tree[19] == 19);
+    CHECK(tree.least()->index == 0);
   }
-  CHECK(returned == 19);  // 2, ..., 19, and 1 before 20
-  walk.limit(30);
-  std::uint32_t most = 0;
-  while (const auto next = walk.next()) most = next->index;
-  CHECK(most < 40);  // 31 may be in the same block as 30
-  CHECK(most >= 30);
 }

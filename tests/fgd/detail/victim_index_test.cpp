@@ -166,6 +166,41 @@ TEST_CASE("the least sum of bounds never exceeds what victims on different nodes
   }
 }
 
+TEST_CASE(
+    "a request that returns often gets bounds of its own, and the answers stay the least ones") {
+  std::uint32_t found_some = 0;
+  for (std::uint32_t seed = 0; seed < apiary_test::scaled(6u); ++seed) {
+    indexed_nodes nodes(seed, 40);
+    std::vector<task_request> often;  // differ in what rounding drops
+    for (int i = 0; i < 6; ++i) {
+      task_request task{.cpu_milli = 1100 + nodes.random.uniform(2900),
+                        .memory_mib = 1500 + nodes.random.uniform(2500),
+                        .gpus = 1,
+                        .gpu_milli = whole_gpu};
+      if (i >= 2) task.gpu_milli = static_cast<milli_gpu>(500 + nodes.random.uniform(125));
+      if (i % 2 == 1) task.models = 0b10;
+      often.push_back(task);
+    }
+    for (std::uint32_t step = 0; step < 250; ++step) {
+      for (std::uint32_t i = 0; i < 4; ++i) nodes.start(4 * step + i);
+      while (nodes.tasks.size() > 150)
+        nodes.end(nodes.random.uniform(static_cast<std::uint32_t>(nodes.tasks.size())));
+      const task_request& task = often[nodes.random.uniform(6)];
+      const std::uint32_t priority = 1 + nodes.random.uniform(2);
+      if (nodes.fits_now(task, nullptr)) continue;
+      const auto found = nodes.index->find(nodes.table, task, priority, nullptr);
+      const auto expected = nodes.naive(task, priority, nullptr);
+      REQUIRE(found.has_value() == expected.has_value());
+      if (!found) continue;
+      ++found_some;
+      REQUIRE(found->cost == expected->first);
+      REQUIRE(found->lower_bound == found->cost);
+      REQUIRE(found->where.node == expected->second);
+    }
+  }
+  CHECK(found_some > apiary_test::scaled(300u));
+}
+
 TEST_CASE("more kinds than the index keeps replace one another") {
   indexed_nodes nodes(1, 5);
   for (std::uint32_t j = 0; j < 200; ++j) nodes.start(j);

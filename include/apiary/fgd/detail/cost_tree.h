@@ -60,72 +60,90 @@ class cost_tree {
     }
   }
 
+  // The index with the least cost, the lowest one if several have it; nullopt if all costs are `never`.
+  [[nodiscard]] std::optional<entry> least() const noexcept {
+    std::size_t level = levels_.size() - 1;
+    std::uint64_t cost = never;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < levels_[level].size(); ++i) {
+      if (levels_[level][i] >= cost) continue;
+      cost = levels_[level][i];
+      at = i;
+    }
+    if (cost == never) return std::nullopt;
+    while (level-- > 0) {
+      at *= fan_out;
+      while (levels_[level][at] != cost) ++at;
+    }
+    return entry{cost, static_cast<std::uint32_t>(at)};
+  }
+  // Loads the cost of an index into the cache. Does not wait for it.
+  void prefetch(std::uint32_t i) const noexcept {
+    __builtin_prefetch(&levels_[0][i], 1);
+    if (levels_.size() > 1) __builtin_prefetch(&levels_[1][i / fan_out], 1);
+  }
+
   // Walks through the indices of a tree in ascending order of (cost, index), without those of the cost
-  // `never`. Requires: only costs of indices that it has returned change. Cost: a step O(log8 size) costs and a heap.
+  // `never`. Costs may rise meanwhile, by change().
+  //
+  // Requires: finish() ends the walk before the tree is used otherwise.
+  // Cost:     each call O(log8 size) costs; with `only`, a heap of these indices.
   class walk {
    public:
     // Starts at the least cost of the tree.
-    void start(const cost_tree& tree) {
+    void start(cost_tree& tree) {
       tree_ = &tree;
-      most_ = never - 1;
-      heap_.clear();
-      const std::size_t top = tree.levels_.size() - 1;
-      for (std::size_t i = 0; i < tree.levels_[top].size(); ++i) push(top, i);
+      is_part_ = false;
     }
     // Starts at the least cost of the indices in `only`, and returns no others. Cost: O(indices).
-    void start(const cost_tree& tree, const summary_bitset& only) {
+    void start(cost_tree& tree, const summary_bitset& only) {
       tree_ = &tree;
-      most_ = never - 1;
-      heap_.clear();
+      is_part_ = true;
+      part_.clear();
       for (std::uint32_t i = only.find_first(); i < tree.size(); i = only.find_next(i + 1))
-        push(0, i);
+        if (tree[i] != never) part_.push_back({tree[i], i});
+      std::make_heap(part_.begin(), part_.end(), later);
     }
-    // The next entry; nullopt if there is none.
-    [[nodiscard]] std::optional<entry> next() {
-      while (!heap_.empty()) {
-        std::pop_heap(heap_.begin(), heap_.end(), later);
-        const block top = heap_.back();
-        heap_.pop_back();
-        if (top.level == 0) return entry{top.cost, top.first};
-        const std::size_t child = top.index * fan_out;
-        const std::size_t level = top.level - std::size_t{1};
-        const std::size_t end = (std::min)(child + fan_out, tree_->levels_[level].size());
-        for (std::size_t i = child; i < end; ++i) push(level, i);
-      }
-      return std::nullopt;
+    // The next entry; nullopt if there is none. It stays the next one until drop() or change().
+    [[nodiscard]] std::optional<entry> next() const {
+      if (!is_part_) return tree_->least();
+      if (part_.empty()) return std::nullopt;
+      return part_.front();
     }
-    // Leaves out the indices of costs above this one from now on; some may still be returned.
-    void limit(std::uint64_t most) noexcept { most_ = most; }
-    // Returns an index again, when the walk comes to this cost.
-    void again(entry e) {
-      heap_.push_back({e.cost, e.index, e.index, 0});
-      std::push_heap(heap_.begin(), heap_.end(), later);
+    // Leaves out the next entry, which is e, until the walk is finished.
+    void drop(const entry& e) {
+      if (is_part_) return pop();
+      dropped_.push_back(e);
+      tree_->set(e.index, never);
+    }
+    // Changes the cost of the next entry, which is e. Requires: the cost does not fall.
+    void change(const entry& e, std::uint64_t cost) {
+      tree_->set(e.index, cost);
+      if (!is_part_) return;
+      pop();
+      if (cost == never) return;
+      part_.push_back({cost, e.index});
+      std::push_heap(part_.begin(), part_.end(), later);
+    }
+    // The tree has the costs of the entries again that were dropped.
+    void finish() {
+      for (const entry& e : dropped_) tree_->set(e.index, e.cost);
+      dropped_.clear();
     }
 
    private:
-    // A part of the tree that was not walked through yet.
-    struct block {
-      std::uint64_t cost = 0;   // its least cost
-      std::size_t index = 0;    // in its level
-      std::uint32_t first = 0;  // its first index of the tree
-      std::uint32_t level = 0;
+    static constexpr auto later = [](const entry& a, const entry& b) {
+      return a.cost != b.cost ? a.cost > b.cost : a.index > b.index;
     };
-    static constexpr auto later = [](const block& a, const block& b) {
-      return a.cost != b.cost ? a.cost > b.cost : a.first > b.first;
-    };
-    void push(std::size_t level, std::size_t i) {
-      const std::uint64_t cost = tree_->levels_[level][i];
-      if (cost > most_) return;
-      std::size_t first = i;
-      for (std::size_t l = 0; l < level; ++l) first *= fan_out;
-      heap_.push_back(
-          {cost, i, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(level)});
-      std::push_heap(heap_.begin(), heap_.end(), later);
+    void pop() {
+      std::pop_heap(part_.begin(), part_.end(), later);
+      part_.pop_back();
     }
 
-    const cost_tree* tree_ = nullptr;
-    std::uint64_t most_ = never - 1;
-    std::vector<block> heap_{};
+    cost_tree* tree_ = nullptr;
+    bool is_part_ = false;
+    std::vector<entry> part_{};  // a heap
+    std::vector<entry> dropped_{};
   };
 
  private:

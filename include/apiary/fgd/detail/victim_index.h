@@ -8,6 +8,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/fgd/detail/cost_tree.h>
+#include <apiary/fgd/detail/evictable_jobs.h>
+#include <apiary/fgd/detail/victim_bounds.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -28,28 +30,29 @@ namespace detail {
 
 // Knows the jobs on each node that may be evicted, and for kinds of request a lower bound of what the
 // eviction of enough of them costs on each node. A search takes the nodes in the order of these
-// bounds, and searches each of them exactly until no other node can cost less. After a change of a node,
-// its bound is the cost of the cheapest job there, until a search comes to it.
+// bounds, and searches each of them exactly until no other node can cost less. After a change of a
+// node, its bound is what victim_bounds knows, until a search for the kind comes to it.
 //
 // A kind has a priority, and its request is rounded down: CPU to powers of four, fractions to eighths of
 // a GPU, memory to none, and it accepts all models. So what evictions cost for it is a bound for all
-// requests of the kind.
+// requests of the kind. If such bounds have let searches for a request come to many nodes in vain, the
+// request gets a kind of its own, which is not rounded.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
 // Cost:     find: O(1) for each change of a node since the last search for this kind, and one or two
 //           searches of each node whose bound is not above the least cost, at most max_nodes once
 //           victims are found; without victims, of each node with a bound. O(nodes), too, for a kind
-//           or a priority that is new or was replaced: max_kinds and max_levels are kept at a time.
-//           Nodes whose bound is low, but which are not allowed or have other models than the task
-//           wants, are read at each find; if at most an eighth of the nodes is allowed, only these
-//           are read. As a bound does not know memory, each find searches the nodes again on which
-//           evictions free too little of it. Memory: 10 bytes for each node and kind, 8 for each node
-//           and priority, 72 for each job on a node.
+//           or a priority that is new or was replaced: max_kinds, max_own_kinds and max_levels are
+//           kept at a time. If at most an eighth of the nodes is allowed, only these are read;
+//           otherwise the nodes that are not allowed and cost less are read at each find. Memory: 10
+//           bytes for each node and kind, 64 for each node and priority, 72 for each job on a node.
 class victim_index {
  public:
-  // The most kinds with bounds.
+  // The most rounded kinds with bounds.
   static constexpr std::size_t max_kinds = 128;
-  // The most priorities for which the cheapest job of each node is kept.
+  // The most requests with kinds of their own.
+  static constexpr std::size_t max_own_kinds = 64;
+  // The most priorities for which bounds of each node are kept.
   static constexpr std::size_t max_levels = 16;
   // After so many nodes, a search ends if it has found victims.
   static constexpr std::uint32_t max_nodes = 1024;
@@ -69,13 +72,17 @@ class victim_index {
   // Adds the next node.
   void add_node() {
     const node_id n = jobs_on_.push_back({});
-    for (level& l : levels_) l.least.push_back(cost_tree::never);
+    for (level& l : levels_) {
+      l.bounds.emplace_back();
+      set_least(l, n);
+    }
     touch(n);
   }
   // The number of nodes, those that were removed included.
   [[nodiscard]] std::uint32_t size() const noexcept { return jobs_on_.size(); }
   // Node n has changed.
   void touch(node_id n) {
+    for (level& l : levels_) l.bounds[n.value].forget();
     if (end_of_log() > last_read_ && log_.back() == n)
       return;  // no kind knows of its change before
     log_.push_back(n);
@@ -87,39 +94,13 @@ class victim_index {
 
   // A task of a job with this priority and cost may be evicted from now on.
   void add(const task_request& task, placement where, std::uint32_t priority, std::uint64_t cost) {
-    node_jobs& here = jobs_on_[where.node];
-    const std::size_t at = here.position(priority, task.job);
-    if (at == here.owners.size() || here.owners[at].job != task.job) {
-      const auto offset = static_cast<std::ptrdiff_t>(at);
-      here.owners.insert(here.owners.begin() + offset, {priority, 0, task.job, 0});
-      here.candidates.insert(here.candidates.begin() + offset, {.cost = cost});
-    }
-    ++here.owners[at].tasks;
-    here.find_least(at);
-    here.candidates[at].host += task.host();
-    for (std::uint32_t mask = where.gpu_mask; mask != 0; mask &= mask - 1) {
-      milli_gpu& used = here.candidates[at].gpus[static_cast<std::size_t>(std::countr_zero(mask))];
-      used = static_cast<milli_gpu>(used + task.gpu_milli);
-    }
+    jobs_on_[where.node].add(task, where.gpu_mask, priority, cost);
     set_least(where.node);
     touch(where.node);
   }
   // Takes add() back. Requires: it was called for the task, with this priority.
   void remove(const task_request& task, placement where, std::uint32_t priority) {
-    node_jobs& here = jobs_on_[where.node];
-    const std::size_t at = here.position(priority, task.job);
-    APIARY_ASSERT(at < here.owners.size() && here.owners[at].job == task.job);
-    here.candidates[at].host -= task.host();
-    for (std::uint32_t mask = where.gpu_mask; mask != 0; mask &= mask - 1) {
-      milli_gpu& used = here.candidates[at].gpus[static_cast<std::size_t>(std::countr_zero(mask))];
-      used = static_cast<milli_gpu>(used - task.gpu_milli);
-    }
-    if (--here.owners[at].tasks == 0) {
-      const auto offset = static_cast<std::ptrdiff_t>(at);
-      here.owners.erase(here.owners.begin() + offset);
-      here.candidates.erase(here.candidates.begin() + offset);
-      here.find_least(at);
-    }
+    jobs_on_[where.node].remove(task, where.gpu_mask, priority);
     set_least(where.node);
     touch(where.node);
   }
@@ -138,23 +119,29 @@ class victim_index {
     std::optional<answer> best;
     std::uint64_t bound = cost_tree::never;
     std::uint32_t tried = 0;
-    while (const std::optional<cost_tree::entry> next = walk_.next()) {
+    std::uint32_t in_vain = 0;  // nodes that a kind of its own would not come to
+    for (std::optional<cost_tree::entry> next = walk_.next(); next; next = walk_.next()) {
       const node_id n(next->index);
       const std::uint64_t at_least = cost_of(*next);
       if (best && at_least > best->cost) break;
-      if (best && at_least == best->cost && n > best->where.node) {
-        if (is_searched(*next)) break;  // so are all others of this cost, and their ids are higher
+      // Once the bound of a search is the least cost, so are all that follow, and their ids are higher.
+      const bool is_later = best && at_least == best->cost && n > best->where.node;
+      if (is_later && is_searched(*next)) break;
+      const bool suits = !task.wants_gpu() || nodes[n].accessible(task.models);
+      if (is_later || (allowed != nullptr && !allowed->test(n.value)) || !suits) {
+        in_vain += suits ? 0U : 1U;
+        walk_.drop(*next);
         continue;
       }
-      if (allowed != nullptr && !allowed->test(n.value)) continue;
-      if (task.wants_gpu() && !nodes[n].accessible(task.models)) continue;
       if (refine(nodes, bounds, *next)) continue;
       if (best && tried >= max_nodes) {
         bound = (std::min)(bound, at_least);
         break;
       }
       ++tried;
-      const auto found = search_(nodes[n], task, candidates(n, priority));
+      walk_.drop(*next);
+      const auto found = search_(nodes[n], task, jobs_on_[n].below(priority));
+      if (found.verdict != fit_verdict::fits || found.cost > at_least) ++in_vain;
       if (found.verdict != fit_verdict::fits) continue;
       bound = (std::min)(bound, found.lower_bound);
       if (best && (found.cost > best->cost || (found.cost == best->cost && n > best->where.node)))
@@ -162,11 +149,11 @@ class victim_index {
       if (!best) best.emplace();
       best->where = {n, found.gpu_mask};
       best->cost = found.cost;
-      walk_.limit(2 * found.cost + 1);
       best->victims.clear();
-      for (const std::uint32_t c : found.victims)
-        best->victims.push_back(jobs_on_[n].owners[c].job);
+      for (const std::uint32_t c : found.victims) best->victims.push_back(jobs_on_[n].job(c));
     }
+    walk_.finish();
+    if (in_vain > 0 && !bounds.is_own) count_in_vain(task, priority, in_vain);
     if (best) {
       best->lower_bound = (std::min)(bound, best->cost);
       sort_unique(best->victims);
@@ -180,62 +167,46 @@ class victim_index {
     kind& bounds = bounds_of(nodes, task, priority);
     walk_.start(bounds.costs);
     std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < count;) {
+    std::uint32_t i = 0;
+    while (i < count) {
       const std::optional<cost_tree::entry> next = walk_.next();
-      if (!next) return cost_tree::never;
+      if (!next) break;
       if (refine(nodes, bounds, *next)) continue;
+      walk_.drop(*next);
       sum += cost_of(*next);
       ++i;
     }
-    return sum;
+    walk_.finish();
+    return i == count ? sum : cost_tree::never;
   }
 
  private:
-  // A job on a node, and how many of its tasks are there.
-  struct owner {
-    std::uint32_t priority = 0;
-    std::uint32_t tasks = 0;
-    job_id job{};
-    std::uint64_t least = 0;  // of its cost and the costs of those before it
-  };
-  // The jobs on a node, by priority and id.
-  struct node_jobs {
-    std::vector<owner> owners{};
-    std::vector<shared_victim_search::candidate> candidates{};  // what each owner uses
-    // Where the job is, or would be.
-    [[nodiscard]] std::size_t position(std::uint32_t priority, job_id job) const {
-      const auto at =
-          std::lower_bound(owners.begin(), owners.end(), std::pair{priority, job},
-                           [](const owner& a, const std::pair<std::uint32_t, job_id>& b) {
-                             return std::pair{a.priority, a.job} < b;
-                           });
-      return static_cast<std::size_t>(at - owners.begin());
-    }
-    // Computes `least` again from owner number `at` on.
-    void find_least(std::size_t at) {
-      for (; at < owners.size(); ++at) {
-        owners[at].least = candidates[at].cost;
-        if (at > 0) owners[at].least = (std::min)(owners[at].least, owners[at - 1].least);
-      }
-    }
-  };
   // What a task of one priority may evict.
   struct level {
     std::uint32_t priority = 0;
-    std::vector<std::uint64_t>
-        least{};  // by node, the cost of the cheapest job; never: there is none
+    std::vector<victim_bounds> bounds{};  // by node
     std::uint64_t last_use = 0;
   };
   struct kind {
-    task_request request{};  // rounded down
+    task_request request{};  // of the bounds
     std::uint32_t priority = 0;
-    // By node: twice a bound, and one more if it is the bound of a search on the node; otherwise it is
-    // the cost of the cheapest job there.
+    std::uint32_t request_class = 0;  // of victim_bounds
+    bool is_own = false;              // the request is not rounded
+    bool is_new = true;               // the costs are not known
+    // By node: twice a bound, and one more if it is the bound of a search on the node.
     cost_tree costs{};
     std::uint64_t seen = 0;  // what is before this position of the log is in the costs
-    bool is_new = true;      // nothing is
     std::uint64_t last_use = 0;
+    victim_bounds* nodes = nullptr;  // those of its level; found anew at each search
   };
+  // A request without a kind of its own, and the nodes that were searched for it in vain.
+  struct wish {
+    task_request request{};
+    std::uint32_t priority = 0;
+    std::uint64_t in_vain = 0;
+  };
+  static constexpr std::size_t max_wishes = 64;
+  static constexpr std::size_t ahead = 12;  // nodes that are loaded at a time
 
   [[nodiscard]] static task_request rounded(const task_request& task) noexcept {
     const std::uint32_t cpu = std::bit_floor(task.cpu_milli);
@@ -245,13 +216,14 @@ class victim_index {
     kind.gpu_milli = (std::max)(static_cast<milli_gpu>(task.gpu_milli / 125 * 125), milli_gpu{1});
     return kind;
   }
+  // Whether two requests want the same. A request without GPU accepts all models.
   [[nodiscard]] static bool same(const task_request& a, const task_request& b) noexcept {
-    return a.cpu_milli == b.cpu_milli && a.gpus == b.gpus && a.gpu_milli == b.gpu_milli;
+    return a.host() == b.host() && a.gpus == b.gpus &&
+           (a.gpus == 0 || (a.gpu_milli == b.gpu_milli && a.models == b.models));
   }
-  // The jobs on the node that a task of this priority may evict.
-  [[nodiscard]] std::span<const shared_victim_search::candidate> candidates(
-      node_id n, std::uint32_t priority) const {
-    return std::span(jobs_on_[n].candidates).first(jobs_on_[n].position(priority, job_id(0)));
+  // The cost in the tree for a bound that is not that of a search.
+  [[nodiscard]] static std::uint64_t entry_cost(std::uint64_t bound) noexcept {
+    return bound == victim_bounds::never ? cost_tree::never : 2 * bound;
   }
   // What a node costs at least.
   [[nodiscard]] static std::uint64_t cost_of(const cost_tree::entry& e) noexcept {
@@ -261,17 +233,20 @@ class victim_index {
   [[nodiscard]] static bool is_searched(const cost_tree::entry& e) noexcept {
     return e.cost % 2 != 0;
   }
-  // If a search on the node of the entry was not made for the kind, makes it, and lets the walk return
-  // the node again at the new bound. Returns whether it did.
-  bool refine(const node_table& nodes, kind& of, const cost_tree::entry& e) {
+  // If the entry, the next one of the walk, is not the bound of a search on the node, finds a greater
+  // bound. Returns whether it did.
+  bool refine(const node_table& nodes, const kind& of, const cost_tree::entry& e) {
     if (is_searched(e)) return false;
     const node_id n(e.index);
-    const auto found = quick_search_(nodes[n], of.request, candidates(n, of.priority));
-    std::uint64_t cost = cost_tree::never;
-    if (found.verdict == fit_verdict::fits)
-      cost = 2 * (std::max)(found.lower_bound, cost_of(e)) + 1;
-    of.costs.set(n.value, cost);
-    if (cost != cost_tree::never) walk_.again({cost, n.value});
+    victim_bounds& here = of.nodes[n.value];
+    if (!here.known()) here.fill(nodes[n], jobs_on_[n].below(of.priority));
+    std::uint64_t cost = entry_cost(here.of(of.request_class));
+    if (cost <= e.cost) {
+      const auto found = quick_search_(nodes[n], of.request, jobs_on_[n].below(of.priority));
+      cost = found.verdict == fit_verdict::fits ? 2 * (std::max)(found.lower_bound, cost_of(e)) + 1
+                                                : cost_tree::never;
+    }
+    walk_.change(e, cost);
     return true;
   }
   // The level of this priority.
@@ -287,15 +262,14 @@ class victim_index {
             [](const level& a, const level& b) { return a.last_use < b.last_use; });
       }
       found->priority = priority;
-      found->least.resize(size());
+      found->bounds.resize(size());
       for (const node_id n : jobs_on_.ids()) set_least(*found, n);
     }
     found->last_use = uses_;
     return *found;
   }
   void set_least(level& of, node_id n) {
-    const std::size_t jobs = jobs_on_[n].position(of.priority, job_id(0));
-    of.least[n.value] = jobs > 0 ? jobs_on_[n].owners[jobs - 1].least : cost_tree::never;
+    of.bounds[n.value].reset(jobs_on_[n].least_below(of.priority));
   }
   // The jobs on node n have changed.
   void set_least(node_id n) {
@@ -305,44 +279,93 @@ class victim_index {
   // The bounds for tasks like this one, up to date.
   [[nodiscard]] kind& bounds_of(const node_table& nodes, const task_request& task,
                                 std::uint32_t priority) {
-    const task_request request = rounded(task);
-    auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const kind& k) {
-      return k.priority == priority && same(k.request, request);
-    });
-    if (found == kinds_.end()) {
-      if (kinds_.size() < max_kinds) {
-        found = kinds_.emplace(kinds_.end());
-      } else {
-        found = std::min_element(kinds_.begin(), kinds_.end(), [](const kind& a, const kind& b) {
-          return a.last_use < b.last_use;
-        });
-      }
-      *found = {.request = request, .priority = priority};
-    }
-    found->last_use = ++uses_;
-    const std::vector<std::uint64_t>& least = level_of(priority).least;
+    kind& found = kind_of(task, priority);
+    found.last_use = ++uses_;
+    found.nodes = level_of(priority).bounds.data();
     const auto update = [&](node_id n) {
-      const std::uint64_t cost = least[n.value];
-      found->costs.set(n.value, cost == cost_tree::never ? cost : 2 * cost);
+      found.costs.set(n.value, entry_cost(found.nodes[n.value].of(found.request_class)));
     };
-    found->costs.grow(nodes.size());
-    if (found->is_new || found->seen < start_of_log_) {
+    found.costs.grow(nodes.size());
+    if (found.is_new || found.seen < start_of_log_) {
       for (const node_id n : nodes.ids()) update(n);
     } else {
-      const auto seen = static_cast<std::size_t>(found->seen - start_of_log_);
-      for (std::size_t i = seen; i < log_.size(); ++i) update(log_[i]);
+      // Most costs are not in the cache: the loads of some nodes run side by side.
+      const auto load = [&](std::size_t i) {
+        if (i >= log_.size()) return;
+        found.costs.prefetch(log_[i].value);
+        __builtin_prefetch(&found.nodes[log_[i].value]);
+      };
+      const auto seen = static_cast<std::size_t>(found.seen - start_of_log_);
+      for (std::size_t i = seen; i < seen + ahead; ++i) load(i);
+      for (std::size_t i = seen; i < log_.size(); ++i) {
+        load(i + ahead);
+        update(log_[i]);
+      }
     }
-    found->is_new = false;
-    found->seen = last_read_ = end_of_log();
+    found.is_new = false;
+    found.seen = last_read_ = end_of_log();
+    return found;
+  }
+  // The kind of the task: its own one, if it has one or now gets one; otherwise the rounded one.
+  [[nodiscard]] kind& kind_of(const task_request& task, std::uint32_t priority) {
+    const task_request request = rounded(task);
+    kind* found = nullptr;
+    for (kind& k : kinds_) {
+      if (k.priority != priority || !same(k.request, k.is_own ? task : request)) continue;
+      found = &k;
+      if (k.is_own) return k;
+    }
+    const auto wanted = std::find_if(wishes_.begin(), wishes_.end(), [&](const wish& w) {
+      return w.priority == priority && same(w.request, task);
+    });
+    // So many searches take longer than to make a kind.
+    const bool own = wanted != wishes_.end() && wanted->in_vain > size() / 64 + 64;
+    if (own) wishes_.erase(wanted);
+    if (own || found == nullptr) found = &new_kind(own);
+    if (found->is_new) {
+      found->request = own ? task : request;
+      found->priority = priority;
+      found->request_class = victim_bounds::class_of(task);
+    }
     return *found;
+  }
+  // A kind to fill: one more, or in place of the one that was not used for the longest time.
+  [[nodiscard]] kind& new_kind(bool own) {
+    const auto alike =
+        std::count_if(kinds_.begin(), kinds_.end(), [&](const kind& k) { return k.is_own == own; });
+    kind* to = nullptr;
+    if (static_cast<std::size_t>(alike) < (own ? max_own_kinds : max_kinds)) {
+      to = &kinds_.emplace_back();
+    } else {
+      for (kind& k : kinds_)
+        if (k.is_own == own && (to == nullptr || k.last_use < to->last_use)) to = &k;
+      *to = {};
+    }
+    to->is_own = own;
+    return *to;
+  }
+  // A search for the task came to so many nodes that a kind of its own would have passed over.
+  void count_in_vain(const task_request& task, std::uint32_t priority, std::uint32_t nodes) {
+    auto found = std::find_if(wishes_.begin(), wishes_.end(), [&](const wish& w) {
+      return w.priority == priority && same(w.request, task);
+    });
+    if (found == wishes_.end()) {
+      if (wishes_.size() == max_wishes)
+        wishes_.erase(
+            std::min_element(wishes_.begin(), wishes_.end(),
+                             [](const wish& a, const wish& b) { return a.in_vain < b.in_vain; }));
+      found = wishes_.insert(wishes_.end(), {task, priority, 0});
+    }
+    found->in_vain += nodes;
   }
 
   std::vector<node_id> log_{};  // nodes in the order of their changes; the first ones are dropped
   std::uint64_t start_of_log_ = 0;  // how many were dropped
   std::uint64_t last_read_ = 0;     // a kind has seen what is before this position
   std::vector<level> levels_{};
-  dense_map<node_id, node_jobs> jobs_on_{};
+  dense_map<node_id, evictable_jobs> jobs_on_{};
   std::vector<kind> kinds_{};
+  std::vector<wish> wishes_{};
   std::uint64_t uses_ = 0;
   cost_tree::walk walk_{};
   shared_victim_search search_{};
