@@ -216,6 +216,28 @@ TEST_CASE("unblock_search: large gangs within the budget, close to the least") {
   }
 }
 
+TEST_CASE("unblock_search: tens of thousands of whole nodes with CPU") {
+  capacity_index<uniform_tree> capacities(uniform_tree{2'730, 16, 8}, node, 8);
+  const std::vector<std::uint32_t> capacity(43'680, 8);
+  std::vector<resources> hosts;
+  std::uint32_t in_use = 0;
+  for (std::uint32_t n = 0; n < 43'680; ++n) {
+    const std::uint32_t used = n % 5 == 0 ? 1 + n % 8 : 0;
+    capacities.set(n, 8 - used);
+    hosts.push_back({96'000 - 8'000 * used, 0});
+    in_use += used;
+  }
+  const std::vector<resources> whole(43'680, resources{96'000, 0});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 43'680, .gpus = 8, .host = {96'000, 0}}};
+  unblock_search<uniform_tree> search(1'000'000);
+  const unblock_set found = search(capacities, gang, capacity, hosts, whole);
+  CHECK(found.steps <= 1'000'000);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.nodes.size() == 43'680 / 5);
+  CHECK(found.gpus == in_use);
+}
+
 // Tasks without GPUs of so many kinds that the tables of the exact search exceed its budget: the greedy
 // sets of the closest racks are compared.
 topology_constraints with_many_small_groups(constrained_task_group first) {

@@ -985,6 +985,58 @@ TEST_CASE("topology_fit: many groups with CPU on an idle cluster are placed node
   CHECK(*std::max_element(cpu.begin(), cpu.end()) <= 6'500);
 }
 
+TEST_CASE("topology_fit: a thousand tasks that differ in CPU fit into an idle cluster") {
+  capacity_index<uniform_tree> capacities(uniform_tree{112, 7, 16, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 8);
+  const std::vector<resources> hosts(capacities.num_nodes(), resources{96'000, 786'432});
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < 1'000; ++i)  // 1 to 24 CPUs in no order
+    gang.groups.push_back({.tasks = 1, .gpus = 1, .host = {1'000 + i * 617 % 1'000 * 23, 1'024}});
+  topology_fit<uniform_tree> fit(100'000);
+  for (const bool sizes : {false, true}) {
+    for (std::uint32_t i = 0; i < 1'000 && sizes; ++i) gang.groups[i].gpus = 1 + i % 8;
+    const auto found = fit(capacities, gang, hosts);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    CHECK(found.steps < 50'000);
+    std::vector<std::uint32_t> cpu(capacities.num_nodes(), 0);
+    std::vector<std::uint32_t> gpus(capacities.num_nodes(), 0);
+    for (const tasks_on_node& p : found.portions) {
+      cpu[p.node] += p.tasks * gang.groups[p.group].host.cpu_milli;
+      gpus[p.node] += p.tasks * gang.groups[p.group].gpus;
+    }
+    CHECK(found.portions.size() == 1'000);
+    CHECK(*std::max_element(cpu.begin(), cpu.end()) <= 96'000);
+    CHECK(*std::max_element(gpus.begin(), gpus.end()) <= 8);
+  }
+}
+
+TEST_CASE("topology_fit: with few steps, few nodes are looked at, and no no is wrong") {
+  // 64 racks of 32 nodes. Of the three kinds, the last one fits on no node.
+  capacity_index<uniform_tree> capacities(uniform_tree{64, 32, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 8);
+  const std::vector<resources> hosts(capacities.num_nodes(), resources{8'000, 0});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 3, .gpus = 1, .host = {2'000, 0}},
+                 {.tasks = 3, .gpus = 1, .host = {2'500, 0}},
+                 {.tasks = 1, .gpus = 1, .host = {9'000, 0}}};
+  for (const level_t l : {level_t{2}, any_level}) {
+    gang.required = l;
+    topology_fit<uniform_tree> few(100);  // the count of the third kind costs 32 steps
+    CHECK(few(capacities, gang, hosts).verdict == fit_verdict::budget_ended);
+    CHECK(few(capacities, gang, hosts).steps <= 100);
+    topology_fit<uniform_tree> enough(1'000);
+    CHECK(enough(capacities, gang, hosts).verdict == fit_verdict::does_not_fit);
+  }
+  // Each task fits on each node, but not all on one.
+  gang.required = 1;
+  gang.groups[2].host.cpu_milli = 1'000;
+  topology_fit<uniform_tree> few(100);
+  CHECK(few(capacities, gang, hosts).verdict == fit_verdict::budget_ended);
+  CHECK(few(capacities, gang, hosts).steps <= 100);
+  topology_fit<uniform_tree> enough(100'000);
+  CHECK(enough(capacities, gang, hosts).verdict == fit_verdict::does_not_fit);
+}
+
 TEST_CASE("topology_fit: counts of many groups are paid from the budget, and its end is no no") {
   capacity_index<uniform_tree> capacities(uniform_tree{512, 16, 8}, 1, 8);
   std::vector<resources> hosts;

@@ -86,7 +86,13 @@ mutant(shared_devices gang/shared_gpu_fit.h "forgotten update: two tasks get the
 mutant(shared_greedy_order gang/detail/shared_greedy.h "swapped order: small tasks are placed first"
   FROM [[~std::uint64_t{gang.groups[m].task().total_gpu_milli()}]]
   TO [[std::uint64_t{gang.groups[m].task().total_gpu_milli()}]])
-mutant(fill_too_small gang/detail/fill_nodes.h "dropped condition: nodes that hold no task that is left take steps"
-  FROM [[n < nodes.last.value && smallest <= free]] TO [[n < nodes.last.value]])
+mutant(fill_full_node gang/detail/fill_nodes.h "dropped condition: a node that is full is tried with all groups"
+  FROM [[smallest_ <= node.gpus && missed < misses]] TO [[missed < misses]])
+mutant(fill_misses gang/detail/fill_nodes.h "dropped condition: a node is tried with all groups, however many do not fit"
+  FROM [[smallest_ <= node.gpus && missed < misses]] TO [[smallest_ <= node.gpus]])
+mutant(fill_many_groups gang/topology_fit.h "dropped case: of many groups all are tried on each node"
+  FROM [[groups_.size() > many_groups && fill_nodes]] TO [[false && fill_nodes]])
+mutant(candidates_free gang/detail/candidate_cells.h "dropped condition: counts of four groups cost no steps"
+  FROM [[u > 0 && !steps.pay]] TO [[u > 3 && !steps.pay]])
 mutant(greedy_in_large_cells gang/topology_fit.h "dropped case: groups under constraints are not placed greedily in a large cell"
   FROM [[looks / looks_of_a_step > left(end)]] TO [[true]])

@@ -42,7 +42,7 @@ APIARY_NAMESPACE_BEGIN
 //           empty if they do not count.
 // Cost:     without constraints O(cells of the level * sizes) and gang_fit in the cell. One group
 //           under constraints: O(cells of the lowest constrained level); with CPU or memory
-//           O(nodes). More than four groups count against the budget. Each cell that is tried adds
+//           O(nodes). Other groups count against the budget. Each cell that is tried adds
 //           O(log cells). Memory: O(nodes + groups), and at most 64 bytes a step.
 // Example:  on the page of the module
 template <CellTree Tree>
@@ -93,6 +93,11 @@ class topology_fit {
   static constexpr std::uint64_t few_steps = 1'000;
   // In a cell that is too large otherwise, one greedy order is tried at this price.
   static constexpr std::uint64_t looks_of_a_step = 8;
+  // With more groups than that, a node at first takes groups until so many do not fit.
+  static constexpr std::size_t many_groups = 64;
+  static constexpr std::uint32_t few_misses = 16;
+  // Nodes that find_node() looks at without steps, if there are fewer than eight groups.
+  static constexpr std::uint32_t free_looks = 1'024;
 
   fit_verdict decide(const capacity_index<Tree>& capacities, const topology_constraints& gang,
                      std::span<const resources> hosts) {
@@ -164,6 +169,10 @@ class topology_fit {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
       open_cell at = open_[i];
+      if (left(end) == 0) {
+        open_[kept++] = at;
+        continue;
+      }
       cell_ = at.cell;
       const std::size_t cells_left = (std::min<std::size_t>)(open_.size() - i, 8);
       const fit_verdict verdict = try_long(l, at, beam, steps_ + left(end) / cells_left);
@@ -201,8 +210,9 @@ class topology_fit {
     for (std::uint32_t n = 0;
          n < capacities_->num_nodes() && allowed && last_ && sizes_.constrained; ++n) {
       if (n % 16 == 0) pay(groups_.size() / 8);
+      if (n % 64 == 0 && n >= free_looks) pay((std::min<std::size_t>)(groups_.size(), 8));
       if (each_fits_alone(n)) open_.push_back({n, true});
-      if (left(limit_) == 0 && groups_.size() >= 8) {
+      if (left(limit_) == 0 && (groups_.size() >= 8 || n >= free_looks)) {
         open_.push_back({n, true});  // the others are not known
         break;
       }
@@ -227,6 +237,7 @@ class topology_fit {
     return fit_verdict::fits;
   }
   fit_verdict place_greedily(level_t l, std::uint64_t end) {
+    if (groups_.size() / looks_of_a_step > left(end)) return fit_verdict::budget_ended;
     if (orders_.empty()) orders_ = detail::orders_of_groups(groups_);
     const id_range<cell_id> nodes = capacities_->nodes(l, cell_);
     detail::greedy_by_group<Tree, detail::node_capacity_left> greedy(
@@ -234,13 +245,12 @@ class topology_fit {
     for (const std::vector<std::uint32_t>& order : orders_) {
       const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
       if (looks > left(end)) {
-        if (&order != &orders_.front()) break;
-        detail::step_budget steps(left(end));
-        const bool fits = fill_nodes_(*capacities_, groups_, hosts_, order, objective_, l, cell_,
-                                      steps, portions_);
-        pay(steps.steps());
-        if (fits) return fit_verdict::fits;
-        if (looks / looks_of_a_step > left(end)) break;
+        const bool is_first = &order == &orders_.front();
+        if (groups_.size() > many_groups && fill_nodes(l, order, left(end) / 2, few_misses))
+          return fit_verdict::fits;
+        if (is_first && fill_nodes(l, order, left(end), detail::fill_nodes<Tree>::all))
+          return fit_verdict::fits;
+        if (!is_first || looks / looks_of_a_step > left(end)) continue;
         steps_ += looks / looks_of_a_step;
       } else {
         steps_ += looks;
@@ -252,6 +262,16 @@ class topology_fit {
     }
     portions_.clear();
     return fit_verdict::budget_ended;
+  }
+  // Places the groups in cell_, one node after another.
+  bool fill_nodes(level_t l, std::span<const std::uint32_t> order, std::uint64_t budget,
+                  std::uint32_t misses) {
+    detail::step_budget steps(budget);
+    portions_.clear();
+    const bool fits = fill_nodes_(*capacities_, groups_, hosts_, order, objective_, l, cell_, steps,
+                                  portions_, misses);
+    pay(steps.steps());
+    return fits;
   }
   // Without constraints. At the last level, a refusal without a count of slots still needs a proof.
   fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {

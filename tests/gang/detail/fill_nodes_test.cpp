@@ -53,7 +53,7 @@ TEST_CASE("fill_nodes: all tasks are placed within GPUs, CPU, memory and the lim
     const auto objective =
         random.uniform(2) == 0 ? gang_objective::whole_cells : gang_objective::fewest_nodes;
     if (!fill(capacities, groups, hosted ? hosts : std::vector<resources>{}, order, objective, 2,
-              rack, steps, to)) {
+              rack, steps, to, random.uniform(3) == 0 ? 1 + random.uniform(3) : ~0U)) {
       REQUIRE(to.size() == 1);
       ++refused;
       continue;
@@ -98,6 +98,34 @@ TEST_CASE("fill_nodes: constraints between the nodes and the cell are not for it
   const std::vector<std::uint32_t> order{0};
   CHECK_FALSE(fill(capacities, groups, {}, order, gang_objective::whole_cells, capacities.top(), 0,
                    steps, to));
+}
+
+TEST_CASE("fill_nodes: it looks at no group when a node is full") {
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 140, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < 140; ++n) capacities.set(n, 8);
+  topology_constraints gang;
+  for (std::uint32_t m = 0; m < 400; ++m)
+    gang.groups.push_back({.tasks = 1, .gpus = 2, .host = {1'000 + m, 0}});
+  colocated_groups groups;
+  groups.assign(gang, 1, capacities.top());
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t u = 0; u < 400; ++u) order.push_back(u);
+  fill_nodes<uniform_tree> fill;
+  std::vector<tasks_on_node> to;
+  // Each task is looked at once.
+  step_budget one_each(400);
+  const std::vector<resources> enough(140, resources{64'000, 0});
+  CHECK(fill(capacities, groups, enough, order, gang_objective::whole_cells, 2, 0, one_each, to));
+  CHECK(to.size() == 400);
+  // Where CPU is short, a node takes no more groups after so many that do not fit.
+  const std::vector<resources> scarce(140, resources{5'000, 0});
+  step_budget all(2'000);
+  CHECK_FALSE(fill(capacities, groups, scarce, order, gang_objective::whole_cells, 2, 0, all, to));
+  CHECK(to.size() == 400);
+  step_budget few(2'000);
+  to.clear();
+  CHECK(fill(capacities, groups, scarce, order, gang_objective::whole_cells, 2, 0, few, to, 4));
+  CHECK(to.size() == 400);
 }
 
 TEST_CASE("fill_nodes: nodes with too few free GPUs cost no steps") {

@@ -78,9 +78,9 @@ struct group_sizes {
 // of a gang and, under constraints, capacity for each group alone. They come in the order of the
 // objective: fewest free GPUs first, or fewest nodes for the gang, the emptiest nodes first.
 // Cost:     assign O(cells of the level * sizes), under constraints also capacity_count for each
-//           group. Four groups take no steps; each other one takes a step for 32 cells or nodes. If
-//           the budget ends, the remaining groups refuse no cell. next O(log cells). Memory:
-//           O(nodes).
+//           group. The first group takes no steps, each of the next three a step for 64 cells or
+//           nodes, each other one a step for 32. If the budget ends, the remaining groups refuse no
+//           cell. next O(log cells). Memory: O(nodes).
 template <CellTree Tree>
 class candidate_cells {
  public:
@@ -102,7 +102,8 @@ class candidate_cells {
     }
     count_.emplace(capacities, groups, hosts);
     for (std::size_t u = 0; sizes.constrained && u < groups.size(); ++u) {
-      if (u >= 4 && !steps.pay(count_->cells_to_count(u, l) / 32 + 1)) break;
+      const std::uint64_t looks = u == 0 ? 0 : count_->cells_to_count(u, l);
+      if (u > 0 && !steps.pay(u < 4 ? looks / 64 : looks / 32 + 1)) break;
       const std::span<const std::uint32_t> capacity = count_->count(u, l);
       bool any = false;
       for (std::size_t c = 0; c < capacity.size(); ++c) {

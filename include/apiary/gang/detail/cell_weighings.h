@@ -42,17 +42,20 @@ class cell_weighings {
     sizes_.clear();
     size_of_.assign(groups.size(), none);
     tasks_.clear();
+    unlimited_.clear();
     for (std::size_t u = 0; u < groups.size(); ++u) {
       tasks_.push_back(groups[u].tasks);
       if (groups[u].gpus == 0) continue;
       const auto [step, most] = groups.at(u, capacities.node_level());
-      const auto is_same = [&](const node_knapsack::task_size& s) {
-        return s.gpus == groups[u].gpus && s.most == unlimited;
-      };
       if (step == 1 && most == groups[u].tasks) {
-        const auto at = std::find_if(sizes_.begin(), sizes_.end(), is_same);
-        size_of_[u] = static_cast<std::size_t>(at - sizes_.begin());
-        if (at == sizes_.end()) sizes_.push_back({groups[u].gpus, 0});
+        const auto at = std::find_if(unlimited_.begin(), unlimited_.end(), [&](std::size_t s) {
+          return sizes_[s].gpus == groups[u].gpus;
+        });
+        size_of_[u] = at == unlimited_.end() ? sizes_.size() : *at;
+        if (at == unlimited_.end()) {
+          unlimited_.push_back(sizes_.size());
+          sizes_.push_back({groups[u].gpus, 0});
+        }
         sizes_[size_of_[u]].tasks += groups[u].tasks;
       } else {
         size_of_[u] = sizes_.size();
@@ -98,11 +101,11 @@ class cell_weighings {
 
  private:
   static constexpr std::size_t none = ~std::size_t{0};
-  static constexpr std::uint32_t unlimited = ~std::uint32_t{0};
   const capacity_index<Tree>* capacities_ = nullptr;
   std::vector<node_knapsack::task_size> sizes_;
-  std::vector<std::size_t> size_of_;  // of each group, in sizes_
-  std::vector<std::uint32_t> tasks_;  // of each group
+  std::vector<std::size_t> size_of_;    // of each group, in sizes_
+  std::vector<std::size_t> unlimited_;  // the sizes of groups without constraints, in sizes_
+  std::vector<std::uint32_t> tasks_;    // of each group
   std::vector<weighing> all_;
   weight_search search_;
   node_knapsack knapsack_;
