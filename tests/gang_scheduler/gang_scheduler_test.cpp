@@ -456,6 +456,69 @@ TEST_CASE("of racks whose victims cost as much, the first is chosen, however man
   CHECK(plan->victims == std::vector<job_key>{"a"});
 }
 
+TEST_CASE("one gang that is enough alone is the victim if no other set can cost less") {
+  // Two gangs have four nodes each; every other node has a gang of its own.
+  gang_cluster cluster{.levels = {"rack"}};
+  for (std::uint32_t n = 0; n < 16; ++n)
+    cluster.nodes.push_back(
+        {.name = "n" + std::to_string(n), .cells = {"r" + std::to_string(n / 4)}, .gpus = 4});
+  using jobs = std::vector<job_key>;
+  for (const bool equal : {false, true}) {
+    CAPTURE(equal);
+    gang_scheduler s = gang_scheduler::create(cluster).value();
+    gang_scheduler::request wide = tasks("wide-b", 4, 4);
+    wide.tenant = tenant_id(1);
+    REQUIRE(run(s, wide, 20) == plan_result::bind);
+    wide = tasks("wide-a", 4, 4);
+    wide.tenant = tenant_id(2);
+    REQUIRE(run(s, wide, equal ? 20 : 10) == plan_result::bind);
+    for (std::uint64_t job = 0; job < 8; ++job)
+      REQUIRE(run(s, tasks(job, 1, 4), 50) == plan_result::bind);
+    const auto victims = [&](std::uint32_t n, std::int32_t priority) {
+      const auto plan = s.propose(tasks("asked", n, 4, priority), 100);
+      REQUIRE(plan->result == plan_result::preempt);
+      CHECK(plan->cost == plan->lower_bound);
+      return plan->victims;
+    };
+    // The gang that loses the least GPU-time; of equals the first job.
+    CHECK(victims(4, 1) == jobs{equal ? "wide-a" : "wide-b"});
+    CHECK(victims(3, 1) == jobs{equal ? "wide-a" : "wide-b"});
+    CHECK(victims(1, 1) == jobs{0});
+    CHECK(victims(5, 1).size() == 2);
+    // What a tenant may not lose is no victim, even if more gangs have to end.
+    s.set_disruption_budget(tenant_id(equal ? 2 : 1), {.gangs = 0});
+    CHECK(victims(4, 1) == jobs{equal ? "wide-b" : "wide-a"});
+    s.set_disruption_budget(tenant_id(equal ? 1 : 2), {.gpus = 15});
+    CHECK(victims(4, 1).size() == 4);
+  }
+  // Two gangs of a low priority cost less than one of a higher priority.
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  REQUIRE(run(s, tasks("high", 14, 4, 1)) == plan_result::bind);
+  for (std::uint64_t job = 0; job < 2; ++job)
+    REQUIRE(run(s, tasks(job, 1, 4)) == plan_result::bind);
+  CHECK(s.propose(tasks("asked", 2, 4, 2))->victims == jobs{0, 1});
+  CHECK(s.propose(tasks("asked", 3, 4, 2))->victims == jobs{"high"});
+}
+
+TEST_CASE("one gang among many is found with few steps") {
+  // 64 nodes of four gangs each, and one gang on eight nodes; the search as a whole needs more steps
+  // to know that no set costs less.
+  gang_cluster cluster{.levels = {"rack"}};
+  for (std::uint32_t n = 0; n < 72; ++n)
+    cluster.nodes.push_back(
+        {.name = "n" + std::to_string(n), .cells = {"r" + std::to_string(n / 8)}, .gpus = 8});
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  REQUIRE(run(s, tasks("wide", 8, 8), 50) == plan_result::bind);
+  rng random(1);
+  for (std::uint64_t job = 0; job < 256; ++job)
+    REQUIRE(run(s, tasks(job, 2, 1), random.uniform(90)) == plan_result::bind);
+  s.set_step_budget(2'000);
+  const auto plan = s.propose(tasks("asked", 8, 8, 1), 100);
+  REQUIRE(plan->result == plan_result::preempt);
+  CHECK(plan->victims == std::vector<job_key>{"wide"});
+  CHECK(plan->cost == plan->lower_bound);
+}
+
 TEST_CASE("a bad node gives back no CPU") {
   gang_cluster cluster;
   cluster.nodes = {{.name = "a", .gpus = 4, .host = {8000, 0}}};

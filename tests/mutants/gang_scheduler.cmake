@@ -121,3 +121,12 @@ mutant(boards gang_scheduler/detail/slurm_nodes.h "dropped factor: a node has th
   FROM [[all_sockets ? 1 : *factor]] TO [[1]])
 mutant(level_default gang_scheduler/detail/slurm_writer.h "wrong condition: the name of a level is never written"
   FROM [[level != default_level_name(l + 1)]] TO [[false]])
+mutant(one_gang_cost gang_scheduler/detail/victim_planner.h "dropped condition: a gang that costs more than two others is the victim"
+  FROM [[cost <= two && is_within_budget(slot)]] TO [[is_within_budget(slot)]])
+mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition: a gang that its tenant may not lose is the victim"
+  FROM [[cost <= two && is_within_budget(slot)]] TO [[cost <= two]])
+mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal gangs the last job is the victim"
+  FROM [[state_->is_before(state_->ordered(b.number), state_->ordered(a.number))]]
+  TO [[state_->is_before(state_->ordered(a.number), state_->ordered(b.number))]])
+mutant(one_gang_enough gang_scheduler/detail/victim_bounds.h "wrong comparison: a gang with exactly the nodes is not tried alone"
+  FROM [[gain(s, gpus, nodes) >= missing_slots(s, cell)]] TO [[gain(s, gpus, nodes) > missing_slots(s, cell)]])

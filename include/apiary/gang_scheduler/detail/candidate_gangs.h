@@ -39,6 +39,7 @@ class candidate_gangs : public cluster_state {
   struct brief {
     std::uint64_t gpus = 0;
     time_ms started = 0;
+    std::uint32_t nodes = 0;
     std::int32_t priority = 0;
     bool alive = false;
     bool is_candidate = false;
@@ -55,6 +56,10 @@ class candidate_gangs : public cluster_state {
 
   // The values that decide the cost of the gang in a slot.
   [[nodiscard]] const brief& brief_of(std::uint32_t slot) const noexcept { return briefs_[slot]; }
+  // All slots are below this number.
+  [[nodiscard]] std::uint32_t num_slots() const noexcept {
+    return static_cast<std::uint32_t>(briefs_.size());
+  }
   // The candidates by priority.
   [[nodiscard]] const std::map<std::int32_t, priority_class>& classes() const noexcept {
     return classes_;
@@ -88,6 +93,7 @@ class candidate_gangs : public cluster_state {
     if (b.started >= now) return 0;
     const std::uint64_t run =
         static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(b.started);
+    if (run >> 32 == 0 && b.gpus >> 31 == 0) return b.gpus * run;  // a quotient takes longer
     const std::uint64_t most = ~std::uint64_t{0} / 2 / (std::max)(b.gpus, std::uint64_t{1});
     return b.gpus * (std::min)(run, most);
   }

@@ -101,7 +101,8 @@ class gang_audit {
              " is out of order");
       expect(state_.slot_of(gang.what.job) == slots[i], "job ", job, " is not found");
       hash_ += e.hash;
-      expect(state_.brief_of(slots[i]) == scheduled_gangs::brief{gang.gpus, gang.started,
+      const auto nodes = static_cast<std::uint32_t>(e.nodes.size());
+      expect(state_.brief_of(slots[i]) == scheduled_gangs::brief{gang.gpus, gang.started, nodes,
                                                                  gang.what.priority, true,
                                                                  e.is_candidate()},
              "job ", job, " has another cost as a victim");

@@ -60,6 +60,13 @@ struct used_node {
     };
     return {rest(host.cpu_milli, cpu), rest(host.memory_mib, memory)};
   }
+  // What becomes free on a node with `has` when a gang ends that uses `own` of the `used` there. If a
+  // node is overcommitted, several gangs together free more than the sum of these values.
+  [[nodiscard]] static std::uint32_t freed(std::uint64_t own, std::uint64_t used,
+                                           std::uint32_t has) noexcept {
+    const std::uint64_t too_much = used > has ? used - has : 0;
+    return own > too_much ? static_cast<std::uint32_t>(own - too_much) : 0;
+  }
   [[nodiscard]] std::uint64_t hash() const noexcept {
     digest d;
     d.add(name_hash).add(shape.gpus).add(shape.host.cpu_milli).add(shape.host.memory_mib);

@@ -274,7 +274,9 @@ class scheduled_gangs : public candidate_gangs {
   }
   void add_candidate(const entry& e, std::uint32_t slot) {
     candidate_gangs::add_candidate(
-        slot, {e.record.gpus, e.record.started, e.record.what.priority, true, e.is_candidate()},
+        slot,
+        {e.record.gpus, e.record.started, static_cast<std::uint32_t>(e.nodes.size()),
+         e.record.what.priority, true, e.is_candidate()},
         e.nodes);
   }
   void list_allocations(std::uint32_t slot, std::vector<gpus_on_node>& to) const {

@@ -23,7 +23,7 @@ namespace detail {
 // Lower bounds on the cost of the victims of a gang that must be in one cell of a level. For each
 // task size t, the cell lacks D slots of t GPUs. A running gang with G GPUs on N nodes gives back at
 // most N * floor(max / t) slots, and at most floor((G + N * (t - 1)) / t).
-// Cost: fewest O(sizes); cost O(sizes * gangs of the cell * log).
+// Cost: fewest, lacks_slots and may_be_enough O(sizes); cost O(sizes * gangs of the cell * log).
 class victim_bounds {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
@@ -58,6 +58,18 @@ class victim_bounds {
       victims = (std::max)(victims, k + 1);
     }
     return victims;
+  }
+  // Whether the cell lacks slots of a size.
+  [[nodiscard]] bool lacks_slots(std::uint32_t cell) const {
+    return std::any_of(sizes_.begin(), sizes_.end(),
+                       [&](const size_needed& s) { return missing_slots(s, cell) > 0; });
+  }
+  // Whether one gang with so many GPUs on so many nodes may be enough.
+  [[nodiscard]] bool may_be_enough(std::uint32_t cell, std::uint64_t gpus,
+                                   std::uint64_t nodes) const {
+    return std::all_of(sizes_.begin(), sizes_.end(), [&](const size_needed& s) {
+      return gain(s, gpus, nodes) >= missing_slots(s, cell);
+    });
   }
   // No set of victims in this cell costs less; never: there is none. Reorders the gangs.
   [[nodiscard]] std::uint64_t cost(std::uint32_t cell, std::vector<candidate>& gangs) {

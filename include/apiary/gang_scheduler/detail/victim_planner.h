@@ -10,6 +10,7 @@
 #include <apiary/explain/what_if.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
 #include <apiary/gang_scheduler/detail/cell_gangs.h>
 #include <apiary/gang_scheduler/detail/cluster_excerpt.h>
 #include <apiary/gang_scheduler/detail/gang_allocations.h>
@@ -37,9 +38,11 @@ namespace detail {
 
 // Finds the victims of a gang at least cost. If the gang must be in one rack, or in one cell of a
 // higher level, cells are searched in ascending order of lower bounds on the cost, some at a time,
-// until no bound is below the cost of the best set. Otherwise the cluster is searched as a whole.
+// until no bound is below the cost of the best set. Otherwise one gang may be enough: the cheapest
+// gangs are tried alone. If none of them is enough, the cluster is searched as a whole.
 // Cost: with a required level O(cells of the level) and O(nodes) of the cells whose bounds are below
 //       the cost; the cost function, if there is one, is asked about all candidates. Without:
+//       O(candidates) if one gang is enough and the costs are the default ones; otherwise
 //       O(nodes + candidates + their nodes), and topology_victim_search.
 class victim_planner {
  public:
@@ -52,7 +55,10 @@ class victim_planner {
   // that the gang does not fit now.
   bool operator()(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
                   bool refused, bool with_hosts, time_ms now, std::uint64_t budget) {
-    if (of_budget_ != budget) search_ = topology_victim_search<ragged_tree>(budget);
+    if (of_budget_ != budget) {
+      search_ = topology_victim_search<ragged_tree>(budget);
+      fit_ = topology_fit<ragged_tree>(budget / 8);
+    }
     of_budget_ = budget;
     budget_ = budget;
     state_ = &state;
@@ -72,7 +78,7 @@ class victim_planner {
     if (in_cells_) {
       search_cells();
       if (!refused) lower_bound_ = 0;  // cells without candidates are not searched
-    } else {
+    } else if (!refused || !find_one_gang()) {
       search_cluster();
     }
     lower_bound_ = overcommitted_ ? 0 : (std::min)(lower_bound_, cost_);
@@ -129,13 +135,6 @@ class victim_planner {
     const scheduled_gangs::brief& b = state_->brief_of(slot);
     return (*costs_)({class_of(b.priority), scheduled_gangs::gpu_time_of(b, now_)});
   }
-  // What becomes free on a node with `has` when a gang ends that uses `own` of the `used` there. If a
-  // node is overcommitted, several gangs together free more than the sum of these values.
-  [[nodiscard]] static std::uint32_t freed(std::uint64_t own, std::uint64_t used,
-                                           std::uint32_t has) noexcept {
-    const std::uint64_t too_much = used > has ? used - has : 0;
-    return own > too_much ? static_cast<std::uint32_t>(own - too_much) : 0;
-  }
 
   void begin_list() {
     slots_.clear();
@@ -162,8 +161,8 @@ class victim_planner {
       const resources& has = full.shape.host;
       overcommitted_ =
           overcommitted_ || full.cpu_milli > has.cpu_milli || full.memory_mib > has.memory_mib;
-      freed_.push_back({freed(o.cpu_milli, full.cpu_milli, has.cpu_milli),
-                        freed(o.memory_mib, full.memory_mib, has.memory_mib)});
+      freed_.push_back({used_node::freed(o.cpu_milli, full.cpu_milli, has.cpu_milli),
+                        used_node::freed(o.memory_mib, full.memory_mib, has.memory_mib)});
     }
     const auto last = static_cast<std::uint32_t>(allocations_.size());
     if (first == last) return;
@@ -198,6 +197,60 @@ class victim_planner {
     victims_.clear();
     for (const std::uint32_t i : set.victims) victims_.push_back(slots_[i]);
     return true;
+  }
+  // Finds the cheapest gang that is enough alone, if no other set can cost less: it costs at most as
+  // much as any two gangs. False if there is none, or if an eighth of the budget does not suffice to
+  // know it. Requires: the gang does not fit now; the costs are the default ones.
+  bool find_one_gang() {
+    if (cost_function || classes_.empty()) return false;
+    const std::uint64_t two = 2 * (*costs_)({classes_[0].priority, 0});
+    bounds_.begin(view_->free, view_->free.top(), request_->gang);
+    if (!bounds_.lacks_slots(0)) return false;  // all gangs may be enough
+    alone_.clear();
+    for (std::uint32_t slot = 0; slot < state_->num_slots(); ++slot) {
+      const scheduled_gangs::brief& b = state_->brief_of(slot);
+      if (!is_candidate(slot) || !bounds_.may_be_enough(0, b.gpus, b.nodes)) continue;
+      const std::uint64_t cost = cost_of(slot);
+      if (cost <= two && is_within_budget(slot)) alone_.push_back({cost, slot});
+    }
+    const auto later = [&](const keyed_number& a, const keyed_number& b) {
+      if (a.key != b.key) return a.key > b.key;
+      return state_->is_before(state_->ordered(b.number), state_->ordered(a.number));
+    };
+    std::make_heap(alone_.begin(), alone_.end(), later);
+    topology_constraints gang = request_->gang;
+    gang.preferred = any_level;
+    const bool only_gpus =
+        hosts_.empty() && std::ranges::all_of(gang.groups, [](const auto& m) {
+          return m.gpus > 0 && m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
+        });
+    const std::uint32_t each = (std::max)(128U, only_gpus ? 0 : view_->free.num_nodes() / 16);
+    for (std::uint64_t left = of_budget_ / 8; !alone_.empty() && left >= each;) {
+      std::pop_heap(alone_.begin(), alone_.end(), later);
+      const keyed_number one = alone_.back();
+      alone_.pop_back();
+      const auto then = fit_without(one.number, gang);
+      if (then.verdict == fit_verdict::fits) {
+        victims_.assign(1, one.number);
+        cost_ = lower_bound_ = one.key;
+        return true;
+      }
+      if (then.verdict == fit_verdict::budget_ended && !then.is_refused) return false;
+      left -= (std::min)(left, each + then.steps);
+    }
+    return false;
+  }
+  [[nodiscard]] topology_fit<ragged_tree>::result fit_without(std::uint32_t slot,
+                                                              const topology_constraints& gang) {
+    journal log;
+    transaction tx(log);
+    evict(tx, {&slot, 1});
+    return fit_(view_->free, gang, hosts_);
+  }
+  [[nodiscard]] bool is_within_budget(std::uint32_t slot) const {
+    const gang_scheduler_types::running_gang& gang = state_->at(slot).record;
+    const auto at = budgets.find(gang.what.tenant.value);
+    return at == budgets.end() || (at->second.gangs > 0 && at->second.gpus >= gang.gpus);
   }
   // The filter accepts all nodes, so the list of allocations is the one that the state keeps.
   void search_all_nodes() {
@@ -310,6 +363,7 @@ class victim_planner {
   std::uint64_t of_budget_ = 0;  // the budget of the search; 0: not set
   std::uint64_t budget_ = 0;     // what is left for more cells
   topology_victim_search<ragged_tree> search_;
+  topology_fit<ragged_tree> fit_;                 // of one gang's victims
   std::vector<victim_cost::class_size> classes_;  // of candidates
   std::optional<victim_cost> costs_;              // without a cost function
   bool overcommitted_ = false;        // freed_ counts too little where several victims are together
@@ -324,6 +378,7 @@ class victim_planner {
   std::vector<victim_bounds::candidate> of_cell_;
   std::vector<unsigned char> fewest_;  // victims, of each cell
   std::vector<keyed_number> order_;    // cells with their bounds
+  std::vector<keyed_number> alone_;    // gangs that may be enough alone, with their costs
   std::vector<std::uint32_t> cells_;   // that are searched now
   std::vector<scheduled_gangs::ordered_gang> in_order_;
   cluster_excerpt excerpt_;

@@ -6,6 +6,7 @@
 #include <apiary/core/config.h>
 #include <apiary/preempt/detail/split_cost_bound.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,13 +16,15 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The units of a root cell in ascending order of their keys, for many sets that are made one after
-// the other. Most units have the same keys in all of them; they are sorted once.
-// Cost: begin_units_by_key O(units with other keys); at times O(units * log).
+// the other. Most units have the same keys in all of them; they are sorted once, and only as far as
+// they are asked for.
+// Cost: begin_units_by_key O(units with other keys); at times O(units). The first k units of all:
+//       O(units * log k).
 class units_by_key : protected split_cost_bound {
  protected:
   // Begins a set. Units in changed_ have the keys in now_.
   void begin_units_by_key() {
-    sort_units();
+    list_units();
     next_sorted_ = 0;
     by_key_.clear();
     for (const std::uint32_t u : changed_) push(u);
@@ -36,15 +39,12 @@ class units_by_key : protected split_cost_bound {
   }
   // Takes the unit with the least key: of those in by_key_, and of the others, which are in sorted_.
   [[nodiscard]] bool next_unit(keyed_number& to) {
-    const std::vector<keyed_number>& sorted = sorted_[several_];
     const auto is_elsewhere = [&](std::uint32_t u) {
       return units_[u].changed || units_[u].refined || u == without_;
     };
-    while (next_sorted_ < sorted.size() && is_elsewhere(sorted[next_sorted_].number))
-      ++next_sorted_;
-    if (next_sorted_ < sorted.size() &&
-        (by_key_.empty() || sorted[next_sorted_] < by_key_.front())) {
-      to = sorted[next_sorted_++];
+    while (has_sorted() && is_elsewhere(sorted_[several_][next_sorted_].number)) ++next_sorted_;
+    if (has_sorted() && (by_key_.empty() || sorted_[several_][next_sorted_] < by_key_.front())) {
+      to = sorted_[several_][next_sorted_++];
       return true;
     }
     if (by_key_.empty()) return false;
@@ -90,8 +90,22 @@ class units_by_key : protected split_cost_bound {
   std::vector<keyed_number> by_key_;  // a heap of the units that are not in sorted_
 
  private:
-  // Sorts the units by the keys that they have while nothing is evicted.
-  void sort_units() {
+  // Whether sorted_ has a unit at next_sorted_; sorts it up to there.
+  [[nodiscard]] bool has_sorted() {
+    std::vector<keyed_number>& all = sorted_[several_];
+    std::size_t& first = num_sorted_[several_];
+    while (next_sorted_ >= first && first < all.size()) {
+      const std::size_t last =
+          (std::min)(all.size(), first + (std::max<std::size_t>)(64, 3 * first));
+      const auto at = [&](std::size_t i) { return all.begin() + static_cast<std::ptrdiff_t>(i); };
+      if (last < all.size()) std::nth_element(at(first), at(last), all.end());
+      std::sort(at(first), at(last));
+      first = last;
+    }
+    return next_sorted_ < all.size();
+  }
+  // Lists the units with the keys that they have while nothing is evicted.
+  void list_units() {
     if (sorted_root_ == root_ && refined_.size() * 8 <= last_unit_ - first_unit_) return;
     for (const std::uint32_t u : refined_) units_[u].refined = false;
     refined_.clear();
@@ -100,12 +114,13 @@ class units_by_key : protected split_cost_bound {
       sorted_[k].clear();
       for (std::uint32_t u = first_unit_; u < last_unit_; ++u)
         if (units_[u].key[k].key != never) sorted_[k].push_back({units_[u].key[k].key, u});
-      keyed_number::sort(sorted_[k]);
     }
+    num_sorted_.fill(0);
   }
 
   std::array<std::vector<keyed_number>, 2> sorted_;  // units, by each of the keys
-  std::uint32_t sorted_root_ = none;                 // their root; none: they are not sorted
+  std::array<std::size_t, 2> num_sorted_{};          // so many of them are in order, and the first
+  std::uint32_t sorted_root_ = none;                 // their root; none: they are not listed
   std::size_t next_sorted_ = 0;
   std::vector<std::uint32_t> refined_;  // units with other keys than in sorted_
 };
