@@ -3,6 +3,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
+#include <apiary/explain/unblock_search.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -238,6 +239,77 @@ void hard_to_pack(benchmark::State& state) {
   state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
 }
 
+// Gangs that are hard to decide, on a busy cluster of 131,072 nodes with CPU, and a budget of 1,000
+// steps: what a call takes, divided by the steps.
+topology_constraints kinds_with_cpu(std::uint32_t kinds) {
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < kinds; ++i)
+    gang.groups.push_back(
+        {.tasks = 1 + 1'000 / kinds, .gpus = 1 + i % 8, .host = {12'000 + 7 * i, 4'096}});
+  return gang;
+}
+topology_constraints five_kinds() { return kinds_with_cpu(5); }
+topology_constraints twenty_kinds() { return kinds_with_cpu(20); }
+topology_constraints hundred_kinds() { return kinds_with_cpu(100); }
+topology_constraints thousand_kinds() { return kinds_with_cpu(1'000); }
+topology_constraints ten_thousand_kinds() { return kinds_with_cpu(10'000); }
+// Each task fits on many nodes, all together on none.
+topology_constraints tasks_on_one_node() {
+  return plain({{1, 2, {24'000, 0}}, {1, 2, {23'000, 0}}, {1, 1, {12'000, 0}, {{node, 1}}}}, node);
+}
+topology_constraints slices_with_cpu() {
+  topology_constraints gang = kinds_with_cpu(5);
+  gang.groups[1].tasks = 200;
+  gang.groups[1].slices = {{rack, 4}};
+  gang.groups[2].spread = {{rack, 3}};
+  return gang;
+}
+template <topology_constraints (*Make)()>
+void few_steps(benchmark::State& state) {
+  constexpr std::uint64_t budget = 1'000;
+  const capacity_index<uniform_tree> capacities = busy_cluster(1'048'576);
+  const std::vector<resources> hosts = busy_hosts(capacities);
+  const topology_constraints gang = Make();
+  topology_fit<uniform_tree> fit(budget);
+  topology_fit<uniform_tree>::result found;
+  for (auto _ : state) found = fit(capacities, gang, hosts);
+  if (found.steps > budget) state.SkipWithError("overrun");
+  state.counters["nodes"] = static_cast<double>(capacities.num_nodes());
+  state.counters["undecided"] = found.verdict == fit_verdict::budget_ended ? 1 : 0;
+  state.counters["s/step"] = benchmark::Counter(
+      budget, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+// Tasks that all differ in CPU, on an idle cluster, with the default budget of a scheduler.
+void kinds_on_idle_nodes(benchmark::State& state) {
+  const capacity_index<uniform_tree> capacities =
+      idle_racks(static_cast<std::uint32_t>(state.range(0)));
+  const std::vector<resources> hosts(capacities.num_nodes(), resources{96'000, 786'432});
+  topology_constraints gang = kinds_with_cpu(static_cast<std::uint32_t>(state.range(1)));
+  for (constrained_task_group& m : gang.groups) m.tasks = 1;
+  topology_fit<uniform_tree> fit(100'000);
+  topology_fit<uniform_tree>::result found;
+  for (auto _ : state) found = fit(capacities, gang, hosts);
+  if (found.verdict != fit_verdict::fits) state.SkipWithError("undecided");
+  state.counters["steps"] = static_cast<double>(found.steps);
+}
+
+// Which nodes to free for a gang of 43,680 whole nodes with CPU.
+void remedy(benchmark::State& state) {
+  capacity_index<uniform_tree> capacities = busy_cluster(1'048'576);
+  const std::vector<resources> hosts = busy_hosts(capacities);
+  const std::vector<std::uint32_t> gpus(capacities.num_nodes(), 8);
+  const std::vector<resources> whole(capacities.num_nodes(), resources{96'000, 786'432});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 43'680, .gpus = 8, .host = {64'000, 0}}};
+  unblock_search<uniform_tree> search;
+  unblock_set found;
+  for (auto _ : state) found = search(capacities, gang, gpus, hosts, whole);
+  if (found.verdict != fit_verdict::fits) state.SkipWithError("no remedy");
+  state.counters["steps"] = static_cast<double>(found.steps);
+  state.counters["nodes"] = static_cast<double>(found.nodes.size());
+}
+
 template <topology_constraints (*Make)()>
 void ask_greedily(benchmark::State& state) {
   const capacity_index<uniform_tree> capacities =
@@ -296,11 +368,23 @@ BENCHMARK(ask<hosted_anywhere_yes, yes, true>)
     ->Name("constraints/hosted_anywhere/yes")
     ->Arg(middle);
 BENCHMARK(ask<preferred_node_no, no, true>)->Name("constraints/hosted_node/no")->Arg(middle);
+BENCHMARK(few_steps<five_kinds>)->Name("constraints/few_steps/5_kinds");
+BENCHMARK(few_steps<twenty_kinds>)->Name("constraints/few_steps/20_kinds");
+BENCHMARK(few_steps<hundred_kinds>)->Name("constraints/few_steps/100_kinds");
+BENCHMARK(few_steps<thousand_kinds>)->Name("constraints/few_steps/1000_kinds");
+BENCHMARK(few_steps<ten_thousand_kinds>)->Name("constraints/few_steps/10000_kinds");
+BENCHMARK(few_steps<tasks_on_one_node>)->Name("constraints/few_steps/one_node");
+BENCHMARK(few_steps<slices_with_cpu>)->Name("constraints/few_steps/slices");
+BENCHMARK(kinds_on_idle_nodes)
+    ->Name("constraints/kinds_on_idle_nodes/yes")
+    ->ArgNames({"gpus", "kinds"})
+    ->Args({middle, 20})
+    ->Args({large, 1'000})
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(remedy)->Name("constraints/remedy")->Unit(benchmark::kMillisecond);
 
-// Room for eight whole nodes in one rack, where gangs of 1 to 16 tasks run everywhere: a gang costs
-// one and its leaves. Also with one task a node, which whole nodes are anyway, as a rule to check.
-template <bool Spread>
-void rack_victims(benchmark::State& state) {
+// Victims where gangs of 1 to 8 tasks run everywhere: a gang costs one and its leaves.
+void find_victims(benchmark::State& state, const topology_constraints& gang, std::uint64_t budget) {
   capacity_index<uniform_tree> capacities(
       uniform_tree{static_cast<std::uint32_t>(state.range(0)) / 896 + 1, 7, 16, 8}, node, 8);
   for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 8);
@@ -321,9 +405,7 @@ void rack_victims(benchmark::State& state) {
     const auto last = static_cast<std::uint32_t>(shares.size());
     candidates.push_back({(std::uint64_t{1} << 40) + std::uint64_t{tasks} * leaves, first, last});
   }
-  topology_constraints gang = plain({{8, 8}}, 2);
-  if (Spread) gang.groups[0].spread = {{node, 1}};
-  topology_victim_search<uniform_tree> search;
+  topology_victim_search<uniform_tree> search(budget);
   victim_set found;
   for (auto _ : state) {
     found = search(capacities, gang, candidates, shares);
@@ -336,8 +418,26 @@ void rack_victims(benchmark::State& state) {
   state.counters["gap_%"] = 100 * (cost - static_cast<double>(found.lower_bound)) / cost;
   state.counters["steps"] = static_cast<double>(found.steps);
 }
+template <bool Spread>
+void rack_victims(benchmark::State& state) {
+  topology_constraints gang = plain({{8, 8}}, rack);
+  if (Spread) gang.groups[0].spread = {{node, 1}};
+  find_victims(state, gang, 200'000);
+}
+// With a budget of 1,000 steps: slices, and two kinds under a limit.
+void few_steps_of_victims(benchmark::State& state) {
+  topology_constraints gang = plain({{64, 8}});
+  gang.groups[0].slices = {{rack, 8}};
+  if (state.range(1) == 2) gang.groups.push_back({.tasks = 8, .gpus = 4, .spread = {{rack, 1}}});
+  find_victims(state, gang, 1'000);
+}
 BENCHMARK(rack_victims<false>)->Name("constraints/victims_in_a_rack")->Arg(middle)->Arg(380'000);
 BENCHMARK(rack_victims<true>)->Name("constraints/victims_spread")->Arg(middle)->Arg(380'000);
+BENCHMARK(few_steps_of_victims)
+    ->Name("constraints/few_steps/victims")
+    ->ArgNames({"gpus", "kinds"})
+    ->ArgsProduct({{1'048'576}, {1, 2}})
+    ->Unit(benchmark::kMicrosecond);
 
 // The open-source HiveD: tasks in ascending order of size, nodes in descending order of GPUs in use;
 // when the next task does not fit on a node, the node is not tried again.

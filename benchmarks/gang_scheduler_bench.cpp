@@ -34,6 +34,15 @@ gang_cluster cluster_of(std::uint32_t gpus) {
   return cluster;
 }
 
+// Gangs of 25 or of 5 GPUs in the mean.
+enum class gang_sizes { large, small };
+
+topology_constraints small_gang(rng& random) {
+  constexpr std::uint32_t sizes[] = {1, 1, 1, 2, 2, 4, 8, 8};
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1 + random.uniform(2), .gpus = sizes[random.uniform(8)]}};
+  return gang;
+}
 // What gangs ask for: sizes that divide one another, or any.
 topology_constraints random_gang(rng& random, bool divisible) {
   constexpr std::uint32_t sizes[] = {1, 1, 2, 2, 4, 8, 8, 8};
@@ -55,12 +64,14 @@ struct busy {
   std::uint64_t total = 0;
 
   std::uint64_t percent = 0;
+  gang_sizes of = gang_sizes::large;
   time_ms now = 0;  // one more with each gang
 
-  explicit busy(std::uint32_t gpus, std::uint32_t percent_used)
+  explicit busy(std::uint32_t gpus, std::uint32_t percent_used, gang_sizes sizes)
       : scheduler(gang_scheduler::create(cluster_of(gpus)).value()),
         total(gpus),
-        percent(percent_used) {
+        percent(percent_used),
+        of(sizes) {
     rng random(1);
     while (!full()) submit(random, true);
     // Some end, others start, so that what is free lies where ends leave it.
@@ -71,7 +82,8 @@ struct busy {
   }
   [[nodiscard]] bool full() const { return used * 100 >= total * percent; }
   void submit(rng& random, bool divisible) {
-    submit({.job = next++, .gang = random_gang(random, divisible)});
+    submit({.job = next++,
+            .gang = of == gang_sizes::small ? small_gang(random) : random_gang(random, divisible)});
   }
   void submit(const gang_scheduler::request& r) {
     const auto plan = scheduler.propose(r, ++now);
@@ -87,11 +99,12 @@ struct busy {
   }
 };
 std::vector<busy> made;
-busy& busy_cluster(std::int64_t gpus, std::uint32_t percent = 80) {
+busy& busy_cluster(std::int64_t gpus, std::uint32_t percent = 80,
+                   gang_sizes sizes = gang_sizes::large) {
   if (made.empty() || made[0].total != static_cast<std::uint64_t>(gpus) ||
-      made[0].percent != percent) {
+      made[0].percent != percent || made[0].of != sizes) {
     made.clear();  // one at a time
-    made.emplace_back(static_cast<std::uint32_t>(gpus), percent);
+    made.emplace_back(static_cast<std::uint32_t>(gpus), percent, sizes);
   }
   return made[0];
 }
@@ -190,8 +203,8 @@ void grow(benchmark::State& state) {
       benchmark::Counter(joined, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 // A full cluster, in which no rack is idle.
-busy& full_cluster(std::int64_t gpus) {
-  busy& cluster = busy_cluster(gpus, 99);
+busy& full_cluster(std::int64_t gpus, gang_sizes sizes = gang_sizes::large) {
+  busy& cluster = busy_cluster(gpus, 99, sizes);
   topology_constraints whole_rack{.groups = {{.tasks = 16, .gpus = 8}}, .required = rack};
   for (bool idle = true; idle;) {  // no rack stays idle
     const std::size_t before = cluster.running.size();
@@ -201,15 +214,21 @@ busy& full_cluster(std::int64_t gpus) {
   return cluster;
 }
 // A gang of a higher priority that needs victims; in a rack, in slices, or anywhere.
-void victims(benchmark::State& state, const topology_constraints& gang) {
-  busy& cluster = full_cluster(state.range(0));
+void victims(benchmark::State& state, const topology_constraints& gang,
+             gang_sizes sizes = gang_sizes::large) {
+  busy& cluster = full_cluster(state.range(0), sizes);
   gang_scheduler::request r{.job = "asked", .priority = 1, .gang = gang};
   std::size_t found = 0;
+  double of_bound = 0;
   for (auto _ : state) {
     const auto plan = cluster.scheduler.propose(r, cluster.now);
     if (!plan.ok() || plan->result != plan_result::preempt) state.SkipWithError("no victims");
-    if (plan.ok()) found = plan->victims.size();
+    if (!plan.ok()) continue;
+    found = plan->victims.size();
+    of_bound = static_cast<double>(plan->cost) /
+               static_cast<double>(std::max<std::uint64_t>(plan->lower_bound, 1));
   }
+  state.counters["of_bound"] = of_bound;
   state.counters["gangs"] = static_cast<double>(cluster.running.size());
   state.counters["victims"] = static_cast<double>(found);
 }
@@ -217,18 +236,20 @@ void victims_in_a_rack(benchmark::State& state) {
   victims(state, {.groups = {{.tasks = 16, .gpus = 8}}, .required = rack});
 }
 // In a cluster without an idle node.
+template <gang_sizes Sizes>
 void victims_anywhere(benchmark::State& state) {
-  busy& cluster = full_cluster(state.range(0));
+  busy& cluster = full_cluster(state.range(0), Sizes);
   const topology_constraints whole_node{.groups = {{.tasks = 1, .gpus = 8}}};
   for (bool idle = true; idle;) {
     const std::size_t before = cluster.running.size();
     cluster.submit({.job = cluster.next++, .gang = whole_node});
     idle = cluster.running.size() > before;
   }
-  victims(state, {.groups = {{.tasks = 16, .gpus = 8}}});
+  victims(state, {.groups = {{.tasks = 16, .gpus = 8}}}, Sizes);
 }
+template <gang_sizes Sizes>
 void victims_in_slices(benchmark::State& state) {
-  victims(state, {.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 16}}}}});
+  victims(state, {.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 16}}}}}, Sizes);
 }
 // The same if the state changes between two proposals: one gang ends, another one starts.
 void victims_after_changes(benchmark::State& state) {
@@ -278,14 +299,20 @@ BENCHMARK(grow)->Name("gang_scheduler/grow")->Apply(sizes)->Unit(benchmark::kMil
 BENCHMARK(waits)->Name("gang_scheduler/waits")->Apply(sizes);
 BENCHMARK(victims_in_a_rack)->Name("gang_scheduler/victims_in_a_rack")->Apply(sizes);
 BENCHMARK(victims_after_changes)->Name("gang_scheduler/victims_after_changes")->Apply(sizes);
-// At 573,440 GPUs about 20,000 gangs run.
-BENCHMARK(victims_in_slices)
+// At 573,440 GPUs about 20,000 gangs run; of small gangs as many at 102,400 GPUs.
+BENCHMARK(victims_in_slices<gang_sizes::large>)
     ->Name("gang_scheduler/victims_in_slices")
     ->Arg(10'240)
     ->Arg(102'400)
     ->Arg(573'440);
-BENCHMARK(victims_anywhere)
+BENCHMARK(victims_anywhere<gang_sizes::large>)
     ->Name("gang_scheduler/victims_anywhere")
     ->Arg(10'240)
     ->Arg(102'400)
     ->Arg(573'440);
+BENCHMARK(victims_in_slices<gang_sizes::small>)
+    ->Name("gang_scheduler/small_victims_in_slices")
+    ->Arg(102'400);
+BENCHMARK(victims_anywhere<gang_sizes::small>)
+    ->Name("gang_scheduler/small_victims_anywhere")
+    ->Arg(102'400);

@@ -9,10 +9,15 @@
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
 #include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -131,11 +136,75 @@ void greedily(benchmark::State& state) {
   state.counters["fit"] = static_cast<double>(fits);
   report(state, cluster.gangs.size());
 }
+// Three kinds of 30 small tasks on 100 idle nodes of 16 GPUs.
+void small_tasks(benchmark::State& state) {
+  node_table nodes;
+  for (int n = 0; n < 100; ++n) nodes.add({{1'000'000, 1'000'000}, 16, 0});
+  topology_constraints gang;
+  for (const milli_gpu part : {250, 200, 150})
+    gang.groups.push_back({.tasks = 30, .gpus = 1, .gpu_milli = part});
+  shared_gpu_fit<uniform_tree> fit(10'000);
+  const auto no_cost = [](const node_state&, const node_state&) -> std::int64_t { return 0; };
+  const uniform_tree tree{100};
+  for (auto _ : state)
+    if (fit(nodes, tree, 0, gang, no_cost).verdict != fit_verdict::fits)
+      state.SkipWithError("undecided");
+}
+// 1,100 tasks run on 128 nodes. 40 gangs of six kinds with CPU arrive, each for one rack of 16 nodes.
+void kinds_in_a_rack(benchmark::State& state) {
+  const task_mix mix({{{.cpu_milli = 1, .gpus = 1, .gpu_milli = 500}, 6},
+                      {{.cpu_milli = 2, .gpus = 1, .gpu_milli = 1000}, 4}});
+  node_table nodes;
+  for (int n = 0; n < 128; ++n) nodes.add({{96'000, 786'432}, 8, 0});
+  gang_fgd full = gang_fgd::create(nodes, fragmentation_gradient(fragmentation(mix))).value();
+  const uniform_tree racks{8, 16};
+  rng random(71);
+  constexpr milli_gpu sizes[] = {250, 400, 500, 700, 1000};
+  for (std::uint32_t job = 0; job < 1'100; ++job) {
+    const task_request task{.job = job_id(job),
+                            .cpu_milli = 2'000 + random.uniform(8'000),
+                            .memory_mib = 4'096,
+                            .gpus = 1,
+                            .gpu_milli = sizes[random.uniform(5)]};
+    const task_plan plan = full.propose(task).value();
+    if (plan.result == plan_result::bind) APIARY_VERIFY(full.commit(task, plan).ok());
+  }
+  std::vector<topology_constraints> gangs(40);
+  for (topology_constraints& gang : gangs) {
+    for (int m = 0; m < 6; ++m)
+      gang.groups.push_back({.tasks = 1 + random.uniform(3),
+                             .gpus = 1,
+                             .host = {1'000 + random.uniform(6'000), 1'024},
+                             .gpu_milli = sizes[random.uniform(5)]});
+    gang.required = 1;
+  }
+  std::vector<double> times;
+  std::uint32_t bound = 0;
+  for (auto _ : state) {
+    gang_fgd scheduler = full;
+    bound = 0;
+    for (std::uint32_t job = 0; job < gangs.size(); ++job) {
+      const auto begin = std::chrono::steady_clock::now();
+      const shared_gang_plan plan = scheduler.propose(gangs[job], racks, 0).value();
+      const auto end = std::chrono::steady_clock::now();
+      times.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+      if (plan.result != plan_result::bind) continue;
+      ++bound;
+      APIARY_VERIFY(scheduler.commit(job_id(10'000 + job), gangs[job], plan).ok());
+    }
+  }
+  std::sort(times.begin(), times.end());
+  state.counters["bound"] = bound;
+  state.counters["median_ms"] = times[times.size() / 2];
+  state.counters["worst_ms"] = times.back();
+}
 void loads(benchmark::internal::Benchmark* b) {
   b->Arg(70)->Arg(85)->ArgName("arrived_%")->Unit(benchmark::kMillisecond);
 }
 BENCHMARK(exact<false>)->Name("gangs/propose")->Apply(loads);
 BENCHMARK(exact<true>)->Name("gangs/propose_in_a_rack")->Apply(loads);
 BENCHMARK(greedily)->Name("gangs/one_by_one")->Apply(loads);
+BENCHMARK(small_tasks)->Name("gangs/small_tasks")->Unit(benchmark::kMillisecond);
+BENCHMARK(kinds_in_a_rack)->Name("gangs/kinds_in_a_rack")->Unit(benchmark::kMillisecond);
 
 }  // namespace
