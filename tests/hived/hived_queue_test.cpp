@@ -349,6 +349,33 @@ TEST_CASE("hived_queue: a job is held back only while a job of its priority wait
   }
 }
 
+TEST_CASE("hived_queue: a job that is suspended does not end the reservation of a lower priority") {
+  const auto with = [](job_request r, time_ms estimate) {
+    r.estimate = estimate;
+    return r;
+  };
+  using phase = hived_queue::phase;
+  hived_queue queue = queue_of(two_racks(), true);
+  CHECK(queue.submit(with(of_tenant(0, 0, 4, 6), 100), 0).ok());
+  CHECK(queue.submit(of_tenant(1, 1, 4), 0).ok());
+  CHECK(said(queue, 0) == "+0+1");
+  CHECK(queue.submit(of_tenant(0, 2, 8, 5), 1).ok());
+  CHECK(said(queue, 1) == "+2");
+  CHECK(queue.find(job_id(2)) == phase::opportunistic);
+  CHECK(queue.submit(of_tenant(0, 3, 8), 2).ok());  // from 100 on
+  CHECK(said(queue, 2).empty());
+  CHECK(queue.submit(with(of_tenant(0, 4, 1), 50), 3).ok());    // ends before 100
+  CHECK(queue.submit(with(of_tenant(0, 5, 3), 1000), 3).ok());  // does not
+  CHECK(said(queue, 3) == "-2+4+5");
+  CHECK(queue.find(job_id(4)) == phase::guaranteed);
+  CHECK(queue.find(job_id(5)) == phase::opportunistic);  // it must not delay job 3
+  CHECK(queue.finish(job_id(4), 53).ok());
+  CHECK(queue.finish(job_id(2), 53).ok());
+  CHECK(said(queue, 53).empty());
+  CHECK(queue.finish(job_id(0), 100).ok());
+  CHECK(said(queue, 100) == "+3");
+}
+
 TEST_CASE("hived_queue: a job that has to wait for bad hardware is overtaken") {
   hived_queue queue = queue_of(two_racks(), false);
   for (const std::uint32_t node : {0U, 2U, 3U}) CHECK(queue.mark_bad(node_id(node), 0).ok());

@@ -102,8 +102,9 @@ class naive_hived_queue {
     std::vector<record> ended{};  // by then
   };
 
-  // Tries the guaranteed jobs of the tenant, always the first in order that has not failed: a job that
-  // is suspended for another one is tried again. Returns whether one started.
+  // Tries the guaranteed jobs of the tenant, always the first in order that has not failed. After each
+  // suspension it forgets under `easy` what has failed, and tries all of them again. Returns whether
+  // one started.
   bool start_own(std::uint32_t tenant, time_ms now, std::vector<apiary::job_action>& actions) {
     const auto order = [](const record& r) {
       return std::tuple(-r.request.priority, r.came, r.request.job);
@@ -122,8 +123,15 @@ class naive_hived_queue {
       }
       if (!next) return any;
       if (first && first->first.request.priority != next->request.priority) first.reset();
+      const std::size_t waited = waiting_.size();
       const answer done = start(*next, false, now, actions, first ? &*first : nullptr);
       any = any || done == answer::started;
+      if (rule_ == apiary::hived_queue::rules::easy && done == answer::started &&
+          waiting_.size() >= waited) {
+        failed.clear();
+        full.clear();
+        first.reset();
+      }
       if (done == answer::delays_first) failed.insert(next->request.job);
       if (done != answer::full) continue;
       full.emplace(next->request.priority, next->request.gpus);

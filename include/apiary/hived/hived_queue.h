@@ -52,10 +52,11 @@ APIARY_NAMESPACE_BEGIN
 //           job of a priority does not fit (EASY): it will start, by the estimates, when enough of
 //           its tenant's cells are free; a later job of this priority overtakes it only if it ends
 //           by then, or if the first job then fits beside it. A job of lower priority may always
-//           overtake, because the first job can suspend it. With rules::first_fit each job that
-//           fits overtakes, and a large job may wait forever. On idle GPUs, jobs start by arrival,
-//           then id. For each tenant and number of GPUs, it tries only the first job by priority,
-//           arrival and id.
+//           overtake, because the first job can suspend it. If a job suspends an earlier one of
+//           its tenant, which ran on idle GPUs, the tenant's jobs are tried again at once, from the
+//           first on. With rules::first_fit each job that fits overtakes, and a large job may wait
+//           forever. On idle GPUs, jobs start by arrival, then id. For each tenant and number of
+//           GPUs, it tries only the first job by priority, arrival and id.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
 //           has fewer free GPUs than the job asks for; an opportunistic job for capacity while
 //           fewer are idle; else for fragmentation.
@@ -69,9 +70,8 @@ APIARY_NAMESPACE_BEGIN
 //           priority. decide: for each tenant of which a job has come, started or stopped a search
 //           of its queues, and one hived::propose for each job that starts and each queue whose
 //           first job may fit again (on bad hardware, for every queue), at most one for idle GPUs;
-//           where a job waits, O(nodes of the tenant + its running jobs and their nodes). A queue
-//           stays when its last job has left, and each decide walks all queues for idle GPUs and for
-//           causes: O(queues ever used), one for each tenant, class, number of GPUs and priority.
+//           where a job waits, O(nodes of the tenant + its running jobs and their nodes). Each
+//           decide also walks the queues of all tenants for idle GPUs and for causes.
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:
@@ -111,10 +111,7 @@ class hived_queue {
     if (jobs_.contains(r.job.value))
       return absl::AlreadyExistsError(name(r.job) + " exists already");
     APIARY_ASSIGN_OR_RETURN(const bool own, gangs_.fits_cells(r));
-    waiting_.add(r, own);
-    record& added = jobs_[r.job.value];
-    added.request = r;
-    added.arrival = now;
+    record& added = jobs_[r.job.value] = {.request = r, .arrival = now, .fits_cells = own};
     enter(added, now);
     return absl::OkStatus();
   }
@@ -194,8 +191,7 @@ class hived_queue {
   // opportunistic, and other jobs may suspend it. nullopt: there is no such job.
   [[nodiscard]] std::optional<bool> fits_cells(job_id job) const {
     const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return std::nullopt;
-    return waiting_.of(found->second.request).fits_cells;
+    return found == jobs_.end() ? std::nullopt : std::optional(found->second.fits_cells);
   }
   // Jobs that wait or run.
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
@@ -219,6 +215,7 @@ class hived_queue {
     time_ms arrival = 0;
     delays entered{};  // reading of its queue's clock when it began to wait
     hived_queue::phase phase = phase::wait;
+    bool fits_cells = false;     // it fits into its tenant's cells if these are empty
     ending ends{};               // of a job that runs on its tenant's cells
     detail::gang_nodes nodes{};  // of a job that runs on its tenant's cells
   };
@@ -244,15 +241,15 @@ class hived_queue {
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   // The job waits from now on.
   void enter(record& r, time_ms now) {
-    if (waiting_.enter(r.request, r.arrival)) tenants_[r.request.tenant.value].changed = true;
+    if (waiting_.enter(r.request, r.arrival, r.fits_cells))
+      tenants_[r.request.tenant.value].changed = true;
     r.phase = phase::wait;
     r.entered = waiting_.of(r.request).clock.at(now);
   }
   // The job waits no longer. Returns how long it waited, by cause.
   delays leave(const record& r, time_ms now) {
-    waiting_.leave(r.request, r.arrival);
     tenants_[r.request.tenant.value].changed = true;
-    delays waited = waiting_.of(r.request).clock.at(now);
+    delays waited = waiting_.leave(r.request, r.arrival, now);
     return waited -= r.entered;
   }
   // Stops the job; its GPUs are idle then.
@@ -287,8 +284,8 @@ class hived_queue {
     too_large_ = no_limit;
     retry_all();
   }
-  // Starts the tenant's jobs that fit into its cells and may overtake, each tried once, in order.
-  // Returns whether one has started.
+  // Starts the tenant's jobs that fit into its cells and may overtake, each tried once, in order;
+  // anew from the first if a job suspends an earlier one. Returns whether one has started.
   [[nodiscard]] absl::StatusOr<bool> fill_cells(tenant_id t, time_ms now,
                                                 std::vector<job_action>& actions) {
     waiting_.begin_round(t);
@@ -303,6 +300,10 @@ class hived_queue {
         APIARY_ASSIGN_OR_RETURN(const answer done, start(*next, phase::guaranteed, now, actions,
                                                          late ? &first->then : nullptr));
         any = any || done == answer::started;
+        if (waiting_.passed_over() && rule_ == rules::easy) {
+          waiting_.begin_round(t);
+          first.reset();
+        }
         if (done == answer::delays_first) q.ends_by = first->at;
         if (done != answer::full) continue;
         waiting_.set_full(r, bad_gpus_ == 0);

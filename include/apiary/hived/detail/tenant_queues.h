@@ -22,9 +22,9 @@ namespace detail {
 
 // The waiting jobs of all tenants: a queue for each tenant, number of GPUs and priority, by arrival,
 // then id. It keeps what is known of a whole queue: that its jobs do not fit, or that they fit but
-// must not overtake the tenant's first job.
+// must not overtake the tenant's first job. A queue without jobs is erased.
 // Requires: times in [0, 2^52).
-// Cost:     enter, leave O(log jobs), the rest O(queues of the tenant).
+// Cost:     enter, leave O(log jobs + log queues), the rest O(queues of the tenant).
 class tenant_queues {
  public:
   static constexpr int time_bits = 52;
@@ -41,19 +41,28 @@ class tenant_queues {
   // Tenant, whether the jobs are opportunistic, GPUs, -priority.
   using queue_key = std::tuple<std::uint32_t, bool, std::uint32_t, std::int32_t>;
 
-  // The queue of jobs like this one; there is one after add().
+  // The queue of jobs like this one. Requires: such a job waits.
   [[nodiscard]] queue& of(const job_request& r) { return queues_.at(key_of(r)); }
-  [[nodiscard]] const queue& of(const job_request& r) const { return queues_.at(key_of(r)); }
-  void add(const job_request& r, bool fits_cells) { queues_[key_of(r)].fits_cells = fits_cells; }
+  // The number of queues.
+  [[nodiscard]] std::size_t size() const noexcept { return queues_.size(); }
 
-  // The job waits. Returns whether it may start on its tenant's cells, or come before jobs that wait.
-  bool enter(const job_request& r, time_ms arrival) {
-    queue& q = of(r);
+  // The job waits. `fits_cells`: it fits into its tenant's cells if these are empty. Returns whether
+  // it may start on its tenant's cells, or come before jobs that wait.
+  bool enter(const job_request& r, time_ms arrival, bool fits_cells) {
+    queue& q = queues_[key_of(r)];
+    q.fits_cells = fits_cells;
     q.jobs.insert({order(r, arrival), r.job.value, r.estimate});
+    if (fits_cells && r.tenant == tenant_ && std::pair(order(r, arrival), r.job.value) < last_)
+      passed_over_ = true;
     return !q.full || q.jobs.first()->id == r.job.value;
   }
-  void leave(const job_request& r, time_ms arrival) {
-    of(r).jobs.erase(order(r, arrival), r.job.value);
+  // The job does not wait any more. Returns the reading of its queue's clock.
+  delays leave(const job_request& r, time_ms arrival, time_ms now) {
+    const auto at = queues_.find(key_of(r));
+    const delays reading = at->second.clock.at(now);
+    at->second.jobs.erase(order(r, arrival), r.job.value);
+    if (at->second.jobs.empty()) queues_.erase(at);
+    return reading;
   }
   // Jobs of the tenant, or of all tenants, may fit again.
   void retry(tenant_id t) {
@@ -73,11 +82,16 @@ class tenant_queues {
   }
   // A new round: the tenant's jobs are tried from the first on.
   void begin_round(tenant_id t) {
+    tenant_ = t;
+    last_ = {};
+    passed_over_ = false;
     each_of(t, [](const queue_key&, queue& q) {
       q.done = false;
       q.ends_by.reset();
     });
   }
+  // Whether, in this round, a job has come to wait that precedes the last one of next_on_cells().
+  [[nodiscard]] bool passed_over() const noexcept { return passed_over_; }
   // The tenant's next guaranteed job of this round, by priority, arrival and id.
   [[nodiscard]] std::optional<job_id> next_on_cells(tenant_id t, time_ms now) {
     std::optional<weighted_tree::item> least;
@@ -88,7 +102,9 @@ class tenant_queues {
       if (first && (!least || std::pair(first->key, first->id) < std::pair(least->key, least->id)))
         least = first;
     });
-    return least ? std::optional(job_id(least->id)) : std::nullopt;
+    if (!least) return std::nullopt;
+    last_ = {least->key, least->id};
+    return job_id(least->id);
   }
   // The first job by arrival and id of at most so many GPUs, of the first jobs by priority of each
   // tenant and number of GPUs; with `guaranteed` also guaranteed jobs.
@@ -112,7 +128,7 @@ class tenant_queues {
   void set_causes(time_ms now, const Cause& cause) {
     for (auto& [key, q] : queues_) {
       const auto& [t, opportunistic, gpus, rank] = key;
-      if (!q.jobs.empty()) q.clock.set(cause(tenant_id(t), opportunistic, gpus, q), now);
+      q.clock.set(cause(tenant_id(t), opportunistic, gpus, q), now);
     }
   }
   // Whether a job that starts now ends by this time; without an estimate it never does.
@@ -140,6 +156,9 @@ class tenant_queues {
   }
 
   std::map<queue_key, queue> queues_;
+  tenant_id tenant_{};                             // of the round
+  std::pair<std::int64_t, std::uint32_t> last_{};  // order and id of the job that was tried last
+  bool passed_over_ = false;
 };
 
 }  // namespace detail
