@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_yaml.h"
 
+#include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/layout.h>
 
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <initializer_list>
 #include <string>
@@ -224,6 +226,7 @@ TEST_CASE(
     "fields that the open-source scheduler ignores are warnings; shapes that users have load") {
   std::size_t files = 0;
   std::size_t warned = 0;
+  std::size_t shared = 0;  // nodes of a host in two chains
   for (const auto& entry : std::filesystem::directory_iterator(std::string(APIARY_SOURCE_DIR) +
                                                                "/tests/examples/configurations")) {
     const std::string file = entry.path().string();
@@ -232,13 +235,21 @@ TEST_CASE(
     const auto config = example::load_hived_yaml(file, &warnings);
     REQUIRE_MESSAGE(config.ok(), config.status().ToString());
     const auto layout = hived_layout::create(*config);
-    CHECK_MESSAGE(layout.ok(), layout.status().ToString());
+    REQUIRE_MESSAGE(layout.ok(), layout.status().ToString());
     ++files;
+    for (std::uint32_t n = 0; n < layout->num_nodes(); ++n) {
+      if (layout->next_of_host(node_id(n)) == node_id(n)) continue;
+      CHECK(layout->node_name(node_id(n)) == "both");
+      const bool k4 = layout->chain(layout->chain_of(node_id(n))).name == "K4-NODE";
+      CHECK(layout->device(node_id(n), 0) == (k4 ? 8U : 0U));
+      ++shared;
+    }
     if (warnings.empty()) continue;
     ++warned;
     CHECK(warnings.size() == 1);
     CHECK(warnings[0].ends_with("Types: has no effect"));
   }
-  CHECK(files == 11);
+  CHECK(files == 12);
   CHECK(warned == 10);
+  CHECK(shared == 2);
 }

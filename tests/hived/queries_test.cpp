@@ -111,6 +111,8 @@ TEST_CASE("what is not there is said to be not there") {
   CHECK(hived_queries::state_of(scheduler, chain_id(0), cell_id(cells - 1)).ok());
   refuses(hived_queries::state_of(scheduler, chain_id(0), cell_id(cells)).status(),
           "chain 0 has no cell " + std::to_string(cells));
+  refuses(hived_queries::state_of(scheduler, chain_id(0), cell_id()).status(), "no cell is given");
+  refuses(hived_queries::state_of(scheduler, chain_id(), cell_id(0)).status(), "no chain is given");
   const auto capacities = [&](const gang_request& request, std::uint32_t chain) {
     return hived_queries::refused_capacity(scheduler, request, wait_reason::busy, chain).status();
   };

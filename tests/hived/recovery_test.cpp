@@ -8,8 +8,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/ids.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 
@@ -209,6 +212,51 @@ TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
   MESSAGE(replayed << " gangs replayed, " << guaranteed << " had their tenant's cells, of these "
                    << downgraded << " lost them");
   CHECK(downgraded * 10 <= guaranteed);
+}
+
+// Whether each cell of a tenant is bound to the same physical cell in both.
+bool are_bound_alike(const hived& a, const hived& b) {
+  for (std::uint32_t c = 0; c < a.cells().num_clusters(); ++c) {
+    const virtual_cluster& cluster = a.cells().cluster(vc_chain_id(c));
+    for (std::uint32_t v = 0; v < cluster.tree().num_cells(); ++v)
+      if (cluster.image(cell_id(v)) != b.cells().cluster(vc_chain_id(c)).image(cell_id(v)))
+        return false;
+  }
+  return true;
+}
+
+TEST_CASE(
+    "gangs replayed in the order of their commits: the hash says whether cells are the same") {
+  std::uint64_t alike = 0;
+  std::uint64_t others = 0;
+  const auto runs = apiary_test::scaled(std::uint64_t{4'000});
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    CAPTURE(run);
+    rng random(run + 4'000'000);
+    const hived_config config = apiary_test::random_cluster(random);
+    hived h = *hived::create(config);
+    std::vector<job_id> order;
+    for (std::uint32_t i = 0, n = 1 + random.uniform(12); i < n; ++i) {
+      const auto plan = h.propose(apiary_test::random_gang(h.layout(), job_id(i), random));
+      if (!plan.ok() || plan->result != plan_result::bind || !plan->downgraded.empty()) continue;
+      REQUIRE(h.commit(*plan).ok());
+      order.push_back(job_id(i));
+    }
+    hived again = *hived::create(config);
+    for (const job_id job : order) {
+      const gang_record& gang = *h.find(job);
+      const auto own =
+          again.recover(gang.request, h.tasks(gang), hived_queries::whole_cell_levels(h, gang));
+      REQUIRE((own.ok() && *own));
+    }
+    REQUIRE(apiary_test::faults_of(again) == "");
+    const bool same = are_bound_alike(h, again);
+    REQUIRE((again.hash() == h.hash()) == same);
+    ++(same ? alike : others);
+  }
+  MESSAGE(alike << " with the same cells, " << others << " with others");
+  CHECK(alike * 2 > runs);
+  if (runs >= 100) CHECK(others > 0);
 }
 
 TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs is there") {

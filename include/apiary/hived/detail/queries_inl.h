@@ -56,6 +56,7 @@ APIARY_INLINE absl::StatusOr<hived_queries::cell_state> hived_queries::state_of(
     const hived& scheduler, chain_id chain, cell_id cell) {
   APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(chain));
   const detail::physical_chain& in = scheduler.cells().chain(chain.value);
+  if (!cell.valid()) return absl::NotFoundError("no cell is given");
   if (cell.value >= in.tree().num_cells()) {
     return absl::NotFoundError("chain " + std::to_string(chain.value) + " has no cell " +
                                std::to_string(cell.value));
