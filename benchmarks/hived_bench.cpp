@@ -7,6 +7,7 @@
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/audit.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -568,6 +569,131 @@ BENCHMARK(constrained)
     ->Unit(benchmark::kMicrosecond)
     ->ArgNames({"GPUs", "rule"})
     ->ArgsProduct({{10000, 100000}, {0, 1, 2, 3, 4, 5, 6, 7, 8}});
+
+// The operations that cost most, after that load (`worst_*`): microseconds on average, and of the
+// slowest request.
+void report_worst(benchmark::State& state, const durations& each) {
+  state.counters["mean_us"] = each.mean();
+  state.counters["slowest_us"] = each.quantile(1);
+}
+hived filled_cluster(const hived_load& load) {
+  hived h = *hived::create(load.config);
+  measured filled;
+  run(h, load, filled, ignore_plans);
+  return h;
+}
+// Proposes these gangs for each tenant, again and again.
+void propose_worst(benchmark::State& state, hived& h, const std::vector<gang_request>& gangs,
+                   std::uint32_t first_job) {
+  std::vector<gang_request> asked;
+  for (std::uint32_t t = 0; t < h.layout().tenants.size(); ++t) {
+    if (!h.cells().cluster_of(tenant_id(t), 0).valid()) continue;
+    for (const gang_request& r : gangs) {
+      asked.push_back(r);
+      asked.back().job = job_id(first_job + static_cast<std::uint32_t>(asked.size()));
+      asked.back().tenant = tenant_id(t);
+    }
+  }
+  durations each;
+  std::array<std::uint32_t, 3> results{};
+  std::uint32_t undecided = 0;
+  for (auto _ : state) {
+    each.begin_run();
+    results = {};
+    undecided = 0;
+    for (const gang_request& r : asked) {
+      const stopwatch deciding;
+      const absl::StatusOr<gang_plan> plan = h.propose(r);
+      each.add(deciding.us());
+      ++results[static_cast<std::size_t>(plan->result)];
+      if (plan->result == plan_result::wait && plan->wait.reason == wait_reason::undecided)
+        ++undecided;
+    }
+  }
+  report_worst(state, each);
+  state.counters["bind"] = results[0];
+  state.counters["preempt"] = results[1];
+  state.counters["wait"] = results[2];
+  state.counters["undecided"] = undecided;
+}
+
+// A leaf of every third node is bad; gangs of 1 to 16 nodes, of the priority of those that run or of a
+// higher one.
+void worst_bad(benchmark::State& state) {
+  const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                         quota_kind::rows_and_racks, {.steady_arrivals = 1000});
+  hived h = filled_cluster(load);
+  for (std::uint32_t n = 0; n < h.layout().num_nodes(); n += 3)
+    APIARY_VERIFY(h.mark_bad(node_id(n), n / 3 % 8).ok());
+  std::vector<gang_request> gangs;
+  for (const std::int32_t priority : {0, 1})
+    for (const std::uint32_t nodes : {1U, 4U, 16U})
+      gangs.push_back({.priority = priority, .groups = {{nodes, 8}}});
+  propose_worst(state, h, gangs, load.gangs);
+}
+// A gang of five task groups, each with slices or anti-affinity on another level.
+void worst_constraints(benchmark::State& state) {
+  const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                         quota_kind::rows_and_racks, {.steady_arrivals = 1000});
+  hived h = filled_cluster(load);
+  constexpr level_t node = 3, rack = 4, row = 5;
+  gang_request r{.groups = {{4, 8}, {4, 8}, {2, 4}, {8, 1}, {2, 8}}};
+  request_constraints constraints;
+  constraints.groups.resize(5);
+  constraints.groups[0].slices = {{rack, 2}};
+  constraints.groups[1].spread = {{rack, 1}};
+  constraints.groups[2].slices = {{node, 2}};
+  constraints.groups[3].spread = {{node, 2}};
+  constraints.groups[4].spread = {{row, 1}};
+  r.constraints = constraints;
+  gang_request preempts = r;
+  preempts.priority = 1;
+  propose_worst(state, h, {r, preempts}, load.gangs);
+}
+// The audit of everything (0), of the largest tenant (1) or of the chain (2).
+void worst_audit(benchmark::State& state) {
+  const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                         quota_kind::rows_and_racks, {.steady_arrivals = 1000});
+  const hived h = filled_cluster(load);
+  for (auto _ : state) {
+    const std::vector<violation> found = state.range(1) == 0   ? audit(h)
+                                         : state.range(1) == 1 ? audit(h, tenant_id(0))
+                                                               : audit(h, chain_id(0));
+    if (!found.empty()) state.SkipWithError("the audit found a violation");
+  }
+}
+// A change to the same configuration.
+void worst_reconfigure(benchmark::State& state) {
+  const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                         quota_kind::rows_and_racks, {.steady_arrivals = 1000});
+  hived h = filled_cluster(load);
+  for (auto _ : state) {
+    const absl::StatusOr<hived_reconfiguration> report = h.reconfigure(load.config);
+    if (!report->downgraded.empty()) state.SkipWithError("a gang lost its cells");
+  }
+}
+BENCHMARK(worst_bad)
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(1000)
+    ->Arg(10000)
+    ->Arg(100000)
+    ->Arg(1000000);
+BENCHMARK(worst_constraints)
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(1000)
+    ->Arg(10000)
+    ->Arg(100000)
+    ->Arg(1000000);
+BENCHMARK(worst_audit)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgNames({"GPUs", "part"})
+    ->ArgsProduct({{1000, 10000, 100000, 1000000}, {0, 1, 2}});
+BENCHMARK(worst_reconfigure)
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(1000)
+    ->Arg(10000)
+    ->Arg(100000)
+    ->Arg(1000000);
 
 // The recorded load for so many nodes, and why there is none.
 std::pair<const hived_load*, std::string> recorded_load(std::int64_t nodes) {

@@ -9,7 +9,6 @@
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/plan.h>
-#include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
 
 #include <absl/status/status.h>

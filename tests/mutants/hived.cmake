@@ -29,8 +29,14 @@ mutant(restored_leaves hived/detail/attempt.h "dropped restore: victims look end
 mutant(rollback_misfit hived/detail/attempt.h "dropped restore: an attempt that found no leaf keeps its bindings"
   IN [[      mapped_ = false;
       cells.rollback();]] FROM [[cells.rollback();]] TO [[cells.keep();]] STATEMENT)
-mutant(ended_once hived/detail/guest_choice.h "dropped condition: a gang that ends on several leaves counts several times"
-  FROM [[if (g.ended++ == 0) all += g.cost;]] TO [[++g.ended; all += g.cost;]] STATEMENT)
+mutant(ended_once hived/detail/guest_fates.h "dropped condition: a gang that ends on several leaves counts several times"
+  FROM [[if (at(s).ended++ == 0) all += cost_of(s, cost);]] TO [[++at(s).ended; all += cost_of(s, cost);]] STATEMENT)
+mutant(bound_of_gang hived/detail/guest_fates.h "dropped condition: the lower bound counts a gang once for each leaf"
+  FROM [[f.scan == scan_ ? 0U : 1U]] TO [[1U]])
+mutant(bound_of_ended hived/detail/guest_fates.h "dropped condition: the lower bound counts gangs that end already"
+  FROM [[if (f.ended > 0) continue;]] TO [[]] STATEMENT)
+mutant(limit_of_twin hived/detail/guest_choice.h "dropped condition: a cell like the one before has no exact costs"
+  FROM [[has_twin ? no_limit() : candidate]] TO [[candidate]])
 mutant(guests_exact hived/detail/guest_choice.h "dropped step: only the first choice of each cell is tried"
   FROM [[parts_.size() <= max_exact && best_cost_ > 0]] TO [[false]])
 mutant(twins_only hived/detail/guest_choice.h "wrong index: a cell like the one before may only get the cells before that one's"
@@ -162,6 +168,12 @@ mutant(queue_estimate hived/detail/tenant_queues.h "wrong bound: a job without a
   FROM [[at == max_time ? max_time - 1 : at - now]] TO [[at == max_time ? max_time : at - now]])
 mutant(queue_level hived/hived_queue.h "missing reset: a job is held back for one of higher priority"
   FROM [[if (first && first->priority != r.priority) first.reset();]] TO [[]] STATEMENT)
+mutant(queue_begins_again hived/hived_queue.h "dropped condition: an earlier job that is suspended does not restart the round"
+  FROM [[waiting_.passed_over() && rule_ == rules::easy]] TO [[false]])
+mutant(queue_of_tenant hived/detail/tenant_queues.h "dropped condition: jobs of other tenants restart the round"
+  FROM [[fits_cells && r.tenant == tenant_ && std::pair]] TO [[fits_cells && std::pair]])
+mutant(queue_erased hived/detail/tenant_queues.h "dropped step: a queue stays when its last job has left"
+  FROM [[if (at->second.jobs.empty()) queues_.erase(at);]] TO [[]] STATEMENT)
 mutant(queue_same_end hived/hived_queue.h "dropped condition: of jobs that end together only some have ended"
   FROM [[fits && (end != made.at || end == max_time)]] TO [[fits]])
 mutant(queue_outranked hived/detail/tenant_queues.h "dropped condition: on idle GPUs a lower priority comes first"

@@ -77,6 +77,13 @@ void for_each_ancestor(const Tree& tree, std::span<const cell_id> leaves, F&& f)
     counts[i] = 1;
   }
   for (level_t l = 0; n > 0; ++l) {
+    const cell_id first = tree.parent(cells[0], l);
+    if (first.valid() && (n == 1 || tree.parent(cells[n - 1], l) == first)) {  // one cell for all
+      for (; n > 1; --n) counts[0] += counts[n - 1];
+      cells[0] = first;
+      f(cells[0], counts[0]);
+      continue;
+    }
     std::size_t merged = 0;
     for (std::size_t i = 0; i < n; ++i) {
       const cell_id above = tree.parent(cells[i], l);

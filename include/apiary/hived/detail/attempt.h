@@ -191,6 +191,7 @@ class hived_search_step {
     for (const gang_slot s : place_.downgraded)
       if (hived_victims::must_end(gangs[s])) ending_.push_back(s);
     guests_(cells, place_.cluster, place_.leaves, fixed_, ending_,
+            eviction_.least_cost_of_ending(cells, gangs),
             [&](gang_slot s) { return eviction_.cost_of_ending(cells, gangs[s]); });
   }
   // Whether the gang fits. `as_bound`: anti-affinity depends on bindings, and all of them are made.

@@ -140,17 +140,18 @@ class hived_bindings {
       const virtual_cell owner = chain.owner(leaves[i]);
       APIARY_VERIFY(owner.cell.valid());
       virtual_cluster& cluster = clusters_[owner.cluster.value];
-      const std::uint32_t node = cluster.node_of(owner.cell);
+      const cell_id end = cluster.end_of_node(cluster.node_of(owner.cell));
       std::array<cell_id, 64> cells;
       std::size_t n = 0;
       std::uint64_t usable = 0;
+      virtual_cell at = owner;
       do {
-        cells[n] = chain.owner(leaves[i]).cell;
+        cells[n] = at.cell;
         if (!is && chain.healthy().healthy(leaves[i])) usable |= std::uint64_t{1} << n;
         ++n;
-      } while (++i < leaves.size() && chain.owner(leaves[i]).cluster == owner.cluster &&
-               chain.owner(leaves[i]).cell > cells[n - 1] &&
-               cluster.node_of(chain.owner(leaves[i]).cell) == node);
+        if (++i < leaves.size()) at = chain.owner(leaves[i]);
+      } while (i < leaves.size() && at.cluster == owner.cluster && at.cell > cells[n - 1] &&
+               at.cell < end);
       cluster.set_all_active({cells.data(), n}, is);
       cluster.set_all_usable({cells.data(), n}, usable);
     }

@@ -88,8 +88,9 @@ class hived_cells : private hived_bindings {
   void bind_leaf_at(vc_chain_id c, bound_leaf at) {
     const virtual_cluster& cluster = bindings::cluster(c);
     find_bound_ancestor(cluster, at.leaf);
-    for (auto l = static_cast<level_t>(path_.size()); l-- > 0;)
+    for (auto l = static_cast<level_t>(path_.size()); l-- > 1;)
       bind(c, path_[l], l, bindings::chain(cluster.chain()).tree().ancestor(at.image, l));
+    if (!path_.empty()) bind(c, at.leaf, 0, at.image);
   }
 
   // Binds an unbound whole cell to p, which can be granted. For searches, which must undo it.

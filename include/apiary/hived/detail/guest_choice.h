@@ -7,6 +7,7 @@
 #include <apiary/hived/detail/cell_choice.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_placement.h>
+#include <apiary/hived/detail/guest_fates.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/ids.h>
@@ -35,31 +36,29 @@ class guest_choice {
  public:
   // Changes the images of the leaves if others cost less. cost(slot) is the cost of ending a gang;
   // the gangs `ending` end in any case, as do the users of leaves that were bound before. `fixed[i]`
-  // says whether leaf i was. Requires: hived_cells::begin() was called; the images are possible, and
-  // the leaves that are not fixed are unbound.
+  // says whether leaf i was; `least` are lower bounds of cost(). Requires: hived_cells::begin() was
+  // called; the images are possible, and the leaves that are not fixed are unbound.
   template <class Cost>
   void operator()(hived_cells& cells, vc_chain_id c, std::span<bound_leaf> leaves,
                   const std::vector<bool>& fixed, std::span<const gang_slot> ending,
-                  const Cost& cost) {
+                  guest_fates::least_cost least, const Cost& cost) {
     cells_ = &cells;
     cluster_ = &cells.cluster(c);
     chain_ = &cells.chain(cluster_->chain());
     c_ = c;
     ++epoch_;
+    fates_.begin(*chain_, least);
     used_.resize((std::max)(used_.size(), std::size_t{chain_->tree().num_cells()}), 0);
     order_.clear();
     for (std::uint32_t i = 0; i < leaves.size(); ++i) {
       if (!fixed[i]) order_.push_back(i);
-      const gang_slot s = user(leaves[i].image);
-      if (!s.valid()) continue;
-      gang_fate& g = fate(s, cost);
-      g.ended += fixed[i] ? 1U : 0U;
+      const gang_slot s = fates_.user(leaves[i].image);
+      if (fixed[i] && s.valid()) fates_.end(s);
     }
-    for (const gang_slot s : ending) ++fate(s, cost).ended;
-    undo_.clear();
+    for (const gang_slot s : ending) fates_.end(s);
     best_cost_ = 0;
-    for (const std::uint32_t i : order_) best_cost_ += end_users(leaves[i].image, cost);
-    undo(0);
+    for (const std::uint32_t i : order_) best_cost_ += fates_.end_users(leaves[i].image, cost);
+    fates_.undo(0);
     if (best_cost_ == 0) return;
     merge_sort(order_,
                [&](std::uint32_t a, std::uint32_t b) { return leaves[a].leaf < leaves[b].leaf; });
@@ -68,9 +67,9 @@ class guest_choice {
     images_.assign(parts_.size(), cell_id());
     lists_.resize((std::max)(lists_.size(), parts_.size()));
     const std::size_t before = cells.position();
-    choose_each(cost);
+    const bool is_best = choose_each(cost);
     cells.rollback_to(before);
-    if (parts_.size() <= max_exact && best_cost_ > 0) {
+    if (!is_best && parts_.size() <= max_exact && best_cost_ > 0) {
       budget_ = exact_budget;
       try_all(0, 0, cost);
     }
@@ -112,38 +111,7 @@ class guest_choice {
       return std::tie(a.cost, a.opportunistic) < std::tie(b.cost, b.opportunistic);
     }
   };
-  struct gang_fate {
-    std::uint64_t epoch = 0;  // of the call that has set the rest
-    std::uint64_t cost = 0;
-    std::uint32_t ended = 0;  // how many leaves or reasons end it
-  };
-
-  [[nodiscard]] gang_slot user(cell_id leaf) const noexcept { return chain_->holders(leaf).user; }
-  template <class Cost>
-  gang_fate& fate(gang_slot s, const Cost& cost) {
-    if (fates_.size() <= s.value) fates_.resize(std::size_t{s.value} + 1);
-    gang_fate& g = fates_[s.value];
-    if (g.epoch != epoch_) g = {epoch_, cost(s), 0};
-    return g;
-  }
-  // The users of the leaves of a cell end. Returns the cost.
-  template <class Cost>
-  std::uint64_t end_users(cell_id p, const Cost& cost) {
-    std::uint64_t all = 0;
-    if (chain_->opportunistic_leaves(p) == 0) return all;
-    for (const cell_id leaf : chain_->tree().descendants(p, 0)) {
-      const gang_slot s = user(leaf);
-      if (!s.valid()) continue;
-      gang_fate& g = fate(s, cost);
-      if (g.ended++ == 0) all += g.cost;
-      undo_.push_back(s);
-    }
-    return all;
-  }
-  void undo(std::size_t to) {
-    for (; undo_.size() > to; undo_.pop_back()) --fates_[undo_.back().value].ended;
-  }
-
+  [[nodiscard]] static candidate no_limit() noexcept { return {~std::uint64_t{0}, none, {}}; }
   // Sets parts_: the highest unbound cells, the largest first, each followed by the cells in it.
   void list_parts(std::span<const bound_leaf> leaves) {
     parts_.clear();
@@ -195,14 +163,19 @@ class guest_choice {
     return p.parent == none && !p.above.valid();
   }
   // The physical cells that the i-th part may get, at most `most` whole cells, with estimated costs.
+  // Of a full part, only those that cost less than `limit` have their cost; the others have a lower
+  // bound that is not less. `falling`: the cheapest cell so far is the limit for the next ones.
   template <class Cost>
   void list_candidates(std::uint32_t i, std::size_t most, std::vector<candidate>& list,
-                       const Cost& cost) {
+                       candidate limit, bool falling, const Cost& cost) {
     const part& p = parts_[i];
     list.clear();
     const bool rated = budget_ > 0;
     const auto add = [&](cell_id q) {
-      list.push_back({rated ? estimate(i, q, cost) : 0, chain_->opportunistic_leaves(q), q});
+      candidate c{0, chain_->opportunistic_leaves(q), q};
+      if (rated) c.cost = estimate(i, q, cost, &limit);
+      list.push_back(c);
+      if (falling && candidate::costs_less(c, limit)) limit = c;
     };
     if (!is_root(p)) {
       const cell_id above = p.parent == none ? p.above : images_[p.parent];
@@ -246,9 +219,11 @@ class guest_choice {
   }
   // The cost of the gangs that end if the i-th part gets the cell q, given those that end already.
   // For a part that is not full, each part inside gets the child that costs least, one after another;
-  // a gang may then count several times.
+  // a gang may then count several times. Of a full part, the result may be a lower bound that is not
+  // less than `limit`.
   template <class Cost>
-  std::uint64_t estimate(std::uint32_t i, cell_id q, const Cost& cost) {
+  std::uint64_t estimate(std::uint32_t i, cell_id q, const Cost& cost,
+                         const candidate* limit = nullptr) {
     const part& p = parts_[i];
     spend(1);
     if (chain_->opportunistic_leaves(q) == 0) return 0;
@@ -256,12 +231,22 @@ class guest_choice {
     if (p.full || inside == 0) {
       const id_range<cell_id> all = chain_->tree().descendants(q, 0);
       spend(all.size());
+      if (p.full && limit != nullptr) {
+        std::uint64_t steps = 0;
+        const candidate least{fates_.least_cost_in(q, steps), chain_->opportunistic_leaves(q), q};
+        if (!candidate::costs_less(least, *limit)) {
+          spend(steps);
+          return least.cost;
+        }
+      }
       std::uint32_t idle = 0;
       counts_.clear();
       for (const cell_id leaf : all) {
-        const gang_slot s = user(leaf);
-        idle += !s.valid() || fate(s, cost).ended > 0 ? 1U : 0U;
-        if (!s.valid() || fates_[s.value].ended > 0) continue;
+        const gang_slot s = fates_.user(leaf);
+        if (!s.valid() || fates_.ends(s)) {
+          ++idle;
+          continue;
+        }
         const auto at = std::find_if(counts_.begin(), counts_.end(),
                                      [&](const gang_leaves& g) { return g.slot == s; });
         at == counts_.end() ? counts_.push_back({s, 1}) : void(++at->leaves);
@@ -273,7 +258,7 @@ class guest_choice {
             counts_.begin(), counts_.end(),
             [](const gang_leaves& x, const gang_leaves& y) { return x.leaves < y.leaves; });
         idle += largest->leaves;
-        total += fates_[largest->slot.value].cost;
+        total += fates_.cost_of(largest->slot, cost);
         *largest = counts_.back();
         counts_.pop_back();
       }
@@ -313,25 +298,30 @@ class guest_choice {
     images_[i] = q;
     return true;
   }
-  // Gives one part after another the cell of least cost.
+  // Gives one part after another the cell of least cost. Returns whether there is only one part, and
+  // all cells that try_all() would try have been compared.
   template <class Cost>
-  void choose_each(const Cost& cost) {
+  [[nodiscard]] bool choose_each(const Cost& cost) {
     budget_ = greedy_budget;
+    bool all_compared = false;
     std::uint64_t total = 0;
     std::uint32_t i = 0;
     for (; i < parts_.size(); ++i) {
       const auto each = static_cast<std::size_t>(
           budget_ / ((parts_.size() - i) * (std::size_t{parts_[i].leaves} + 1)));
-      list_candidates(i, (std::clamp)(each, std::size_t{4}, max_candidates), lists_[i], cost);
+      list_candidates(i, (std::clamp)(each, std::size_t{4}, max_candidates), lists_[i], no_limit(),
+                      true, cost);
+      all_compared = each >= max_candidates && budget_ > 0;
       const auto least =
           std::min_element(lists_[i].begin(), lists_[i].end(), candidate::costs_less);
       if (least == lists_[i].end() || !set(i, least->cell)) break;
-      if (parts_[i].full) total += end_users(least->cell, cost);
+      if (parts_[i].full) total += fates_.end_users(least->cell, cost);
     }
     if (i == parts_.size()) keep_if_better(total);
-    undo(0);
+    fates_.undo(0);
     for (const cell_id q : images_)
       if (q.valid()) used_[q.value] = 0;
+    return i == 1 && i == parts_.size() && all_compared;
   }
   void keep_if_better(std::uint64_t total) {
     if (total < best_cost_) best_ = images_;
@@ -349,7 +339,9 @@ class guest_choice {
       list = lists_[i - 1];
       while (list[k++].cell != images_[i - 1]) continue;
     } else {
-      list_candidates(i, max_candidates, list, cost);
+      const bool has_twin = i + 1 < parts_.size() && parts_[i + 1].twin;  // it uses the list, too
+      list_candidates(i, max_candidates, list,
+                      has_twin ? no_limit() : candidate{best_cost_ - total, 0, {}}, false, cost);
       merge_sort(list, candidate::costs_less);
     }
     bool idle = false;  // of the children of a cell, those without opportunistic leaves are equal
@@ -360,12 +352,12 @@ class guest_choice {
       const bool is_idle = !is_root(p) && list[k].opportunistic == 0;
       if (is_idle && idle) continue;
       const std::size_t bound = cells_->position();
-      const std::size_t ended = undo_.size();
+      const std::size_t ended = fates_.position();
       if (!set(i, q)) continue;
       idle = idle || is_idle;
       spend(p.leaves);
-      try_all(i + 1, total + (p.full ? end_users(q, cost) : 0), cost);
-      undo(ended);
+      try_all(i + 1, total + (p.full ? fates_.end_users(q, cost) : 0), cost);
+      fates_.undo(ended);
       used_[q.value] = 0;
       cells_->rollback_to(bound);
     }
@@ -389,8 +381,7 @@ class guest_choice {
   std::uint64_t best_cost_ = 0;
   std::vector<std::vector<candidate>> lists_;  // for each part
   std::vector<std::uint64_t> used_;  // by physical cell: the epoch in which a part has got it
-  std::vector<gang_fate> fates_;     // by slot
-  std::vector<gang_slot> undo_;      // gangs whose `ended` was raised
+  guest_fates fates_;
   std::vector<gang_leaves> counts_;
 };
 

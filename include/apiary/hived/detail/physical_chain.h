@@ -6,6 +6,7 @@
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/container/bitset.h>
+#include <apiary/container/fast_div.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/health.h>
@@ -50,6 +51,8 @@ class physical_chain {
         granted_(tree.cells((std::min<level_t>)(node_level + 1, tree.num_levels() - 1)).size(),
                  false),
         node_level_(node_level),
+        node_of_(tree.leaves_per_cell(node_level)),
+        rack_of_(node_level + 1 < tree.num_levels() ? tree.fan_out(node_level + 1) : 1),
         idle_nodes_(tree.cells(node_level).size(),
                     static_cast<node_index::class_t>(
                         idle_class(true, tree.leaves_per_cell(node_level), 0) + 1),
@@ -65,9 +68,7 @@ class physical_chain {
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(idle_.size());
   }
-  [[nodiscard]] std::uint32_t node_leaves() const noexcept {
-    return tree().leaves_per_cell(node_level_);
-  }
+  [[nodiscard]] std::uint32_t node_leaves() const noexcept { return node_of_.divisor(); }
   [[nodiscard]] cell_id node_cell(std::uint32_t node) const noexcept {
     return tree().at(node_level_, node);
   }
@@ -79,7 +80,7 @@ class physical_chain {
     return tree().at(0, node * node_leaves());
   }
   [[nodiscard]] std::uint32_t node_of(cell_id leaf) const noexcept {
-    return tree().index(tree().ancestor(leaf, node_level_), node_level_);
+    return node_of_.quotient(tree().index(leaf, 0));
   }
   [[nodiscard]] leaf_holders holders(cell_id leaf) const noexcept {
     return holders_[tree().index(leaf, 0)];
@@ -109,11 +110,10 @@ class physical_chain {
       return;
     }
     for (std::size_t i = 0; i < leaves.size(); ++i) holders_[tree().index(leaves[i], 0)] = to[i];
-    if (before != after) {
-      use_.assign_all(leaves, after);
-      if (before == opportunistic || after == opportunistic)
-        count_all_opportunistic(leaves, after == opportunistic);
-    }
+    if (before == after) return;
+    use_.assign_all(leaves, after);
+    if (before == opportunistic || after == opportunistic)
+      count_all_opportunistic(leaves, after == opportunistic);
     refresh_node(leaves);
   }
 
@@ -185,7 +185,7 @@ class physical_chain {
   // Whether the rack of the node, a cell in it or a cell around it is granted to a tenant; false if
   // a rack has more than 64 nodes.
   [[nodiscard]] bool granted(std::uint32_t node) const noexcept {
-    return granted_[tree().index(tree().ancestor(node_cell(node), rack_level()), rack_level())];
+    return granted_[rack_of_.quotient(node)];
   }
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
@@ -217,10 +217,20 @@ class physical_chain {
       for (std::uint32_t most = fewer; most < (std::min)(fewer + count, size); ++most)
         few_opportunistic_[most].assign(c.value, few);
     };
-    for (const cell_id leaf : leaves) refresh(leaf, 1);
+    if (is_run(leaves) && added) {
+      few_opportunistic_[0].reset_range(leaves.front().value, leaves.back().value + 1);
+    } else if (is_run(leaves) && !any_bad()) {
+      few_opportunistic_[0].set_range(leaves.front().value, leaves.back().value + 1);
+    } else {
+      for (const cell_id leaf : leaves) refresh(leaf, 1);
+    }
     for_each_ancestor(tree(), leaves, refresh);
   }
-  // The same after the health of the leaf has changed.
+  // Whether these leaves, ascending, follow each other without a gap.
+  [[nodiscard]] static bool is_run(std::span<const cell_id> leaves) noexcept {
+    return leaves.back().value - leaves.front().value + 1 == leaves.size();
+  }
+  // As count_opportunistic, after the health of the leaf has changed.
   void refresh_cells(cell_id c) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
       for (std::size_t most = opportunistic_leaves(c); most < few_opportunistic_.size(); ++most)
@@ -283,6 +293,8 @@ class physical_chain {
   std::vector<summary_bitset> few_opportunistic_;  // healthy cells with at most 0, 1, ... of them
   std::uint32_t bad_ = 0;                          // number of bad leaves
   level_t node_level_;
+  fast_div node_of_;  // leaves of a node
+  fast_div rack_of_;  // nodes of a rack; 1: there are no racks
   node_index idle_nodes_;
 };
 

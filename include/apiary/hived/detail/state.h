@@ -37,6 +37,7 @@ class hived_state : public hived_guarantees {
     gang.cluster = place.cluster;
     gang.state = preempting ? gang_state::preempting : gang_state::allocated;
     gang.downgraded_victims = std::move(downgraded_victims);
+    gang.leaves.reserve(place.leaves.size());
     for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const bound_leaf& l : place.leaves)

@@ -8,8 +8,10 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
+#include <apiary/hived/detail/guest_fates.h>
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/gang_table.h>
+#include <apiary/hived/ids.h>
 #include <apiary/hived/request.h>
 #include <apiary/preempt/victim_search.h>
 #include <apiary/preempt/victim_set.h>
@@ -81,6 +83,16 @@ class hived_victims {
                                              const gang_record& gang) const {
     return cost(gang, gang_table::rank_of(gang), gang.ends_for.valid() || gang.claimed(cells));
   }
+  // Lower bounds of that cost. While a gang is preempting, another one may end anyway.
+  [[nodiscard]] guest_fates::least_cost least_cost_of_ending(const hived_cells& cells,
+                                                             const gang_table& gangs) const {
+    if (cost_ != nullptr) return {};
+    for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
+      const auto& all = gangs.of_cluster(vc_chain_id(c));
+      if (!all.empty() && !all.begin()->first.runs) return {.gang = 0, .leaf = 1};
+    }
+    return {.gang = max_cost, .leaf = 1};
+  }
   // The cost of ending a gang that the host has set; empty: the default cost.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return cost_; }
   // Restores the holders of the freed leaves, in reverse: a leaf that one victim uses and another
@@ -145,6 +157,7 @@ class hived_victims {
 
  private:
   static constexpr std::uint32_t none = constrained_search::unused_node;
+  static constexpr std::uint64_t max_cost = std::uint64_t{1} << 40;  // of a gang that runs
   struct ranked_gang {
     gang_table::ranked rank{};
     gang_slot slot{};
@@ -171,10 +184,10 @@ class hived_victims {
   // The cost of a gang as a victim; `ends`: it ends anyway.
   [[nodiscard]] std::uint64_t cost(const gang_record& gang, const gang_table::ranked& g,
                                    bool ends) const {
-    constexpr std::uint64_t most = std::uint64_t{1} << 40;
-    if (cost_ != nullptr) return g.runs && !ends ? (std::min)(cost_(gang), most) : 0;
+    if (cost_ != nullptr) return g.runs && !ends ? (std::min)(cost_(gang), max_cost) : 0;
     if (ends) return g.leaves;
-    return (g.runs ? most : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) + g.leaves;
+    return (g.runs ? max_cost : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) +
+           g.leaves;
   }
   // For a tenant without preempting gangs: the first of the 32 cheapest gangs that is enough alone;
   // no set of victims costs less. nullopt if there is none, or if the host sets costs.
