@@ -7,6 +7,7 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <string>
 #include <utility>
@@ -16,16 +17,15 @@ namespace detail {
 
 // The job in an error text: "job 7", or "a job without id". `kind` may name it otherwise.
 [[nodiscard]] inline std::string name_of(job_id job, const char* kind = "job") {
-  if (!job.valid()) return std::string("a ") + kind + " without id";
-  return std::string(kind) + " " + std::to_string(job.value);
+  return job.valid() ? absl::StrCat(kind, " ", job.value) : absl::StrCat("a ", kind, " without id");
 }
 // Says that there is no such job: "there is no job 7", or "no job id".
 [[nodiscard]] inline std::string missing(job_id job, const char* kind = "job") {
-  return job.valid() ? "there is no " + name_of(job, kind) : "no job id";
+  return job.valid() ? absl::StrCat("there is no ", kind, " ", job.value) : "no job id";
 }
 // Says that there is no such tenant: "there is no tenant 7", or "no tenant".
 [[nodiscard]] inline std::string missing(tenant_id tenant) {
-  return tenant.valid() ? "there is no tenant " + std::to_string(tenant.value) : "no tenant";
+  return tenant.valid() ? absl::StrCat("there is no tenant ", tenant.value) : "no tenant";
 }
 
 }  // namespace detail

@@ -114,7 +114,8 @@ template <class Score>
 }
 // kNotFound: the job does not run.
 [[nodiscard]] inline absl::Status does_not_run(job_id job) {
-  return absl::NotFoundError(job.valid() ? name_of(job) + " does not run" : missing(job));
+  return absl::NotFoundError(job.valid() ? absl::StrCat(name_of(job), " does not run")
+                                         : missing(job));
 }
 // kNotFound: there is no such node.
 [[nodiscard]] inline absl::Status no_such_node(node_id n) {
