@@ -32,9 +32,7 @@ mutant(sort_last_run core/sort.h "off by one: the last values are not merged"
 mutant(sort_insertion core/sort.h "wrong comparison: equal values of a run change places"
   FROM [[less(value, values[to - 1])]] TO [[!less(values[to - 1], value)]])
 mutant(status_name_without_id core/status.h "swapped condition: a job with an id is called one without"
-  IN [[const char* kind = "job") {
-  if (!job.valid())]]
-  FROM [[!job.valid()]] TO [[job.value == 0]])
+  IN [[return job.valid() ? absl::StrCat(kind,]] FROM [[job.valid()]] TO [[(job.value > 0)]])
 mutant(digits_most core/digits.h "wrong comparison: the largest number that is allowed is refused"
   FROM [[value > most]] TO [[value >= most]])
 mutant(digits_none core/digits.h "dropped condition: an empty text is 0"
