@@ -113,3 +113,5 @@ mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims 
   FROM [[for (const job_id victim : cancelled.victims) add_candidate(victim);]] TO [[]] STATEMENT)
 mutant(victims_left fgd/detail/reserved_nodes.h "forgotten update: a task that starts beside a reservation uses nothing"
   FROM [[add_gpus(found->second.left, task, where, false);]] TO [[]] STATEMENT)
+mutant(victim_ended fgd/detail/preempting_jobs.h "forgotten update: a job that has ended stays a victim"
+  FROM [[preemptor_of_.erase(found);]] TO [[]] STATEMENT)

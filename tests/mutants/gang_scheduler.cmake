@@ -130,3 +130,13 @@ mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal 
   TO [[state_->is_before(state_->ordered(a.number), state_->ordered(b.number))]])
 mutant(one_gang_enough gang_scheduler/detail/victim_bounds.h "wrong comparison: a gang with exactly the nodes is not tried alone"
   FROM [[gain(s, gpus, nodes) >= missing_slots(s, cell)]] TO [[gain(s, gpus, nodes) > missing_slots(s, cell)]])
+mutant(name_order_digits gang_scheduler/detail/name_order.h "wrong comparison: numbers in names are compared as texts"
+  FROM [[x.size() != y.size() ? x.size() < y.size() : x < y]] TO [[x < y]])
+mutant(name_order_cells gang_scheduler/detail/name_order.h "dropped condition: cells do not count in the order of nodes"
+  FROM [=[a.cells[l] != b.cells[l]]=] TO [[false]])
+mutant(excerpt_local gang_scheduler/detail/cluster_excerpt.h "dropped condition: a node behind the last cell is in it"
+  FROM [[position >= (after - 1)->last]] TO [[false]])
+mutant(candidate_gpu_time gang_scheduler/detail/candidate_gangs.h "dropped condition: a gang that starts later has used a long time"
+  FROM [[if (b.started >= now) return 0;]] TO [[]] STATEMENT)
+mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition: workers of different groups stay together"
+  FROM [[leaders != m && o != m]] TO [[false]])

@@ -96,3 +96,5 @@ mutant(shared_fee preempt/shared_victim_search.h "wrong bound: a job on several 
   FROM [[c.cost / used]] TO [[c.cost]])
 mutant(shared_restore preempt/shared_victim_search.h "missing restore: jobs on GPUs that were tried before must end, too"
   FROM [=[forced_[taken_.back()] = 0]=] TO [=[forced_[taken_.back()] = 1]=])
+mutant(count_of_cheapest preempt/detail/gang_count_bound.h "swapped order: the cheapest gangs decide how many there must be"
+  FROM [=[~candidates_[j].cost]=] TO [=[candidates_[j].cost]=])
