@@ -80,3 +80,7 @@ mutant(left_forgotten gandiva/gandiva.h "missing reset: jobs that are gone keep 
 mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, whatever their GPUs"
   IN [[options_.shares_gpu_time ? detail::gpu_time_weight(options.weight, r) : options.weight;]]
   FROM [[options_.shares_gpu_time]] TO [[false]])
+mutant(visits_kind gandiva/detail/slice_order.h "forgotten step: a kind that cannot start is tried on"
+  FROM [[goes_on ? at->first->next(job.key, job.id) : std::nullopt]] TO [[at->first->next(job.key, job.id)]])
+mutant(pass_rest gandiva/detail/slice_order.h "dropped term: of jobs with one weight not the least pass is found"
+  FROM [[-(had % weight)]] TO [[0]])

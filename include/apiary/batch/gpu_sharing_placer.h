@@ -34,7 +34,8 @@ APIARY_NAMESPACE_BEGIN
 
 // A placer that uses a node score, for example FGD's. A job that fits on some server is one task. A
 // larger job is a gang: tasks as large as the smallest server with GPUs, and one with the rest.
-// Cost: propose, commit, finish as gang_sharing_scheduler; jobs_on O(running jobs).
+// Cost: propose, commit, finish as gang_sharing_scheduler, but propose O(1) for a gang whose tasks have no
+//       idle servers; jobs_on O(running jobs).
 template <NodeScore Score>
 class gpu_sharing_placer {
  public:
@@ -72,6 +73,7 @@ class gpu_sharing_placer {
       if (plan.result == plan_result::wait) return std::nullopt;
       return job_placement{plan.where};
     }
+    if (r.gpus / task_ > free_tasks_) return std::nullopt;
     topology_constraints gang;
     gang.groups.push_back({.tasks = r.gpus / task_, .gpus = task_});
     if (r.gpus % task_ != 0) gang.groups.push_back({.tasks = 1, .gpus = r.gpus % task_});
@@ -92,6 +94,11 @@ class gpu_sharing_placer {
       return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
                                                      " GPUs; the placement has ", gpus));
     }
+    for (const placement& p : where) {
+      if (scheduler_.nodes().contains(p.node)) continue;
+      return absl::NotFoundError(absl::StrCat("there is no server ", p.node.value));
+    }
+    const std::uint32_t before = free_tasks_on(where);
     if (where.size() == 1) {
       APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), where[0]));
     } else {
@@ -105,15 +112,19 @@ class gpu_sharing_placer {
     }
     running_.try_emplace(r.job.value, where);
     idle_ -= gpus;
+    free_tasks_ += free_tasks_on(where) - before;
     return absl::OkStatus();
   }
   // The job has ended. kNotFound: it does not run.
   [[nodiscard]] absl::Status finish(job_id job) {
-    APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
     const auto found = running_.find(job.value);
+    if (found == running_.end()) return scheduler_.finish(job);
+    const std::uint32_t before = free_tasks_on(found->second);
+    APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
     for (const placement& p : found->second) {
       if (scheduler_.nodes()[p.node].healthy) idle_ += p.num_gpus();
     }
+    free_tasks_ += free_tasks_on(found->second) - before;
     running_.erase(found);
     return absl::OkStatus();
   }
@@ -156,6 +167,16 @@ class gpu_sharing_placer {
       whole_tasks_ += nodes.shape(n).gpus / task_;
       largest_rest_ = (std::max)(largest_rest_, nodes.shape(n).gpus % task_);
     }
+    free_tasks_ = whole_tasks_;
+  }
+  // How many tasks of `task_` GPUs fit on the idle GPUs of the healthy servers of this placement.
+  [[nodiscard]] std::uint32_t free_tasks_on(const job_placement& where) const noexcept {
+    std::uint32_t tasks = 0;
+    for (const placement& p : where) {
+      const node_state& server = scheduler_.nodes()[p.node];
+      if (server.healthy) tasks += server.free_gpus() / task_;
+    }
+    return tasks;
   }
 
   [[nodiscard]] static task_request task(job_id job, std::uint32_t gpus) noexcept {
@@ -168,6 +189,7 @@ class gpu_sharing_placer {
     if (!changes) return absl::OkStatus();
     const std::uint32_t free = scheduler_.nodes()[n].free_gpus();
     idle_ = healthy ? idle_ + free : idle_ - free;
+    free_tasks_ = healthy ? free_tasks_ + free / task_ : free_tasks_ - free / task_;
     return absl::OkStatus();
   }
 
@@ -177,6 +199,7 @@ class gpu_sharing_placer {
   std::uint32_t task_ = max_gpus_per_node;  // GPUs of a task of a gang
   std::uint32_t whole_tasks_ = 0;           // the most such tasks in an idle cluster
   std::uint32_t largest_rest_ = 0;          // the most GPUs of one server that are left beside them
+  std::uint32_t free_tasks_ = 0;  // the most such tasks on the idle GPUs of healthy servers
   std::uint32_t idle_ = 0;
 };
 

@@ -39,10 +39,11 @@ APIARY_NAMESPACE_BEGIN
 //          starve come first.
 // Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
 //          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
-// Cost:    submit: one start and O(jobs). A tick: the migrations of the backend; after a change also
-//          O(waiting jobs) and a start for each of their kinds (see JobBackend). The first tick of a
-//          quantum: O(jobs log jobs), and for each job that displaces others, and each kind that
-//          cannot, at most as many stops and starts as jobs that ran longer (or run, if it starves).
+// Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend). A tick:
+//          the migrations of the backend; after a change also a start for each kind of waiting jobs
+//          that idle GPUs may fit. The first tick of a quantum: O(jobs log jobs), and for each job
+//          that displaces others, and each kind that cannot, at most as many stops and starts as jobs
+//          that ran longer (or run, if it starves).
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -183,30 +184,25 @@ class time_sharing {
     return r.phase == phase::runs ? r.pass + detail::slice_pass(now_ - r.since, r.weight) : r.pass;
   }
   [[nodiscard]] std::int64_t least_pass() const {
-    std::optional<std::int64_t> least;
-    if (const auto first = sliced_.first()) least = first->key;
-    for (const auto& [job, r] : jobs_) {
-      if (r.phase == phase::runs && is_sliced(r))
-        least = (std::min)(least.value_or(pass_of(r)), pass_of(r));
-    }
-    return least.value_or(0);
+    const std::optional<std::int64_t> runs = running_.least(now_);
+    const std::optional<std::int64_t> waits = sliced_.least();
+    return (std::min)(runs.value_or(waits.value_or(0)), waits.value_or(runs.value_or(0)));
   }
-  // The queue in which the job waits, and its key there.
-  [[nodiscard]] weighted_tree& queue_of(const record& r) {
-    return is_sliced(r) ? sliced_ : prioritized_;
-  }
+  // Of a prioritized job, in its queue.
   [[nodiscard]] std::int64_t key_of(const record& r) const {
-    return is_sliced(r) ? r.pass : -std::int64_t{backend_.priority(r.asked)};
+    return -std::int64_t{backend_.priority(r.asked)};
   }
   void wait(record& r) {
     r.phase = phase::waits;
     r.since = now_;
-    queue_of(r).insert({key_of(r), r.asked.job.value, 0});
-    if (is_sliced(r)) by_wait_.insert({now_, r.asked.job.value, 0});
+    if (!is_sliced(r)) return prioritized_.insert({key_of(r), r.asked.job.value, 0});
+    sliced_.insert(r.asked, r.pass);
+    by_wait_.insert({now_, r.asked.job.value, 0});
   }
   void leave_queue(const record& r) {
-    queue_of(r).erase(key_of(r), r.asked.job.value);
-    if (is_sliced(r)) by_wait_.erase(r.since, r.asked.job.value);
+    if (!is_sliced(r)) return prioritized_.erase(key_of(r), r.asked.job.value);
+    sliced_.erase(r.asked, r.pass);
+    by_wait_.erase(r.since, r.asked.job.value);
   }
 
   void act(record& r, typename action::verb what, std::vector<action>& actions) {
@@ -215,10 +211,12 @@ class time_sharing {
     if (what != action::verb::suspend) actions.back().where = backend_.placement_of(r.asked.job);
   }
   void suspended(record& r, std::vector<action>& actions) {
-    r.pass = pass_of(r);
+    const std::int64_t pass = pass_of(r);
     stops(r);
+    r.pass = pass;
     wait(r);
     retry_sliced_ = retry_prioritized_ = true;
+    if (is_sliced(r)) suspended_round_ = round_;
     act(r, action::verb::suspend, actions);
   }
   // The job runs, and those in stopped_ do not. Requires: it is in no queue.
@@ -226,6 +224,7 @@ class time_sharing {
     for (const job_id victim : stopped_) suspended(jobs_.at(victim.value), actions);
     if (is_sliced(r)) {
       ++num_slices_;
+      running_.insert(r.weight, r.pass, now_);
     } else {
       retry_prioritized_ = true;  // it may hold more than it needs
     }
@@ -248,7 +247,10 @@ class time_sharing {
     started(r, actions);
   }
   void stops(const record& r) {
-    if (is_sliced(r)) --num_slices_;
+    if (is_sliced(r)) {
+      --num_slices_;
+      running_.erase(r.weight, r.pass, r.since);
+    }
     used_ -= detail::counted_gpus(r.asked);
     detail::erase_sorted(movable_, r.asked.job);
   }
@@ -275,27 +277,27 @@ class time_sharing {
     if (sliced_.empty() || (!std::exchange(retry_sliced_, false) && !new_slice)) return;
     const std::vector<record*> others = new_slice ? longest_first() : std::vector<record*>();
     detail::failed_kinds failed;  // later jobs of these kinds may stop fewer others, and fail too
+    // Returns whether other jobs of its kind may run.
     const auto try_to_run = [&](record& r, bool any) {
-      if (failed.contains(r.asked)) return;
-      if (start(r)) {
+      if (r.round == round_) return true;
+      if (failed.contains(r.asked)) return false;
+      if (missing_gpus(r) <= 0 && start(r)) {
         start_from_queue(r, actions);
-      } else if (!displace(r, any, others, actions)) {
-        failed.add(r.asked);
+        return true;
       }
+      if (!displace(r, any, others, actions)) failed.add(r.asked);
+      return !failed.contains(r.asked);
     };
     const time_ms max_wait = detail::starving_time(options_.max_wait, options_.quantum);
-    for (const job_id job : detail::in_order(by_wait_, new_slice ? now_ - max_wait : -1)) {
-      record& r = jobs_.at(job.value);
-      if (r.round != round_) try_to_run(r, true);
-    }
-    for (const job_id job : detail::in_order(sliced_)) {
-      record& r = jobs_.at(job.value);
-      if (r.round == round_) {
-        retry_sliced_ = true;  // at the next tick
-      } else {
-        try_to_run(r, false);
-      }
-    }
+    for (const job_id job : detail::in_order(by_wait_, new_slice ? now_ - max_wait : -1))
+      try_to_run(jobs_.at(job.value), true);
+    sliced_.visit_all([&](job_id job) { return try_to_run(jobs_.at(job.value), false); });
+    if (suspended_round_ == round_) retry_sliced_ = true;  // at the next tick
+  }
+  // GPUs that must become idle before the job can start; at most 0: none, as far as this is known.
+  [[nodiscard]] std::int64_t missing_gpus([[maybe_unused]] const record& r) const {
+    if constexpr (JobBackend<Backend>) return used_ + r.asked.gpus - backend_.total_gpus();
+    return 0;
   }
   // The running sliced jobs without an action in this tick, the one that ran longest first.
   [[nodiscard]] std::vector<record*> longest_first() {
@@ -313,12 +315,11 @@ class time_sharing {
   // then. Returns whether it runs.
   bool displace(record& r, bool any, std::span<record* const> others,
                 std::vector<action>& actions) {
-    std::int64_t missing = 0;  // GPUs that must become idle before a start can succeed
-    if constexpr (JobBackend<Backend>) missing = used_ + r.asked.gpus - backend_.total_gpus();
+    std::int64_t missing = missing_gpus(r);
     const auto may_stop = [&](const record& other) { return any || pass_of(other) > r.pass; };
     std::int64_t at_most = 0;  // GPUs of the jobs that may stop
     for (const record* other : others) {
-      if (!may_stop(*other)) break;
+      if (at_most >= missing || !may_stop(*other)) break;
       if (other->phase == phase::runs) at_most += detail::counted_gpus(other->asked);
     }
     if (at_most < missing) return false;
@@ -354,20 +355,22 @@ class time_sharing {
   Backend backend_;
   time_sharing_options options_;
   std::unordered_map<std::uint32_t, record> jobs_;
-  weighted_tree sliced_;            // waiting jobs that run in time slices, by pass
-  weighted_tree by_wait_;           // the same jobs, by when they began to wait
-  weighted_tree prioritized_;       // waiting prioritized jobs, by priority
-  std::size_t num_slices_ = 0;      // running jobs that run in time slices
-  std::int64_t used_ = 0;           // GPUs of the running jobs, as counted_gpus()
-  std::vector<job_id> movable_;     // running jobs that may migrate, ascending
-  std::vector<job_id> started_;     // in this call, those that may migrate
-  std::vector<job_id> stopped_;     // that the backend stopped for the job that starts
-  time_ms now_ = 0;                 // of the last call
-  std::int64_t slice_ = -1;         // the quantum of the last tick
-  std::uint64_t round_ = 1;         // grows by 1 at each tick
-  bool retry_sliced_ = false;       // whether a job in sliced_ may fit now
-  bool retry_prioritized_ = false;  // whether a job in prioritized_ may fit now
-  bool again_ = false;              // whether a new slice may change something
+  detail::sliced_queues sliced_;       // waiting jobs that run in time slices, by pass
+  weighted_tree by_wait_;              // the same jobs, by when they began to wait
+  detail::running_passes running_;     // running jobs that run in time slices
+  weighted_tree prioritized_;          // waiting prioritized jobs, by priority
+  std::size_t num_slices_ = 0;         // running jobs that run in time slices
+  std::int64_t used_ = 0;              // GPUs of the running jobs, as counted_gpus()
+  std::vector<job_id> movable_;        // running jobs that may migrate, ascending
+  std::vector<job_id> started_;        // in this call, those that may migrate
+  std::vector<job_id> stopped_;        // that the backend stopped for the job that starts
+  time_ms now_ = 0;                    // of the last call
+  std::int64_t slice_ = -1;            // the quantum of the last tick
+  std::uint64_t round_ = 1;            // grows by 1 at each tick
+  std::uint64_t suspended_round_ = 0;  // in which a sliced job was last suspended
+  bool retry_sliced_ = false;          // whether a job in sliced_ may fit now
+  bool retry_prioritized_ = false;     // whether a job in prioritized_ may fit now
+  bool again_ = false;                 // whether a new slice may change something
 };
 
 APIARY_NAMESPACE_END

@@ -1,7 +1,9 @@
 // apiary/tests/gandiva/detail/slice_order_test.cpp - time sharing tries one job of each kind, not all that wait.
 // SPDX-License-Identifier: MIT
+#include "support/scale.h"
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/gandiva/detail/slice_order.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/time_sharing.h>
@@ -12,8 +14,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -59,7 +64,7 @@ TEST_CASE("time_sharing: of waiting jobs of equally many GPUs, one is tried if n
   };
   asked(0);
   REQUIRE(s.finish(job_id(0), 10).ok());
-  CHECK(asked(10) == 3);  // a job of one GPU starts, another does not, nor does one of two GPUs
+  CHECK(asked(10) == 1);  // a job of one GPU starts, and no GPU is idle for any other
   CHECK(actions.size() == 1);
   // Jobs that never ran displace the four that ran. Each of them is tried before and after.
   CHECK(asked(60) <= 12);
@@ -81,6 +86,83 @@ TEST_CASE("failed_kinds: tenant, priority and GPUs make a kind; other requests h
   CHECK(!failed.contains(task_request{}));
   CHECK(counted_gpus(r) == 4);
   CHECK(counted_gpus(task_request{}) == 0);
+}
+
+TEST_CASE("sliced_queues: jobs in order of pass and id, until their kind is given up") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    sliced_queues queues;
+    std::map<std::pair<std::int64_t, std::uint32_t>, job_request> naive;
+    for (std::uint32_t step = 0; step < 40; ++step) {
+      if (random.uniform(3) > 0 || naive.empty()) {
+        const job_request r{.job = job_id(step), .gpus = 1 + random.uniform(4)};
+        const std::int64_t pass = random.uniform(5);
+        queues.insert(r, pass);
+        naive[{pass, step}] = r;
+      } else {
+        const auto gone =
+            std::next(naive.begin(), random.uniform(static_cast<std::uint32_t>(naive.size())));
+        queues.erase(gone->second, gone->first.first);
+        naive.erase(gone);
+      }
+      REQUIRE(queues.size() == naive.size());
+      REQUIRE(queues.empty() == naive.empty());
+      REQUIRE(queues.least() ==
+              (naive.empty() ? std::nullopt : std::optional(naive.begin()->first.first)));
+    }
+    // Each visited job may leave; the jobs of two kinds are given up after their second one.
+    std::vector<job_id> visited;
+    std::map<std::uint32_t, int> of_kind;
+    queues.visit_all([&](job_id job) {
+      visited.push_back(job);
+      const auto at = std::find_if(naive.begin(), naive.end(),
+                                   [&](const auto& j) { return j.second.job == job; });
+      if (random.uniform(2) == 0) queues.erase(at->second, at->first.first);
+      return at->second.gpus > 2 || ++of_kind[at->second.gpus] < 2;
+    });
+    std::vector<job_id> expected;
+    of_kind.clear();
+    for (const auto& [key, r] : naive)
+      if (r.gpus > 2 || ++of_kind[r.gpus] <= 2) expected.push_back(r.job);
+    REQUIRE(visited == expected);
+  }
+}
+
+TEST_CASE("running_passes: the least pass of the jobs that run, at each time") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    struct run {
+      std::uint32_t weight;
+      std::int64_t pass;
+      time_ms since;
+    };
+    running_passes passes;
+    std::map<std::uint32_t, run> naive;
+    time_ms now = random.uniform(2) == 0 ? 0 : slice_end_of_time - 2000;
+    for (std::uint32_t step = 0; step < 60; ++step) {
+      now += random.uniform(30);
+      if (random.uniform(3) > 0 || naive.empty()) {
+        // Jobs of one weight whose passes differ by less than a millisecond, too.
+        const run r{1 + random.uniform(3) * random.uniform(2) * 333,
+                    std::int64_t{random.uniform(3)}, now};
+        passes.insert(r.weight, r.pass, r.since);
+        naive[step] = r;
+      } else {
+        const auto gone =
+            std::next(naive.begin(), random.uniform(static_cast<std::uint32_t>(naive.size())));
+        passes.erase(gone->second.weight, gone->second.pass, gone->second.since);
+        naive.erase(gone);
+      }
+      std::optional<std::int64_t> least;
+      for (const auto& [job, r] : naive) {
+        const std::int64_t pass = r.pass + slice_pass(now - r.since, r.weight);
+        least = std::min(least.value_or(pass), pass);
+      }
+      REQUIRE(passes.least(now) == least);
+    }
+  }
 }
 
 TEST_CASE(

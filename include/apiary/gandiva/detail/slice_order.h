@@ -6,11 +6,16 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -25,8 +30,18 @@ namespace detail {
   return jobs;
 }
 
-// The kinds of requests that could not start. Jobs of one tenant and priority with equally many GPUs
-// are of one kind (see JobBackend). Every other request is of its own kind, and not recorded.
+// The kind of a request: jobs of one tenant and priority with equally many GPUs are of one kind (see
+// JobBackend). Other requests have no kinds.
+using request_kind = std::tuple<std::uint32_t, std::int32_t, std::uint32_t>;
+[[nodiscard]] inline request_kind kind_of(const job_request& r) noexcept {
+  return {r.tenant.value, r.priority, r.gpus};
+}
+template <class Request>
+[[nodiscard]] request_kind kind_of(const Request& /*r*/) noexcept {
+  return {};
+}
+
+// The kinds of requests that could not start. A request without a kind is not recorded.
 class failed_kinds {
  public:
   [[nodiscard]] bool contains(const job_request& r) const {
@@ -41,11 +56,98 @@ class failed_kinds {
   static void add(const Request& /*r*/) noexcept {}
 
  private:
-  using kind = std::tuple<std::uint32_t, std::int32_t, std::uint32_t>;  // tenant, priority, GPUs
-  [[nodiscard]] static kind kind_of(const job_request& r) noexcept {
-    return {r.tenant.value, r.priority, r.gpus};
+  std::vector<request_kind> kinds_;  // ascending
+};
+
+// Waiting jobs in order of pass, then of id, in one queue for each kind.
+// Cost: insert, erase O(log jobs); least O(kinds); a visit O(kinds + log jobs).
+class sliced_queues {
+ public:
+  template <class Request>
+  void insert(const Request& r, std::int64_t pass) {
+    queues_[kind_of(r)].insert({pass, r.job.value, 0});
+    ++size_;
   }
-  std::vector<kind> kinds_;  // ascending
+  // Requires: it was inserted with this pass.
+  template <class Request>
+  void erase(const Request& r, std::int64_t pass) {
+    queues_.at(kind_of(r)).erase(pass, r.job.value);
+    --size_;
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  // The least pass; nullopt: no job waits.
+  [[nodiscard]] std::optional<std::int64_t> least() const noexcept {
+    std::optional<std::int64_t> pass;
+    for (const auto& [kind, jobs] : queues_) {
+      if (const auto first = jobs.first()) pass = (std::min)(pass.value_or(first->key), first->key);
+    }
+    return pass;
+  }
+  // Calls visit(job) for the jobs in order; after it returned false, for no other job of this kind.
+  // visit may insert and erase jobs; a job that it inserts may be visited.
+  template <class Visit>
+  void visit_all(Visit&& visit) {
+    std::erase_if(queues_, [](const auto& q) { return q.second.empty(); });
+    std::vector<std::pair<const weighted_tree*, weighted_tree::item>> nexts;  // one for each kind
+    for (const auto& [kind, jobs] : queues_) nexts.emplace_back(&jobs, *jobs.first());
+    while (!nexts.empty()) {
+      const auto at =
+          std::min_element(nexts.begin(), nexts.end(), [](const auto& a, const auto& b) {
+            return std::pair(a.second.key, a.second.id) < std::pair(b.second.key, b.second.id);
+          });
+      const weighted_tree::item job = at->second;
+      const bool goes_on = visit(job_id(job.id));
+      const auto next = goes_on ? at->first->next(job.key, job.id) : std::nullopt;
+      if (next) {
+        at->second = *next;
+      } else {
+        nexts.erase(at);
+      }
+    }
+  }
+
+ private:
+  std::map<request_kind, weighted_tree> queues_;  // by pass
+  std::size_t size_ = 0;
+};
+
+// The passes of running jobs, which grow with time.
+// Cost: insert, erase O(log jobs); least O(distinct weights).
+class running_passes {
+ public:
+  // A job runs from `since` on and had this pass then. Requires: weight > 0, 0 <= since < 2^43.
+  void insert(std::uint32_t weight, std::int64_t pass, time_ms since) {
+    ++by_weight_[weight][entry_of(weight, pass, since)];
+  }
+  // Requires: a job was inserted with these.
+  void erase(std::uint32_t weight, std::int64_t pass, time_ms since) {
+    const auto jobs = by_weight_.find(weight);
+    const auto at = jobs->second.find(entry_of(weight, pass, since));
+    if (--at->second == 0) jobs->second.erase(at);
+    if (jobs->second.empty()) by_weight_.erase(jobs);
+  }
+  // The least pass at this time; nullopt: no job runs. Requires: now is not before any `since`.
+  [[nodiscard]] std::optional<std::int64_t> least(time_ms now) const {
+    std::optional<std::int64_t> pass;
+    for (const auto& [weight, jobs] : by_weight_) {
+      const auto& [base, rest] = jobs.begin()->first;
+      const std::int64_t at = base + (now * slice_pass_unit + rest) / weight;
+      pass = (std::min)(pass.value_or(at), at);
+    }
+    return pass;
+  }
+
+ private:
+  // The pass is first + (now * slice_pass_unit + second) / weight, rounded down; second is in
+  // (-weight, 0]. So of equal weights the least entry has the least pass at any time.
+  using entry = std::pair<std::int64_t, std::int64_t>;
+  [[nodiscard]] static entry entry_of(std::uint32_t weight, std::int64_t pass,
+                                      time_ms since) noexcept {
+    const std::int64_t had = since * slice_pass_unit;
+    return {pass - had / weight, -(had % weight)};
+  }
+  std::map<std::uint32_t, std::map<entry, std::uint32_t>> by_weight_;  // how many jobs
 };
 
 // GPUs without which a request cannot run; 0 for requests that are no jobs of whole GPUs.

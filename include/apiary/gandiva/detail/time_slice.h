@@ -31,10 +31,12 @@ struct sliced_job {
   time_ms starves = max_time;  // since when the job waits, if it starves
 };
 
+// By how much a pass grows in a millisecond if the weight is 1.
+inline constexpr std::int64_t slice_pass_unit = 0xfffff;
 // What running for `ran` adds to a pass. Requires: weight > 0, 0 <= ran < slice_end_of_time.
 [[nodiscard]] constexpr std::int64_t slice_pass(time_ms ran, std::uint32_t weight) noexcept {
   APIARY_ASSERT(weight > 0);
-  return ran * 0xfffff / weight;
+  return ran * slice_pass_unit / weight;
 }
 
 // kInvalidArgument: a period, with this name, that is not above 0.
