@@ -9,6 +9,7 @@
 #include "sweep.h"
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/model/resources.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
@@ -53,6 +54,13 @@ absl::Status fit(const simulate_options& o, job_list& list) {
   if (list.jobs.empty()) {
     return absl::InvalidArgumentError(o.jobs + ": every job requests more than the " +
                                       std::to_string(o.cluster.gpus()) + " GPUs of the cluster");
+  }
+  const auto plain = [](const timed_job& j) { return j.per_gpu == resources{} && j.model == 0; };
+  const auto odd = std::find_if_not(list.jobs.begin(), list.jobs.end(), plain);
+  if (odd != list.jobs.end() && !knows_demands(o.policy)) {
+    return absl::InvalidArgumentError(
+        o.jobs + ": job " + std::to_string(odd - list.jobs.begin()) +
+        " needs CPU, memory or a GPU model; only --policy gang and gang_backfill know them");
   }
   job_list::number_by_arrival(list.jobs);
   time_ms end = list.jobs.back().arrival;
@@ -166,7 +174,7 @@ std::string table_of(const std::vector<list_runs>& runs) {
 constexpr const char* csv_header =
     "policy,trace,job,tenant,gpus,arrival,duration,started,ended,quota,capacity,fragmentation,"
     "order,"
-    "suspensions,migrations,breakdowns,lost\n";
+    "suspensions,migrations,breakdowns,lost,failures,given_up\n";
 std::string csv_of(const policy_run& r, std::size_t trace, const job_list& list) {
   std::string text;
   const auto add = [&](std::int64_t n) { text += "," + std::to_string(n == max_time ? -1 : n); };
@@ -179,8 +187,9 @@ std::string csv_of(const policy_run& r, std::size_t trace, const job_list& list)
          {std::int64_t{job.request.gpus}, job.arrival, job.duration, had.started, had.ended})
       add(n);
     for (const time_ms waited : had.waited.by_cause) add(waited);
-    for (const std::int64_t n : {std::int64_t{had.suspended}, std::int64_t{had.migrated},
-                                 std::int64_t{had.broken}, had.lost})
+    for (const std::int64_t n :
+         {std::int64_t{had.suspended}, std::int64_t{had.migrated}, std::int64_t{had.broken},
+          had.lost, std::int64_t{had.failed}, std::int64_t{had.given_up}})
       add(n);
     text += "\n";
   }
@@ -191,17 +200,17 @@ std::string csv_of(const policy_run& r, std::size_t trace, const job_list& list)
 constexpr const char* row_header =
     "policy,jobs,ended,mean_completion_ms,p50_completion_ms,p99_completion_ms,mean_delay_ms,"
     "p99_delay_ms,max_delay_ms,makespan_ms,gpus_in_use,scattered,suspensions,migrations,breakdowns,"
-    "lost_ms,log";
+    "lost_ms,failures,given_up,log";
 std::string row_of(const policy_run& r, const job_list& list) {
   const job_metrics& m = r.metrics;
   std::array<char, 500> row{};
   std::snprintf(row.data(), row.size(),
                 ",%zu,%" PRIu64 ",%.0f,%" PRId64 ",%" PRId64 ",%.0f,%" PRId64 ",%" PRId64
-                ",%" PRId64 ",%.6f,%.6f,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRId64
-                ",%016" PRIx64,
+                ",%" PRId64 ",%.6f,%.6f,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRId64 ",%" PRIu64
+                ",%" PRIu64 ",%016" PRIx64,
                 list.jobs.size(), m.ended, m.completion.mean, m.completion.p50, m.completion.p99,
                 m.delay.mean, m.delay.p99, m.delay.max, m.makespan, m.utilization, m.fragmentation,
-                m.suspensions, m.migrations, m.breakdowns, m.lost, r.log);
+                m.suspensions, m.migrations, m.breakdowns, m.lost, m.failures, m.given_up, r.log);
   return r.policy + row.data();
 }
 
@@ -240,8 +249,10 @@ std::string report_of(const simulate_options& o, const job_list& list, std::size
             ",\n     \"migrations\": " + std::to_string(m.migrations) +
             ",\n     \"resizes\": " + std::to_string(m.resizes) +
             ",\n     \"breakdowns\": " + std::to_string(m.breakdowns) +
-            ",\n     \"lost\": " + std::to_string(m.lost) + ",\n     \"log\": \"" + log.data() +
-            "\"}";
+            ",\n     \"lost\": " + std::to_string(m.lost) +
+            ",\n     \"failures\": " + std::to_string(m.failures) +
+            ",\n     \"given_up\": " + std::to_string(m.given_up) + ",\n     \"log\": \"" +
+            log.data() + "\"}";
   }
   return text + "\n  ]\n}\n";
 }
@@ -299,8 +310,7 @@ absl::Status perform(simulate_task t) {
   std::vector<list_runs> runs;
   std::vector<policy_run> first;  // on the first list
   std::string rows = csv_header;
-  for (const std::string_view policy : job_policies) {
-    if (!t.chosen.runs(policy)) continue;
+  for (const std::string_view policy : t.chosen.policies()) {
     const progress_bar bar(policy, t.lists.size() * t.lists.front().jobs.size());
     runs.emplace_back();
     for (const job_list& list : t.lists) {

@@ -31,10 +31,11 @@ inline constexpr const char* simulate_usage =
     "                [--load day|busy|wide] [--seed N]\n"
     "                [--policy fifo|backfill|easy|easy_gpus|conservative|qssf|srtf|las|tiresias|\n"
     "                          bounded|bounded_srtf|philly|gandiva|gandiva_fgd|hived|\n"
-    "                          gandiva_hived|all]\n"
+    "                          gandiva_hived|all|gang|gang_backfill]\n"
     "                [--start-cost S] [--migration-cost S] [--quantum S] [--checkpoint S]\n"
-    "                [--mtbf S] [--repair S] [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas "
-    "A,B,...]\n"
+    "                [--mtbf S] [--repair S] [--failures T,P,U] [--retries N] [--gandiva RULE]\n"
+    "                [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas A,B,...]\n"
+    "                [--cpus N] [--memory-gib N] [--models NAME:SERVERS,...]\n"
     "                [--report FILE.json] [--plot FILE.svg] [--csv FILE] [--events FILE] [--help]\n"
     "                [--sweep FILE --results FILE.csv [--index N | -j N]]\n"
     "\n"
@@ -61,12 +62,27 @@ inline constexpr const char* simulate_usage =
     "  --checkpoint S     a job saves its progress after so many seconds of work, and loses the "
     "work\n"
     "                     since then if its server fails (default: 0, it loses all)\n"
+    "  --failures T,P,U   per cent of the runs of a job that fail, by the classes of Philly: "
+    "transient\n"
+    "                     (the job is retried), permanent (it is not), unknown (up to --retries "
+    "times)\n"
+    "  --retries N        how often a job is retried after unknown failures, at most 100 "
+    "(default: 3)\n"
+    "  --gandiva RULE     published (default): jobs share time, in slices of a minute, and may "
+    "wait\n"
+    "                     without bound; bounded: the library's defaults, for all three Gandivas\n"
     "  --speeds A,B,C,D   speed of a job of several GPUs, in per cent: A if all are of one group "
     "of\n"
     "                     four GPUs with NVLink, B on one server, C in one rack, D across racks\n"
     "  --quotas A,B,...   GPUs of each tenant under philly, hived and gandiva_hived, in order of "
     "the\n"
     "                     first job of each tenant\n"
+    "  --cpus N           cores of each server, --memory-gib N its memory, --models A:8,B:8 how "
+    "many\n"
+    "                     servers have GPUs of each model: for gang and gang_backfill, which alone "
+    "know\n"
+    "                     the columns cpus_per_gpu, memory_gib_per_gpu and gpu_model of a Philly "
+    "trace\n"
     "  --report FILE      writes the figures of the table, and more, as JSON\n"
     "  --csv FILE         writes a row for each job of each run: times in ms, -1 for never\n"
     "  --events FILE      writes each event of the first trace with the place of the job (needs\n"
@@ -85,6 +101,8 @@ inline constexpr const char* simulate_usage =
     "remaining),\n"
     "las (least attained service) and tiresias (the same with two thresholds) suspend jobs.\n"
     "bounded and bounded_srtf are las and srtf with places, migration and a bound on each wait.\n"
+    "gang and gang_backfill (not among all) are the gang scheduler, without and with "
+    "backfilling.\n"
     "gandiva_fgd and gandiva_hived are Gandiva's time sharing over FGD and HiveD. Tenants of\n"
     "Philly and HiveD get quotas in proportion to their GPU-time, if there is no --quotas. Jobs\n"
     "that request more GPUs than the cluster has are left out.\n"
@@ -108,8 +126,9 @@ struct simulate_options {
   bool help = false;
 
   [[nodiscard]] bool embedded() const noexcept { return jobs.empty(); }
-  [[nodiscard]] bool runs(std::string_view name) const noexcept {
-    return policy == "all" || policy == name;
+  [[nodiscard]] std::vector<std::string_view> policies() const {
+    if (policy == "all") return {job_policies.begin(), job_policies.end()};
+    return {policy};
   }
 };
 
@@ -141,16 +160,37 @@ inline absl::StatusOr<std::vector<std::uint32_t>> whole_numbers(const std::strin
   return numbers;
 }
 
+// Names with numbers, as a:8,b:8.
+inline absl::StatusOr<std::vector<std::pair<std::string, std::uint32_t>>> named_numbers(
+    const std::string& flag, std::string_view value) {
+  std::vector<std::pair<std::string, std::uint32_t>> named;
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t end = std::min(value.find(',', at), value.size());
+    const std::string_view one = value.substr(at, end - at);
+    const std::size_t colon = one.find(':');
+    if (colon == std::string_view::npos || colon == 0) {
+      return absl::InvalidArgumentError(flag + " " + apiary::line_reader::quoted(one) +
+                                        " is not a name, a colon and a number");
+    }
+    APIARY_ASSIGN_OR_RETURN(const std::uint32_t n,
+                            whole_number(flag, one.substr(colon + 1), 1, 100'000));
+    named.emplace_back(one.substr(0, colon), n);
+    at = end + 1;
+  }
+  return named;
+}
+
 }  // namespace detail
 
 // kInvalidArgument that names the flag.
 inline absl::StatusOr<simulate_options> parse_simulate_options(
     std::span<const char* const> arguments) {
-  constexpr std::array<std::string_view, 19> known{
-      "--jobs",           "--format", "--nodes",      "--gpus-per-node", "--policy",
-      "--report",         "--plot",   "--csv",        "--load",          "--seed",
-      "--quantum",        "--mtbf",   "--start-cost", "--repair",        "--checkpoint",
-      "--migration-cost", "--speeds", "--quotas",     "--events"};
+  constexpr std::array<std::string_view, 25> known{
+      "--jobs",           "--format",  "--nodes",      "--gpus-per-node", "--policy",
+      "--report",         "--plot",    "--csv",        "--load",          "--seed",
+      "--quantum",        "--mtbf",    "--start-cost", "--repair",        "--checkpoint",
+      "--migration-cost", "--speeds",  "--quotas",     "--events",        "--failures",
+      "--retries",        "--gandiva", "--cpus",       "--memory-gib",    "--models"};
   APIARY_ASSIGN_OR_RETURN(const flag_values given, read_flags(arguments, known));
   const auto fault = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   const auto has = [&](std::string_view flag) {
@@ -195,6 +235,32 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     if (flag == "--quotas") {
       APIARY_ASSIGN_OR_RETURN(set.quotas, detail::whole_numbers(flag, value, 0, 1'600'000));
     }
+    if (flag == "--failures") {
+      APIARY_ASSIGN_OR_RETURN(set.failures, detail::whole_numbers(flag, value, 0, 100));
+      if (set.failures.size() != 3)
+        return fault("--failures has " + std::to_string(set.failures.size()) + " numbers, not 3");
+      const std::uint32_t sum = set.failures[0] + set.failures[1] + set.failures[2];
+      if (sum > 100)
+        return fault("--failures adds up to " + std::to_string(sum) + " %, which is above 100 %");
+    }
+    if (flag == "--retries") {
+      APIARY_ASSIGN_OR_RETURN(set.retries, detail::whole_number(flag, value, 0, 100));
+    }
+    if (flag == "--cpus" || flag == "--memory-gib") {
+      APIARY_ASSIGN_OR_RETURN(const std::uint32_t n,
+                              detail::whole_number(flag, value, 0, 1'000'000));
+      (flag == "--cpus" ? o.cluster.host.cpu_milli : o.cluster.host.memory_mib) =
+          n * (flag == "--cpus" ? 1000U : 1024U);
+    }
+    if (flag == "--models") {
+      APIARY_ASSIGN_OR_RETURN(o.cluster.models, detail::named_numbers(flag, value));
+    }
+    if (flag == "--gandiva") {
+      set.bounded_gandiva = value == "bounded";
+      if (!set.bounded_gandiva && value != "published")
+        return fault("--gandiva " + apiary::line_reader::quoted(value) +
+                     " is neither published nor bounded");
+    }
     if (flag == "--help") o.help = true;
     if (flag == "--jobs") o.jobs = value;
     if (flag == "--report") o.report = value;
@@ -208,9 +274,11 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     if (flag == "--policy") {
       o.policy = value;
       if (value != "all" &&
-          std::find(job_policies.begin(), job_policies.end(), value) == job_policies.end()) {
+          std::find(job_policies.begin(), job_policies.end(), value) == job_policies.end() &&
+          !knows_demands(value)) {
         std::string names;
         for (const std::string_view name : job_policies) names += std::string(name) + ", ";
+        for (const std::string_view name : demand_policies) names += std::string(name) + ", ";
         return fault("--policy " + apiary::line_reader::quoted(value) + " is none of " + names +
                      "all");
       }
@@ -228,6 +296,15 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
   }
   if (has("--events") && o.policy == "all")
     return fault("--events needs --policy with the name of one policy");
+  for (const char* flag : {"--cpus", "--memory-gib", "--models"}) {
+    if (has(flag) && !knows_demands(o.policy))
+      return fault(std::string(flag) + " needs --policy gang or gang_backfill");
+  }
+  std::uint64_t of_models = 0;
+  for (const auto& model : o.cluster.models) of_models += model.second;
+  if (of_models > o.cluster.nodes)
+    return fault("--models adds up to " + std::to_string(of_models) + " servers; there are " +
+                 std::to_string(o.cluster.nodes));
   if (has("--load") && has("--jobs"))
     return fault("--load is for generated traces, without --jobs");
   return o;

@@ -17,12 +17,16 @@
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_queue.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
 #include <apiary/model/request.h>
+#include <apiary/model/resources.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
@@ -50,6 +54,12 @@ inline constexpr std::array<std::string_view, 16> job_policies{
     "srtf",    "las",         "tiresias", "bounded",      "bounded_srtf", "philly",
     "gandiva", "gandiva_fgd", "hived",    "gandiva_hived"};
 
+// The policies that know CPU, memory and GPU models: the gang scheduler without and with backfilling.
+inline constexpr std::array<std::string_view, 2> demand_policies{"gang", "gang_backfill"};
+inline bool knows_demands(std::string_view policy) {
+  return policy == demand_policies[0] || policy == demand_policies[1];
+}
+
 // Milliseconds until a job makes progress after a start, and after a migration, if not set.
 inline constexpr apiary::time_ms start_cost = 1000;
 inline constexpr apiary::time_ms migration_cost = 2000;
@@ -67,11 +77,16 @@ struct run_settings {
   apiary::time_ms start_cost = example::start_cost;
   apiary::time_ms migration_cost = example::migration_cost;
   apiary::time_ms quantum = 0;  // of las, tiresias, bounded, bounded_srtf and gandiva; 0: their own
-  apiary::time_ms checkpoint = 0;       // of simulation_options
-  apiary::time_ms mtbf = 0;             // mean time between two failures of a server; 0: none fails
-  apiary::time_ms repair = 3'600'000;   // how long a server is broken
-  std::uint64_t seed = 1;               // of the failures
+  apiary::time_ms checkpoint = 0;      // of simulation_options
+  apiary::time_ms mtbf = 0;            // mean time between two failures of a server; 0: none fails
+  apiary::time_ms repair = 3'600'000;  // how long a server is broken
+  std::uint64_t seed = 1;              // of the failures
+  // Per cent of the runs of a job that end with a transient failure, a permanent one, one of unknown
+  // kind; at most 100 together.
+  std::vector<std::uint32_t> failures{0, 0, 0};
+  std::uint32_t retries = 3;            // of a job with failures of unknown kind
   place_speeds speeds{};                // of jobs by placement
+  bool bounded_gandiva = false;         // the library's defaults, not the published rule
   std::vector<std::uint32_t> quotas{};  // GPUs of each tenant; empty: in proportion to GPU-time
   bool keeps_jobs = false;              // policy_run::jobs
   bool keeps_events = false;            // policy_run::events
@@ -81,6 +96,9 @@ struct run_settings {
 struct job_cluster {
   std::uint32_t nodes = 16;
   std::uint32_t gpus_per_node = 8;
+  apiary::resources host{~0U, ~0U};  // CPU and memory of each, for demand_policies
+  // How many servers have GPUs of each model, for demand_policies; those without a model come last.
+  std::vector<std::pair<std::string, std::uint32_t>> models{};
 
   [[nodiscard]] std::uint32_t gpus() const noexcept { return nodes * gpus_per_node; }
   // As many as divide the cluster evenly, from 4 to 16 and the most of them; or all.
@@ -180,6 +198,34 @@ inline apiary::task_mix typical_tasks(const apiary::job_list& list, const job_cl
   return apiary::task_mix(kinds);
 }
 
+// The servers in racks, with CPU, memory and models.
+inline apiary::gang_cluster gang_cluster_of(const job_cluster& cluster) {
+  apiary::gang_cluster out{.levels = {"rack"}};
+  std::size_t m = 0;
+  std::uint32_t of_model = 0;
+  for (std::uint32_t n = 0; n < cluster.nodes; ++n) {
+    while (m < cluster.models.size() && of_model == cluster.models[m].second) {
+      ++m;
+      of_model = 0;
+    }
+    ++of_model;
+    out.nodes.push_back({.name = "n" + std::to_string(n),
+                         .cells = {"r" + std::to_string(n / cluster.nodes_per_rack())},
+                         .gpus = cluster.gpus_per_node,
+                         .host = cluster.host,
+                         .model = m < cluster.models.size() ? cluster.models[m].first : ""});
+  }
+  return out;
+}
+inline std::vector<apiary::gang_queue_options::demand> demands_of(const apiary::job_list& list) {
+  std::vector<apiary::gang_queue_options::demand> demands;
+  for (const apiary::timed_job& j : list.jobs) {
+    demands.push_back({.per_gpu = j.per_gpu});
+    if (j.model > 0) demands.back().models = {list.models[j.model - 1]};
+  }
+  return demands;
+}
+
 // The failures of servers until a month after the last arrival, in order: times between two failures
 // of a server are uniform from 0 to twice the mean.
 inline std::vector<apiary::outage> outages_of(const run_settings& set, const job_cluster& cluster,
@@ -200,6 +246,27 @@ inline std::vector<apiary::outage> outages_of(const run_settings& set, const job
   std::stable_sort(outages.begin(), outages.end(),
                    [](const auto& a, const auto& b) { return a.from < b.from; });
   return outages;
+}
+
+// The failures of the jobs: each run of a job fails, or not, with a uniform part of the work done.
+inline std::vector<apiary::simulation_options::job_failure> job_failures_of(
+    const run_settings& set, const apiary::job_list& list) {
+  using kind = apiary::simulation_options::job_failure::kind;
+  constexpr std::array<kind, 3> kinds{kind::transient, kind::permanent, kind::unknown};
+  std::vector<apiary::simulation_options::job_failure> failures;
+  apiary::rng random(set.seed);
+  for (const apiary::timed_job& j : list.jobs) {
+    for (int run = 0; run < 100; ++run) {
+      std::uint32_t draw = random.uniform(100);
+      std::size_t k = 0;
+      while (k < kinds.size() && draw >= set.failures[k]) draw -= set.failures[k++];
+      if (k == kinds.size()) break;
+      // In thousandths, because the generator has 32 bits.
+      failures.push_back({j.request.job, j.duration * random.uniform(1000) / 1000, kinds[k]});
+      if (kinds[k] == kind::permanent) break;
+    }
+  }
+  return failures;
 }
 
 // The speed of a job on these GPUs.
@@ -225,9 +292,9 @@ inline std::uint32_t speed_of(const place_speeds& speeds, const job_cluster& clu
 inline constexpr const char* event_header = "time,event,job,server,gpus,speed,place\n";
 inline std::string event_line(const apiary::simulation_event& e,
                               const apiary::job_placement& where) {
-  static constexpr std::array<const char*, 10> kinds{
-      "arrival", "start",  "suspension", "end",    "breakdown",
-      "failure", "repair", "migration",  "resize", "speed_change"};
+  static constexpr std::array<const char*, 11> kinds{
+      "arrival", "start",     "suspension", "end",          "breakdown",  "failure",
+      "repair",  "migration", "resize",     "speed_change", "job_failure"};
   const auto id = [](auto i) { return i.valid() ? std::to_string(i.value) : std::string(); };
   std::string line = std::to_string(e.at) + "," + kinds[static_cast<std::size_t>(e.what)] + "," +
                      id(e.job) + "," + id(e.node) + "," + std::to_string(e.gpus) + "," +
@@ -254,7 +321,8 @@ struct policy_run {
   std::string events{};                                       // if run_settings::keeps_events
 };
 
-// Runs the jobs under a policy of job_policies; calls progress(jobs that have ended) now and then.
+// Runs the jobs under a policy of job_policies or demand_policies; calls progress(jobs that have ended)
+// now and then.
 // Requires: jobs that fit into the cluster, numbered by arrival.
 inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_cluster& cluster,
                                              const apiary::job_list& list,
@@ -276,7 +344,9 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                                 {.start_cost = set.start_cost,
                                  .checkpoint_interval = set.checkpoint,
                                  .migration_cost = set.migration_cost,
-                                 .servers = cluster.servers().gpus},
+                                 .servers = cluster.servers().gpus,
+                                 .failures = job_failures_of(set, list),
+                                 .max_retries = set.retries},
                                 [&](const apiary::timed_job&, const apiary::job_placement& at) {
                                   return speed_of(set.speeds, cluster, at);
                                 },
@@ -289,7 +359,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     out.metrics = metrics_of(done, list.jobs);
     out.log = done.log.value();
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
-      if (done.jobs[j].ended != apiary::max_time)
+      if (done.jobs[j].ended != apiary::max_time && !done.jobs[j].given_up)
         out.completion.push_back(done.jobs[j].ended - list.jobs[j].arrival);
     }
     std::sort(out.completion.begin(), out.completion.end());
@@ -300,22 +370,26 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
   const apiary::time_ms quantum = set.quantum == 0 ? 600'000 : set.quantum;
   // Gandiva by its published rule: slices of a minute, jobs share time, waits have no bound. Moves pay.
   const apiary::time_ms minute = set.quantum == 0 ? 60'000 : set.quantum;
-  const apiary::time_sharing_options slices{.quantum = minute,
-                                            .migrations = {.jobs = 4, .cost = 100},
-                                            .max_wait = 0,
-                                            .shares_gpu_time = false};
+  apiary::time_sharing_options slices{.quantum = minute,
+                                      .migrations = {.jobs = 4, .cost = 100},
+                                      .max_wait = 0,
+                                      .shares_gpu_time = false};
+  apiary::gandiva_options turns{.servers = cluster.servers(),
+                                .quantum = minute,
+                                .max_wait = 0,
+                                .migrates = true,
+                                .migration_cost = set.migration_cost};
+  if (set.bounded_gandiva) {  // the defaults of the library
+    slices = {.quantum = quantum, .migrations = slices.migrations};
+    turns.max_wait = apiary::gandiva_options().max_wait;
+  }
   absl::Status status;
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(
         auto made, apiary::philly::create({.servers = cluster.servers(), .quotas = quotas}));
     status = run(std::move(made));
   } else if (policy == "gandiva") {
-    APIARY_ASSIGN_OR_RETURN(auto made,
-                            apiary::gandiva::create({.servers = cluster.servers(),
-                                                     .quantum = minute,
-                                                     .max_wait = 0,
-                                                     .migrates = true,
-                                                     .migration_cost = set.migration_cost}));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create(turns));
     status = run(std::move(made));
   } else if (policy == "gandiva_fgd") {
     using placer = apiary::gpu_sharing_placer<apiary::fragmentation_gradient>;
@@ -331,6 +405,10 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                             apiary::hived_job_backend::create(cells_of(cluster, quotas)));
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_hived::create(std::move(below), slices));
     status = run(std::move(made));
+  } else if (knows_demands(policy)) {
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gang_scheduler::create(gang_cluster_of(cluster)));
+    status = run(apiary::gang_queue(
+        std::move(made), {.backfill = policy == "gang_backfill", .demands = demands_of(list)}));
   } else if (policy == "hived") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));
     status = run(std::move(made));

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -307,4 +308,106 @@ TEST_CASE("the simulator runs the queue") {
   REQUIRE(result.ok());
   CHECK(q.scheduler().num_gangs() == 0);
   CHECK(q.scheduler().audit().empty());
+}
+
+// Each decision is held against the nodes: what starts is there, and the first job that waits does not
+// fit anywhere.
+TEST_CASE("gang_queue: CPU, memory and GPU models of jobs, in the simulator") {
+  std::uint64_t waited_for_cpu = 0;
+  std::uint64_t refused = 0;
+  for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{60}); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    struct machine {
+      std::string model;
+      std::uint32_t gpus, cpu, memory;
+    };
+    std::vector<machine> idle;
+    gang_cluster cluster;
+    for (std::uint32_t n = 0; n < 4; ++n) {
+      idle.push_back({random.uniform(2) == 0 ? "a" : "b", 4, 4000 + random.uniform(5) * 1000,
+                      8 + random.uniform(9)});
+      cluster.nodes.push_back({.name = "n" + std::to_string(n),
+                               .gpus = 4,
+                               .host = {idle[n].cpu, idle[n].memory},
+                               .model = idle[n].model});
+    }
+    gang_queue_options options;
+    std::vector<timed_job> jobs;
+    for (std::uint32_t j = 0; j < 30; ++j) {
+      jobs.push_back({job(j, 1 + random.uniform(9)), j * 5, 1 + random.uniform(60)});
+      options.demands.push_back({{random.uniform(5) * 500, random.uniform(5)}, {}});
+      if (random.uniform(3) == 0)
+        options.demands.back().models = {random.uniform(2) == 0 ? "a" : "b"};
+    }
+    const auto task_fits = [&](const machine& m, std::uint32_t id, std::uint32_t gpus) {
+      const gang_queue_options::demand& d = options.demands[id];
+      return m.gpus >= gpus && m.cpu >= gpus * d.per_gpu.cpu_milli &&
+             m.memory >= gpus * d.per_gpu.memory_mib &&
+             (d.models.empty() || d.models[0] == m.model);
+    };
+    const auto fits = [&](std::uint32_t id) {
+      const std::uint32_t gpus = jobs[id].request.gpus;
+      const auto whole = static_cast<std::uint32_t>(std::count_if(
+          idle.begin(), idle.end(), [&](const machine& m) { return task_fits(m, id, 4); }));
+      if (gpus % 4 == 0) return whole >= gpus / 4;
+      return std::any_of(idle.begin(), idle.end(), [&](const machine& m) {
+        return task_fits(m, id, gpus % 4) && whole - (task_fits(m, id, 4) ? 1U : 0U) >= gpus / 4;
+      });
+    };
+    const auto use = [&](std::uint32_t id, const job_placement& where, bool starts) {
+      for (const placement& p : where) {
+        const gang_queue_options::demand& d = options.demands[id];
+        machine& m = idle[p.node.value];
+        const std::uint32_t gpus = p.num_gpus();
+        if (starts) REQUIRE(task_fits(m, id, gpus));
+        m.gpus += starts ? 0 - gpus : gpus;
+        m.cpu += starts ? 0 - gpus * d.per_gpu.cpu_milli : gpus * d.per_gpu.cpu_milli;
+        m.memory += starts ? 0 - gpus * d.per_gpu.memory_mib : gpus * d.per_gpu.memory_mib;
+      }
+    };
+    gang_queue q(gang_scheduler::create(cluster).value(), options);
+    std::map<std::uint32_t, job_placement> running;
+    std::vector<std::uint32_t> waiting;  // in order
+    for (time_ms now = 0; now < 3000; ++now) {
+      for (auto at = running.begin(); at != running.end();) {
+        const auto job_at = at++;
+        if (jobs[job_at->first].duration-- > 0) continue;
+        use(job_at->first, job_at->second, false);
+        REQUIRE(q.finish(job_id(job_at->first), now).ok());
+        running.erase(job_at);
+      }
+      for (const timed_job& j : jobs) {
+        if (j.arrival != now) continue;
+        const std::vector<machine> before = idle;
+        for (std::uint32_t n = 0; n < 4; ++n)
+          idle[n] = {cluster.nodes[n].model, 4, cluster.nodes[n].host.cpu_milli,
+                     cluster.nodes[n].host.memory_mib};
+        const bool can_run = fits(j.request.job.value);
+        idle = before;
+        REQUIRE(q.submit(j.request, now).ok() == can_run);
+        if (can_run) waiting.push_back(j.request.job.value);
+        refused += can_run ? 0U : 1U;
+      }
+      std::vector<job_action> actions;
+      REQUIRE(q.decide(now, actions).ok());
+      for (const job_action& a : actions) {
+        REQUIRE(!waiting.empty());
+        REQUIRE(a.job.value == waiting.front());
+        use(a.job.value, a.where, true);
+        running[a.job.value] = a.where;
+        waiting.erase(waiting.begin());
+      }
+      if (waiting.empty()) continue;
+      REQUIRE(!fits(waiting.front()));
+      std::uint32_t free = 0;
+      for (const machine& m : idle) free += m.gpus;
+      waited_for_cpu += free >= jobs[waiting.front()].request.gpus ? 1U : 0U;
+    }
+    REQUIRE(waiting.empty());
+    REQUIRE(running.empty());
+    REQUIRE(q.scheduler().audit().empty());
+  }
+  CHECK(waited_for_cpu > 0);
+  CHECK(refused > 0);
 }

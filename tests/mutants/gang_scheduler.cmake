@@ -140,3 +140,5 @@ mutant(candidate_gpu_time gang_scheduler/detail/candidate_gangs.h "dropped condi
   FROM [[if (b.started >= now) return 0;]] TO [[]] STATEMENT)
 mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition: workers of different groups stay together"
   FROM [[leaders != m && o != m]] TO [[false]])
+mutant(queue_models gang_scheduler/gang_queue.h "forgotten update: a job runs on any model"
+  FROM [[gang.filter.models = needs->models;]] TO [[]] STATEMENT)

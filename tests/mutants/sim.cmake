@@ -54,3 +54,10 @@ mutant(gpu_elsewhere sim/detail/simulator.h "dropped condition: a job gets GPUs 
   FROM [[std::uint64_t{at.gpu_mask} >> gpus != 0]] TO [[false]])
 mutant(stopped_twice sim/detail/simulator.h "dropped condition: a failure stops a job that does not run"
   FROM [[job.value >= jobs_.size() || state_[job.value].speed == 0]] TO [[job.value >= jobs_.size()]])
+mutant(failure_at_end sim/detail/simulator.h "wrong comparison: a job that is done fails"
+  FROM [[f.at < jobs_[job.value].duration]] TO [[f.at <= jobs_[job.value].duration]])
+mutant(retries_all sim/detail/simulator.h "wrong count: transient failures use up the retries"
+  FROM [[options_.failures[i - 1].why == kind::unknown ? 1U : 0U]] TO [[1U]])
+mutant(failure_keeps sim/detail/simulator.h "forgotten update: a job that fails keeps its progress"
+  IN [[        lose_work(job);
+        return submit]] FROM [[lose_work(job);]] TO [[]] STATEMENT)

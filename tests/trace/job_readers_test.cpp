@@ -1,5 +1,6 @@
 // apiary/tests/trace/job_readers_test.cpp - job lists as they are written, and what is refused.
 // SPDX-License-Identifier: MIT
+#include <apiary/model/resources.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/job_readers.h>
 
@@ -57,6 +58,35 @@ TEST_CASE("philly_reader: decimals of a duration behind the third are cut off, h
   CHECK(duration("0.9999") == 999);
   CHECK(duration("7.001" + std::string(1000, '9')) == 7001);
   CHECK(duration("999999999999.9999999999999999") == 999'999'999'999'999);
+}
+
+TEST_CASE("philly_reader: CPU, memory and GPU models, if the list has them") {
+  const std::string columns =
+      "gpu_model,timestamp,duration,num_gpus,cluster,memory_gib_per_gpu,cpus_per_gpu\n";
+  const auto list = philly(columns +
+                           "v100,2017-10-09 07:01:54,5,1,a,64,8\n"
+                           "t4,2017-10-09 07:01:55,0,1,a,1,1\n"
+                           ",2017-10-09 07:01:56,5,1,a,,1000000\n"
+                           "t4,2017-10-09 07:01:57,5,1,a,0,\n"
+                           "v100,2017-10-09 07:01:58,5,1,a,1000000,0\n");
+  REQUIRE_MESSAGE(list.ok(), list.status().ToString());
+  REQUIRE(list->jobs.size() == 4);
+  CHECK(list->models == std::vector<std::string>{"v100", "t4"});
+  CHECK(list->jobs[0].per_gpu == resources{8000, 65'536});
+  CHECK(list->jobs[0].model == 1);
+  CHECK(list->jobs[1].per_gpu == resources{1'000'000'000, 0});
+  CHECK(list->jobs[1].model == 0);
+  CHECK(list->jobs[2].per_gpu == resources{});
+  CHECK(list->jobs[2].model == 2);
+  CHECK(list->jobs[3].per_gpu == resources{0, 1'024'000'000});
+  CHECK(list->jobs[3].model == 1);
+  for (const char* row :
+       {"x,2017-10-09 07:01:54,5,1,a,1,1000001", "x,2017-10-09 07:01:54,5,1,a,-1,1",
+        "x,2017-10-09 07:01:54,5,1,a,1,1.5"}) {
+    CAPTURE(row);
+    CHECK(philly(columns + row + "\n").status().code() == absl::StatusCode::kInvalidArgument);
+  }
+  CHECK(philly(header + "2017-10-09 07:01:54,5,1,1,a\n")->jobs[0].per_gpu == resources{});
 }
 
 TEST_CASE("philly_reader: faults and their lines") {

@@ -4,11 +4,13 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
+#include <apiary/model/resources.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -20,6 +22,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,9 +30,15 @@ APIARY_NAMESPACE_BEGIN
 
 // Options of a gang_queue.
 struct gang_queue_options {
+  // What a job needs besides its number of GPUs.
+  struct demand {
+    resources per_gpu{};                // CPU and memory beside each GPU
+    std::vector<std::string> models{};  // one of these GPU models; empty: any
+  };
   // A job may start before the first waiting job if, by the estimates of the running jobs, this does
   // not delay the first one. If the first one waits for a bad node, every job that fits may start.
   bool backfill = false;
+  std::vector<demand> demands{};  // by job id; jobs from its end on need only GPUs
 };
 
 // Queues jobs over a gang_scheduler: higher priorities first, then in the order of submission. The
@@ -37,7 +46,7 @@ struct gang_queue_options {
 // suspend running jobs of lower priority, at least cost; these then wait again, in the same order.
 //
 // A job of n GPUs is a gang of tasks that each fill a node of the largest size, and one task with
-// the remaining GPUs.
+// the remaining GPUs. Each task has the CPU and memory of its GPUs (gang_queue_options::demand).
 // Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
 //       starts and one for the first that does not. Backfilling adds one for each waiting job, and
 //       a trial for the first job and for each job that might delay it: the ends of the running
@@ -46,7 +55,7 @@ class gang_queue {
  public:
   // Starts with an empty queue. Requires: no gang runs.
   explicit gang_queue(gang_scheduler scheduler, gang_queue_options options = {})
-      : scheduler_(std::move(scheduler)), options_(options) {
+      : scheduler_(std::move(scheduler)), options_(std::move(options)) {
     APIARY_VERIFY(scheduler_.num_gangs() == 0);
     const auto nodes = scheduler_.free_capacity(0);
     for (const gang_scheduler::cell_capacity& n : *nodes) {
@@ -69,8 +78,9 @@ class gang_queue {
     APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
     if (plan.result == plan_result::wait && plan.reason == wait_reason::never)
       return absl::InvalidArgumentError(
-          absl::StrCat("job ", job.job.value, " asks for ", job.gpus,
-                       " GPUs, which do not fit even in the idle cluster"));
+          absl::StrCat("job ", job.job.value, " asks for ", job.gpus, " GPUs",
+                       demand_of(job.job) == nullptr ? "" : " with CPU, memory or a model",
+                       ", which do not fit even in the idle cluster"));
     const order_key key{~static_cast<std::int64_t>(job.priority), submitted_++};
     e.begin(now);
     known_.emplace(job.job, key);
@@ -218,7 +228,22 @@ class gang_queue {
     const std::uint32_t size = (std::max)(task_gpus_, 1U);
     if (job.gpus >= size) gang.gang.groups.push_back({.tasks = job.gpus / size, .gpus = size});
     if (job.gpus % size != 0) gang.gang.groups.push_back({.tasks = 1, .gpus = job.gpus % size});
+    const gang_queue_options::demand* const needs = demand_of(job.job);
+    if (needs == nullptr) return gang;
+    gang.filter.models = needs->models;
+    for (constrained_task_group& group : gang.gang.groups) {
+      group.host = {saturating(group.gpus, needs->per_gpu.cpu_milli),
+                    saturating(group.gpus, needs->per_gpu.memory_mib)};
+    }
     return gang;
+  }
+  // Null: it needs only GPUs.
+  [[nodiscard]] const gang_queue_options::demand* demand_of(job_id job) const noexcept {
+    return job.value < options_.demands.size() ? &options_.demands[job.value] : nullptr;
+  }
+  // The product, at most 2^32 - 1, which no node has.
+  [[nodiscard]] static std::uint32_t saturating(std::uint32_t gpus, std::uint32_t each) noexcept {
+    return static_cast<std::uint32_t>((std::min)(std::uint64_t{gpus} * each, std::uint64_t{~0U}));
   }
   [[nodiscard]] static job_placement place(std::vector<placement> tasks) {
     std::sort(tasks.begin(), tasks.end(),

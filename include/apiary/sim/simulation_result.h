@@ -19,8 +19,20 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The costs of starts, failures and migrations, and the end of a simulation.
+// The costs of starts, failures and migrations, the failures of jobs, and the end of a simulation.
 struct simulation_options {
+  // A failure of a job itself, not of its server.
+  struct job_failure {
+    // Whether the job is retried.
+    enum class kind : std::uint8_t {
+      transient,  // always
+      permanent,  // never: it ends
+      unknown,    // up to max_retries times
+    };
+    job_id job{};              // the job
+    time_ms at = 0;            // it fails with so much progress, in ms at full speed
+    kind why = kind::unknown;  // whether it is retried
+  };
   // ms from a start, growth or shrinking of a job until it makes progress; >= 0. simulate() adds it
   // once to the estimate of each job.
   time_ms start_cost = 0;
@@ -30,6 +42,10 @@ struct simulation_options {
   time_ms until = max_time;              // the simulation ends then, even if jobs are still running
   time_ms migration_cost = 0;            // ms from a migration until the job makes progress; >= 0
   std::vector<std::uint32_t> servers{};  // GPUs of each server; empty: measures no fragmentation
+  // By job; those of one job happen one after the other, until one is not before its duration. A job
+  // that fails loses its progress since the last checkpoint and is submitted again, or ends.
+  std::vector<job_failure> failures{};
+  std::uint32_t max_retries = 3;  // how often a job is retried after failures of unknown kind
 };
 
 // The speed of a job that nothing slows down, in thousandths.
@@ -47,8 +63,9 @@ struct simulation_event {
     failure,    // a server broke
     repair,     // a server is healthy again
     migration,
-    resize,       // the job grew or shrank
-    speed_change  // another job came to the GPUs of the job, or left them
+    resize,        // the job grew or shrank
+    speed_change,  // another job came to the GPUs of the job, or left them
+    job_failure    // the job failed; it waits again, or ends
   };
   kind what = kind::arrival;  // what happened
   time_ms at = 0;             // when it happened
@@ -72,6 +89,8 @@ struct simulation_result {
     std::uint32_t migrated = 0;   // number of migrations
     std::uint32_t resized = 0;    // number of times that the job grew or shrank
     time_ms lost = 0;             // work lost in failures, in milliseconds at full speed
+    std::uint32_t failed = 0;     // number of failures of the job itself
+    bool given_up = false;        // it ended with a failure
   };
   std::vector<job_record> jobs{};  // the history of each job
   utilization gpus{0};             // GPUs in use over time; a GPU that two jobs share counts once
@@ -82,7 +101,8 @@ struct simulation_result {
   digest log{};                 // a digest of all events with their placements, in order
 };
 
-// Figures of a simulation, over the jobs that ended and want between min_gpus and max_gpus GPUs.
+// Figures of a simulation, over the jobs that want between min_gpus and max_gpus GPUs and that ended,
+// not with a failure.
 struct job_metrics {
   // Mean, percentiles and maximum of a set of durations, in milliseconds.
   struct time_summary {
@@ -107,16 +127,18 @@ struct job_metrics {
       return values[rank < 1.0 ? 0 : static_cast<std::size_t>(rank) - 1];
     }
   };
-  std::uint64_t ended = 0;    // jobs of these sizes that have ended
-  std::uint64_t unended = 0;  // jobs of these sizes that have not ended
-  time_summary completion{};  // from arrival to end
-  time_summary delay{};       // time spent waiting, before the first start and after suspensions
-  delays by_cause{};          // waiting time of all jobs, by cause
+  std::uint64_t ended = 0;     // jobs of these sizes that have ended, not with a failure
+  std::uint64_t unended = 0;   // jobs of these sizes that have not ended
+  std::uint64_t given_up = 0;  // jobs of these sizes that ended with a failure
+  time_summary completion{};   // from arrival to end
+  time_summary delay{};        // time spent waiting, before the first start and after suspensions
+  delays by_cause{};           // waiting time of all jobs, by cause
   std::uint64_t suspensions = 0;  // times that a job was suspended
   std::uint64_t breakdowns = 0;   // times that a server of a job failed
   std::uint64_t migrations = 0;   // times that a job migrated
   std::uint64_t resizes = 0;      // times that a job grew or shrank
-  time_ms lost = 0;               // work that failures of servers undid, at full speed
+  std::uint64_t failures = 0;     // times that a job failed and was retried
+  time_ms lost = 0;               // work that failures undid, at full speed
   time_ms makespan = 0;           // from the first arrival of any job to the last end of these jobs
   // Over jobs of every size, from the first arrival to the last event:
   double utilization = 0.0;  // the mean fraction of GPUs in use, 0 to 1
@@ -141,6 +163,10 @@ struct job_metrics {
       ++m.unended;
       continue;
     }
+    if (r.given_up) {
+      ++m.given_up;
+      continue;
+    }
     ++m.ended;
     completion.push_back(r.ended - jobs[i].arrival);
     delay.push_back(r.waited.total());
@@ -149,6 +175,7 @@ struct job_metrics {
     m.breakdowns += r.broken;
     m.migrations += r.migrated;
     m.resizes += r.resized;
+    m.failures += r.failed;
     m.lost += r.lost;
     m.makespan = (std::max)(m.makespan, r.ended - jobs.front().arrival);
   }

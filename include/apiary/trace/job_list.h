@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/model/job.h>
+#include <apiary/model/resources.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -24,6 +25,9 @@ struct timed_job {
   job_request request{};  // what the job asks for
   time_ms arrival = 0;    // when it arrives
   time_ms duration = 0;   // milliseconds at full speed
+  // What it needs besides GPUs; only gang_queue knows of that.
+  resources per_gpu{};      // CPU and memory beside each GPU
+  std::uint32_t model = 0;  // m: GPUs of job_list::models[m - 1]; 0: any GPUs
 };
 
 // Jobs in order of arrival, job i with the id job_id(i), and the names of their tenants.
@@ -31,6 +35,7 @@ struct job_list {
   std::vector<timed_job> jobs{};       // in order of arrival
   std::vector<std::string> tenants{};  // names, by tenant_id
   std::uint64_t left_out = 0;          // jobs of the file without GPUs or without duration
+  std::vector<std::string> models{};   // names of the GPU models that jobs need
   // Sorts jobs by arrival (stable) and numbers them from job_id(0).
   static void number_by_arrival(std::vector<timed_job>& jobs) {
     std::stable_sort(jobs.begin(), jobs.end(),

@@ -7,6 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/model/resources.h>
 #include <apiary/trace/detail/csv_reader.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/line_reader.h>
@@ -78,9 +79,9 @@ class job_collector {
   [[nodiscard]] bool empty() const noexcept { return list_.jobs.empty(); }
   // A job without GPUs or without duration.
   void leave_out() { ++list_.left_out; }
-  // Tenants are numbered in order of first occurrence.
-  void add(std::int64_t gpus, std::string_view tenant, time_ms arrival, time_ms duration,
-           time_ms estimate) {
+  // Tenants are numbered in order of first occurrence. Returns the job, valid until the next one.
+  timed_job& add(std::int64_t gpus, std::string_view tenant, time_ms arrival, time_ms duration,
+                 time_ms estimate) {
     const auto [at, is_new] =
         tenants_.try_emplace(std::string(tenant), static_cast<std::uint32_t>(list_.tenants.size()));
     if (is_new) list_.tenants.emplace_back(tenant);
@@ -89,6 +90,15 @@ class job_collector {
                            .estimate = estimate},
                           arrival,
                           duration});
+    return list_.jobs.back();
+  }
+  // The number of a GPU model, from 1 on in order of first occurrence; 0 without a name.
+  [[nodiscard]] std::uint32_t model(std::string_view name) {
+    if (name.empty()) return 0;
+    const auto at = std::find(list_.models.begin(), list_.models.end(), name);
+    const auto number = static_cast<std::uint32_t>(at - list_.models.begin()) + 1;
+    if (at == list_.models.end()) list_.models.emplace_back(name);
+    return number;
   }
   // The list, with times from the first arrival. Requires: not empty().
   [[nodiscard]] job_list take() && {
@@ -120,13 +130,19 @@ class job_collector {
 
 // Reads a CSV list with the columns timestamp (the arrival, UTC), duration (seconds), num_gpus and
 // cluster (the tenant). Times become milliseconds from the first arrival. The estimate of a job is
-// its duration. A job without GPUs or duration is left out and counted.
+// its duration. A job without GPUs or duration is left out and counted. Columns that may be missing, or
+// empty in a row: cpus_per_gpu (cores), memory_gib_per_gpu and gpu_model.
 // Errors:  kInvalidArgument (kOutOfRange for a line that is too long); the message names the line.
 // Example: examples/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_philly(line_reader lines) {
-  enum : std::size_t { timestamp, duration, num_gpus, tenant };
-  constexpr std::array<detail::csv_column, 4> columns{
-      {{"timestamp"}, {"duration"}, {"num_gpus"}, {"cluster"}}};
+  enum : std::size_t { timestamp, duration, num_gpus, tenant, cpus, memory, model };
+  constexpr std::array<detail::csv_column, 7> columns{{{"timestamp"},
+                                                       {"duration"},
+                                                       {"num_gpus"},
+                                                       {"cluster"},
+                                                       {"cpus_per_gpu", false},
+                                                       {"memory_gib_per_gpu", false},
+                                                       {"gpu_model", false}}};
   APIARY_ASSIGN_OR_RETURN(detail::csv_reader csv,
                           detail::csv_reader::create(std::move(lines), columns));
   detail::job_collector jobs;
@@ -143,11 +159,24 @@ class job_collector {
       return csv.error("duration is " + line_reader::quoted(csv[duration]) + ", not seconds");
     APIARY_ASSIGN_OR_RETURN(const std::uint32_t gpus, csv.number(num_gpus));
     APIARY_ASSIGN_OR_RETURN(const std::string name, csv.name(tenant));
+    resources host;
+    constexpr std::uint32_t most = 1'000'000;  // cores, GiB
+    if (!csv[cpus].empty()) {
+      APIARY_ASSIGN_OR_RETURN(host.cpu_milli, csv.number(cpus, most));
+      host.cpu_milli *= 1000;
+    }
+    if (!csv[memory].empty()) {
+      APIARY_ASSIGN_OR_RETURN(host.memory_mib, csv.number(memory, most));
+      host.memory_mib *= 1024;
+    }
     if (*took == 0 || gpus == 0) {
       jobs.leave_out();
-    } else {
-      jobs.add(gpus, name, *came * 1000, *took, *took);
+      continue;
     }
+    const std::uint32_t needed = jobs.model(csv[model]);
+    timed_job& job = jobs.add(gpus, name, *came * 1000, *took, *took);
+    job.per_gpu = host;
+    job.model = needed;
   }
   if (jobs.empty()) return csv.lines().error_in_all("no job after the header line");
   return std::move(jobs).take();

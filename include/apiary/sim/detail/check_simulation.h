@@ -60,6 +60,15 @@ namespace detail {
     return absl::InvalidArgumentError("a migration costs " +
                                       std::to_string(options.migration_cost) +
                                       " ms; it must cost at least 0");
+  for (std::size_t i = 0; i < options.failures.size(); ++i) {
+    const simulation_options::job_failure& f = options.failures[i];
+    if (f.job.value < jobs.size() && f.at >= 0 && (i == 0 || options.failures[i - 1].job <= f.job))
+      continue;
+    return absl::InvalidArgumentError("failure " + std::to_string(i) + ": of job " +
+                                      std::to_string(f.job.value) + " at " + std::to_string(f.at) +
+                                      "; failures must be in order of jobs below " +
+                                      std::to_string(jobs.size()) + ", and at 0 or later");
+  }
   const std::vector<std::uint32_t>& servers = options.servers;
   std::uint64_t all = 0;
   for (std::size_t i = 0; i < servers.size(); ++i) {

@@ -58,6 +58,10 @@ class simulator {
     out_.jobs.resize(jobs.size());
     state_.resize(jobs.size());
     out_.gpus = utilization(total_gpus);
+    const auto& failures = options_.failures;
+    if (failures.empty()) return;
+    next_failure_.resize(jobs.size(), failures.size());
+    for (std::size_t i = failures.size(); i-- > 0;) next_failure_[failures[i].job.value] = i;
   }
 
   [[nodiscard]] absl::StatusOr<simulation_result> run(std::span<const outage> outages) {
@@ -93,9 +97,7 @@ class simulator {
         APIARY_RETURN_IF_ERROR(fail(outages[broken].node, now));
       }
       for (; arrived < jobs_.size() && jobs_[arrived].arrival == now; ++arrived) {
-        job_request r = jobs_[arrived].request;
-        if (r.estimate >= 0) r.estimate = add_time(r.estimate, options_.start_cost);
-        APIARY_RETURN_IF_ERROR(calls_.submit(r, now));
+        APIARY_RETURN_IF_ERROR(submit(arrived, now));
         ++unended_;
         record({simulation_event::kind::arrival, now, jobs_[arrived].request.job}, {});
       }
@@ -237,13 +239,28 @@ class simulator {
         return go_on(action, now, options_.start_cost, simulation_event::kind::resize);
     }
   }
+  [[nodiscard]] absl::Status submit(std::size_t job, time_ms now) {
+    job_request r = jobs_[job].request;
+    if (r.estimate >= 0) r.estimate = add_time(r.estimate, options_.start_cost);
+    return calls_.submit(r, now);
+  }
+  // The failure that the job has before its end; null: none.
+  [[nodiscard]] const simulation_options::job_failure* next_failure(job_id job) const {
+    if (next_failure_.empty()) return nullptr;
+    const std::size_t at = next_failure_[job.value];
+    if (at == options_.failures.size()) return nullptr;
+    const simulation_options::job_failure& f = options_.failures[at];
+    return f.job == job && f.at < jobs_[job.value].duration ? &f : nullptr;
+  }
   // Adds up the work done until now. From now on the job runs at `speed`, after `pause`.
   void set_speed(job_id job, std::uint32_t speed, time_ms pause, time_ms now) {
     progress& p = state_[job.value];
     p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
     p.since = (std::max)(p.since, now + pause);
     p.speed = speed;
-    const std::int64_t left = jobs_[job.value].duration * full_speed - p.done;
+    const simulation_options::job_failure* const failure = next_failure(job);
+    const time_ms until = failure != nullptr ? failure->at : jobs_[job.value].duration;
+    const std::int64_t left = (std::max<std::int64_t>)(0, until * full_speed - p.done);
     ends_.set(job.value, p.since + (left + speed - 1) / speed);
   }
   void start(const job_action& action, time_ms now) {
@@ -290,10 +307,41 @@ class simulator {
     p.where.clear();
   }
   [[nodiscard]] absl::Status end(job_id job, time_ms now) {
-    stop(job, now, simulation_event::kind::end);
-    out_.jobs[job.value].ended = now;
+    const simulation_options::job_failure* const failure = next_failure(job);
+    stop(job, now,
+         failure != nullptr ? simulation_event::kind::job_failure : simulation_event::kind::end);
+    APIARY_RETURN_IF_ERROR(calls_.finish(job, now));
+    simulation_result::job_record& r = out_.jobs[job.value];
+    if (failure != nullptr) {
+      ++r.failed;
+      if (is_retried(*failure)) {
+        ++next_failure_[job.value];
+        lose_work(job);
+        return submit(job.value, now);
+      }
+      r.given_up = true;
+    }
+    r.ended = now;
     --unended_;
-    return calls_.finish(job, now);
+    return absl::OkStatus();
+  }
+  // Whether the job is submitted again after this failure, its next one.
+  [[nodiscard]] bool is_retried(const simulation_options::job_failure& failure) const {
+    using kind = simulation_options::job_failure::kind;
+    if (failure.why != kind::unknown) return failure.why == kind::transient;
+    std::uint32_t unknown = 0;  // earlier ones
+    for (std::size_t i = next_failure_[failure.job.value];
+         i > 0 && options_.failures[i - 1].job == failure.job; --i)
+      unknown += options_.failures[i - 1].why == kind::unknown ? 1U : 0U;
+    return unknown < options_.max_retries;
+  }
+  // The job loses the work since its last checkpoint.
+  void lose_work(job_id job) {
+    progress& p = state_[job.value];
+    const std::int64_t step = options_.checkpoint_interval * full_speed;
+    const std::int64_t kept = step == 0 ? 0 : p.done / step * step;
+    out_.jobs[job.value].lost += (p.done - kept) / full_speed;
+    p.done = kept;
   }
   [[nodiscard]] absl::Status fail(node_id n, time_ms now) {
     record({simulation_event::kind::failure, now, {}, n}, {});
@@ -302,13 +350,9 @@ class simulator {
     for (const job_id job : stopped) {
       if (job.value >= jobs_.size() || state_[job.value].speed == 0)
         return wrong("stops", job, now, "it does not run");
-      progress& p = state_[job.value];
       stop(job, now, simulation_event::kind::breakdown);
-      const std::int64_t step = options_.checkpoint_interval * full_speed;
-      const std::int64_t kept = step == 0 ? 0 : p.done / step * step;
-      out_.jobs[job.value].lost += (p.done - kept) / full_speed;
       ++out_.jobs[job.value].broken;
-      p.done = kept;
+      lose_work(job);
     }
     return absl::OkStatus();
   }
@@ -325,6 +369,7 @@ class simulator {
   std::vector<std::vector<tenancy>> here_;  // the jobs on each node
   std::vector<job_id> new_neighbours_;      // jobs whose neighbours changed
   std::vector<job_id> neighbours_;          // scratch
+  std::vector<std::size_t> next_failure_;   // of each job; empty: no job fails
   std::uint64_t used_ = 0;                  // GPUs
   std::size_t unended_ = 0;                 // jobs that arrived and have not ended
 };
