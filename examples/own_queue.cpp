@@ -9,36 +9,30 @@
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
 using namespace apiary;
 
-struct express_queue {
-  static constexpr time_ms patience = 1'800'000;
-  struct entry {
-    job_request job;
-    time_ms since;
-  };
-  server_placer servers;
-  std::map<job_id, entry> waiting{};  // in order of arrival, because the ids are
-  std::map<job_id, entry> running{};
+constexpr time_ms patience = 1'800'000;
 
-  // The queue itself: starts every job that may start now.
+struct express_queue {
+  server_placer servers;
+  // Each job, and since when it waits; in order of arrival, because the ids are.
+  std::map<job_id, std::pair<job_request, time_ms>> waiting{}, running{};
+
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    std::optional<time_ms> blocked;  // since when the first job waits that does not fit
+    time_ms blocked = max_time;  // since when the first job waits that does not fit
     for (auto at = waiting.begin(); at != waiting.end();) {
       const auto [job, since] = (at++)->second;
-      if (blocked && (job.gpus > 1 || now - *blocked >= patience)) continue;
-      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, servers.propose(job));
-      if (!where) {
-        if (!blocked) blocked = since;
-        continue;
-      }
+      if (blocked != max_time && (job.gpus > 1 || now - blocked >= patience)) continue;
+      APIARY_ASSIGN_OR_RETURN(const auto where, servers.propose(job));
+      if (!where) blocked = std::min(blocked, since);
+      if (!where) continue;
       APIARY_RETURN_IF_ERROR(servers.commit(job, *where));
       actions.push_back({.job = job.job, .where = *where});
       actions.back().waited[delay_cause::capacity] = now - since;  // all of it has one cause here
@@ -46,7 +40,6 @@ struct express_queue {
     }
     return absl::OkStatus();
   }
-  // What happens outside: jobs arrive and end, servers fail and return.
   absl::Status submit(const job_request& job, time_ms now) {
     APIARY_RETURN_IF_ERROR(servers.check(job));
     waiting[job.job] = {job, now};
@@ -57,9 +50,9 @@ struct express_queue {
     return servers.finish(job);
   }
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id server, time_ms now) {
-    std::vector<job_id> stopped = servers.jobs_on(server);
+    const std::vector<job_id> stopped = servers.jobs_on(server);
     for (const job_id job : stopped) {
-      waiting[job] = {running.at(job).job, now};
+      waiting[job] = {running.at(job).first, now};
       APIARY_RETURN_IF_ERROR(finish(job, now));
     }
     APIARY_RETURN_IF_ERROR(servers.mark_bad(server));

@@ -1,6 +1,7 @@
 // apiary/tests/batch/preemptive_queue_test.cpp - which jobs run in each tick, against sorting them all.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
+#include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
@@ -105,6 +106,32 @@ TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on 
   CHECK(run.jobs[0].ended == 12);
   CHECK(run.jobs[0].suspended == 1);
   CHECK(run.jobs[0].waited.total() == 2);
+}
+
+// The header says that waits have no bound, and that bounded_wait_queue is the remedy.
+TEST_CASE("preemptive_queue: a wide job starves for as long as narrow ones arrive") {
+  for (const std::uint32_t narrow : {100U, 1000U}) {
+    CAPTURE(narrow);
+    std::vector<std::tuple<time_ms, std::uint32_t, time_ms>> list{{0, 4, 20}};
+    for (std::uint32_t j = 0; j < narrow; ++j) list.emplace_back(1 + j, 1, 2);
+    const std::vector<timed_job> jobs = jobs_of(list);
+    const auto wide = [&](auto queue) { return simulate(queue, jobs).value().jobs[0]; };
+    using rules = preemptive_options::rules;
+    for (const preemptive_options& options :
+         {preemptive_options{.rule = rules::shortest_remaining},
+          preemptive_options{.rule = rules::least_attained},
+          preemptive_options{.rule = rules::least_attained, .thresholds = {3}}}) {
+      const auto r = wide(preemptive_queue(any_gpus(4), options));
+      CHECK(r.suspended == 1);
+      CHECK(r.waited.total() >= narrow);
+    }
+    for (const auto order :
+         {bounded_wait_options::orders::remaining, bounded_wait_options::orders::attained}) {
+      const auto r = wide(bounded_wait_queue(
+          any_gpus(4), {.order = order, .quantum = 1, .patience = 10, .slice = 2}));
+      CHECK(r.waited.total() <= 200);  // ten slices, each after a wait of at most 20
+    }
+  }
 }
 
 TEST_CASE("preemptive_queue: estimates that cannot be weighed are refused in words") {

@@ -53,8 +53,8 @@ struct preemptive_options {
 // Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after
 //           each time at which a job was submitted or ended, or a server broke or was repaired. A
 //           job makes progress from its start on.
-// Bound:    none: a job waits for as long as jobs with less GPU-time take the GPUs. The schedulers of
-//           gandiva/ bound the wait of a job.
+// Bound:    none: a job starves while jobs with less GPU-time keep arriving and take its GPUs, with
+//           thresholds too. Use bounded_wait_queue, which has the same orders and bounds each wait.
 // Cost:     a choice takes O(distinct GPU counts * log jobs) for each GPU count that waits, each
 //           job that takes GPUs of another and each job that is suspended or comes after one; the
 //           rest as batch_queue.
