@@ -89,7 +89,8 @@ TEST_CASE("philly_wait_queues: random jobs, as a scan of all jobs says") {
         w.entered = queues.enter(w.request, w.key, w.locality, now);
         all.push_back(std::move(w));
       } else {
-        const auto at = all.begin() + random.uniform(static_cast<std::uint32_t>(all.size()));
+        const auto at = all.begin() + static_cast<std::ptrdiff_t>(
+                                          random.uniform(static_cast<std::uint32_t>(all.size())));
         REQUIRE(queues.waited(at->request, at->entered, now) == at->waited);
         if (what == 2) {
           const auto to = static_cast<job_locality>(random.uniform(3));
