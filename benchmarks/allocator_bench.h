@@ -201,7 +201,7 @@ class allocator_bench {
       t.title =
           std::string(
               "Refused requests in % / whole racks in % / leaves of the largest free cell; ") +
-          names[static_cast<int>(shape)];
+          names[static_cast<int>(shape)] + "; " + std::to_string(steps) + " requests";
       for (const cell_load& load : cell_loads()) t.columns.push_back(load.name);
       for (const entry& e : entries_) {
         if (shape == tree_shape::ragged ? !e.judge_ragged : !e.judge_uniform) continue;

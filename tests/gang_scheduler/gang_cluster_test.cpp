@@ -161,7 +161,7 @@ TEST_CASE("a wrong description is refused, with its line") {
        "topology: a block has the name \"block2:p-q\", which is reserved"},
       {{"SwitchName=r1 Level=rack Nodes=n1\nSwitchName=r2 Level=pod Nodes=n2", good},
        "topology: switch \"r2\" has level \"pod\", others of its height have \"rack\""},
-      {{"", "NodeName=a,a"}, "node name \"a\" is empty or used twice"},
+      {{"", "NodeName=a,a"}, "node \"a\" is described twice"},
       {{"SwitchName=r1 Nodes=n2", good},
        "nodes, line 1: node \"n1\" is in no switch of the topology"},
       {{"SwitchName=r1 Nodes=n1\nSwitchName=r2 Nodes=n2\nSwitchName=b Switches=r2", good},
@@ -278,7 +278,7 @@ TEST_CASE("faults of a description") {
   CHECK(fault([](gang_cluster& c) { c.levels = {"node"}; }) ==
         "level name \"node\" is empty, used twice or reserved");
   CHECK(fault([](gang_cluster& c) { c.nodes[0].name.clear(); }) ==
-        "node name \"\" is empty or used twice");
+        "a node has no name");
   CHECK(fault([](gang_cluster& c) { c.nodes[0].gpus = 33; }) ==
         "node \"a\" has 33 GPUs; the limit is 32");
   CHECK(fault([](gang_cluster& c) { c.nodes[0].cells.clear(); }) ==

@@ -23,7 +23,7 @@ struct cell_type_config {
   bool is_node = false;           // isNodeLevel
 };
 
-// A physical cell. Children that are not listed exist, too.
+// A physical cell. If no children are listed, all exist.
 struct physical_cell_config {
   std::string type{};       // cellType; a child may leave it out
   std::string address{};    // cellAddress: a node's name, a device's index in its node

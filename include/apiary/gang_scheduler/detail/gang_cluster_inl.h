@@ -79,8 +79,9 @@ APIARY_INLINE absl::Status gang_cluster::check() const {
   std::unordered_map<std::string_view, const node*> node_of;  // by name
   std::vector<std::unordered_map<std::string_view, std::string_view>> above(levels.size());
   for (const node& n : nodes) {
-    if (n.name.empty() || !node_of.emplace(n.name, &n).second)
-      return fault("node name \"", n.name, "\" is empty or used twice");
+    if (n.name.empty()) return fault("a node has no name");
+    if (!node_of.emplace(n.name, &n).second)
+      return fault("node \"", n.name, "\" is described twice");
     if (n.gpus > max_gpus)
       return fault("node \"", n.name, "\" has ", n.gpus, " GPUs; the limit is ", max_gpus);
     if (n.cells.size() != levels.size())
