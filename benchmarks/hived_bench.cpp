@@ -582,13 +582,15 @@ hived filled_cluster(const hived_load& load) {
   run(h, load, filled, ignore_plans);
   return h;
 }
-// Proposes these gangs for each tenant, again and again.
-void propose_worst(benchmark::State& state, hived& h, const std::vector<gang_request>& gangs,
-                   std::uint32_t first_job) {
+// Proposes gangs_of(virtual cluster) for each tenant, again and again.
+template <class GangsOf>
+void propose_worst(benchmark::State& state, hived& h, std::uint32_t first_job,
+                   const GangsOf& gangs_of) {
   std::vector<gang_request> asked;
   for (std::uint32_t t = 0; t < h.layout().tenants.size(); ++t) {
-    if (!h.cells().cluster_of(tenant_id(t), 0).valid()) continue;
-    for (const gang_request& r : gangs) {
+    const vc_chain_id c = h.cells().cluster_of(tenant_id(t), 0);
+    if (!c.valid()) continue;
+    for (const gang_request& r : gangs_of(h.cells().cluster(c))) {
       asked.push_back(r);
       asked.back().job = job_id(first_job + static_cast<std::uint32_t>(asked.size()));
       asked.back().tenant = tenant_id(t);
@@ -617,19 +619,23 @@ void propose_worst(benchmark::State& state, hived& h, const std::vector<gang_req
   state.counters["undecided"] = undecided;
 }
 
-// A leaf of every third node is bad; gangs of 1 to 16 nodes, of the priority of those that run or of a
-// higher one.
+// A leaf of every third node is bad; gangs of 1, 4 and 16 nodes and of all or two thirds of the nodes
+// that the tenant has free, of the priority of those that run or of a higher one.
 void worst_bad(benchmark::State& state) {
   const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
                                          quota_kind::rows_and_racks, {.steady_arrivals = 1000});
   hived h = filled_cluster(load);
   for (std::uint32_t n = 0; n < h.layout().num_nodes(); n += 3)
     APIARY_VERIFY(h.mark_bad(node_id(n), n / 3 % 8).ok());
-  std::vector<gang_request> gangs;
-  for (const std::int32_t priority : {0, 1})
-    for (const std::uint32_t nodes : {1U, 4U, 16U})
-      gangs.push_back({.priority = priority, .groups = {{nodes, 8}}});
-  propose_worst(state, h, gangs, load.gangs);
+  propose_worst(state, h, load.gangs, [](const detail::virtual_cluster& cluster) {
+    const std::uint32_t free = cluster.free_nodes().counts()[8];
+    std::vector<gang_request> gangs;
+    for (const std::int32_t priority : {0, 1})
+      for (const std::uint32_t nodes :
+           {1U, 4U, 16U, std::max(1U, free * 2 / 3), std::max(1U, free)})
+        gangs.push_back({.priority = priority, .groups = {{nodes, 8}}});
+    return gangs;
+  });
 }
 // A gang of five task groups, each with slices or anti-affinity on another level.
 void worst_constraints(benchmark::State& state) {
@@ -648,7 +654,8 @@ void worst_constraints(benchmark::State& state) {
   r.constraints = constraints;
   gang_request preempts = r;
   preempts.priority = 1;
-  propose_worst(state, h, {r, preempts}, load.gangs);
+  const std::vector<gang_request> both{r, preempts};
+  propose_worst(state, h, load.gangs, [&](const detail::virtual_cluster&) { return both; });
 }
 // The audit of everything (0), of the largest tenant (1) or of the chain (2).
 void worst_audit(benchmark::State& state) {

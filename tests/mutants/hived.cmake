@@ -35,8 +35,6 @@ mutant(bound_of_gang hived/detail/guest_fates.h "dropped condition: the lower bo
   FROM [[f.scan == scan_ ? 0U : 1U]] TO [[1U]])
 mutant(bound_of_ended hived/detail/guest_fates.h "dropped condition: the lower bound counts gangs that end already"
   FROM [[if (f.ended > 0) continue;]] TO [[]] STATEMENT)
-mutant(limit_of_twin hived/detail/guest_choice.h "dropped condition: a cell like the one before has no exact costs"
-  FROM [[has_twin ? no_limit() : candidate]] TO [[candidate]])
 mutant(guests_exact hived/detail/guest_choice.h "dropped step: only the first choice of each cell is tried"
   FROM [[parts_.size() <= max_exact && best_cost_ > 0]] TO [[false]])
 mutant(twins_only hived/detail/guest_choice.h "wrong index: a cell like the one before may only get the cells before that one's"
