@@ -138,6 +138,7 @@ class group_capacity {
   std::vector<std::uint32_t> candidate_of_;           // of each allocation
   std::vector<std::vector<std::uint64_t>> capacity_;  // by height and cell, without its own limit
   std::vector<std::uint32_t> most_of_node_;
+  std::vector<std::uint8_t> gains_;           // of each node: 1 if evictions add capacity
   std::vector<std::uint32_t> most_capacity_;  // of each root cell
   std::uint64_t work_ = 0;
 
@@ -165,25 +166,38 @@ class group_capacity {
   }
   void sum_capacities() {
     most_of_node_.resize(free_.size());
+    gains_.resize(free_.size());
     capacity_.resize(levels_->levels.size());
-    capacity_[0].resize(free_.size());
-    std::vector<std::uint64_t> most(free_.size());
-    for (std::uint32_t n = 0; n < free_.size(); ++n) {
-      capacity_[0][n] = node_capacity(amounts(n));
-      most[n] = most_of_node_[n] = node_capacity(most_amounts(n));
-    }
-    for (std::size_t h = 1; h < capacity_.size(); ++h) {
+    most_.resize(capacity_.size());
+    for (std::size_t h = 0; h < capacity_.size(); ++h) {
       capacity_[h].assign(levels_->num_cells(h), 0);
-      std::vector<std::uint64_t> sums(capacity_[h].size());
-      for (std::uint32_t c = 0; c < most.size(); ++c) {
+      most_[h].assign(h == 0 && levels_->root() > 0 ? 0 : levels_->num_cells(h), 0);
+    }
+    const bool has_cells = levels_->root() > 0;
+    const std::uint32_t* const cell = levels_->levels[0].above.data();
+    const std::span<std::uint64_t> sums = has_cells ? capacity_[1] : capacity_[0];
+    const std::span<std::uint64_t> most_sums = has_cells ? most_[1] : most_[0];
+    const std::span<std::uint64_t> of_node = capacity_[0];
+    const std::span<std::uint32_t> most_of_node = most_of_node_;
+    const std::span<std::uint8_t> gains = gains_;
+    for (std::uint32_t n = 0; n < of_node.size(); ++n) {
+      const std::uint32_t now = node_capacity(amounts(n));
+      const std::uint32_t most = node_capacity(most_amounts(n));
+      of_node[n] = now;
+      most_of_node[n] = most;
+      gains[n] = most > now ? 1 : 0;
+      if (has_cells) sums[cell[n]] += now;
+      most_sums[has_cells ? cell[n] : n] += most;
+    }
+    for (std::size_t h = 2; h < capacity_.size(); ++h)
+      for (std::uint32_t c = 0; c < capacity_[h - 1].size(); ++c) {
         const std::uint32_t above = levels_->levels[h - 1].above[c];
         capacity_[h][above] += levels_->bound(h - 1, capacity_[h - 1][c]);
-        sums[above] += levels_->bound(h - 1, most[c]);
+        most_[h][above] += levels_->bound(h - 1, most_[h - 1][c]);
       }
-      most = std::move(sums);
-    }
     most_capacity_.clear();
-    for (const std::uint64_t m : most) most_capacity_.push_back(levels_->bound(levels_->root(), m));
+    for (const std::uint64_t m : most_[levels_->root()])
+      most_capacity_.push_back(levels_->bound(levels_->root(), m));
   }
   void change(std::uint32_t n) {
     std::uint64_t to = node_capacity(amounts(n));
@@ -197,6 +211,8 @@ class group_capacity {
       to = capacity_[h + 1][c] + after - before;
     }
   }
+
+  std::vector<std::vector<std::uint64_t>> most_;  // as capacity_, if all candidates are evicted
 };
 
 }  // namespace detail

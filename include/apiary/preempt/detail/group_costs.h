@@ -107,11 +107,15 @@ class group_costs : public group_capacity {
     std::uint64_t least_of_gpu = never;  // of one GPU
     std::uint64_t least_gang = never;    // of one gang, in full
     void add(std::uint64_t cost, std::uint32_t gpus, std::uint64_t in_full) noexcept {
+      add(cost, gpus, gpus == 0 ? never : quotient(cost, gpus), in_full);
+    }
+    void add(std::uint64_t cost, std::uint32_t gpus, std::uint64_t of_gpu,
+             std::uint64_t in_full) noexcept {
       least = (std::min)(least, cost);
       least_gang = (std::min)(least_gang, in_full);
       if (gpus == 0) return;
       all += cost;
-      least_of_gpu = (std::min)(least_of_gpu, quotient(cost, gpus));
+      least_of_gpu = (std::min)(least_of_gpu, of_gpu);
     }
   };
   // Splits the cost of each gang among its allocations in a root cell, by GPUs; only allocations
@@ -152,16 +156,17 @@ class group_costs : public group_capacity {
       std::uint64_t rest = (c.cost << scale_) - each * sum;
       for (std::uint32_t a = c.first; a < c.last; ++a) {
         if (split_[a] == 0) continue;
+        const auto weight = static_cast<std::uint32_t>(split_[a]);
+        const std::uint64_t of_gpu = rest == 0 ? each : each + rest / weight;
         split_[a] = split_[a] * each + rest;
         rest = 0;
-        first_costs_[allocations_[a].node].add(split_[a], allocations_[a].gpus, c.cost);
+        first_costs_[allocations_[a].node].add(split_[a], allocations_[a].gpus, of_gpu, c.cost);
       }
     }
   }
   // Zero where no eviction adds capacity.
   [[nodiscard]] std::uint32_t weight_of(std::uint32_t a) const noexcept {
-    const std::uint32_t n = allocations_[a].node;
-    return most_of_node_[n] > capacity_[0][n] ? (std::max)(allocations_[a].gpus, 1U) : 0;
+    return gains_[allocations_[a].node] != 0 ? (std::max)(allocations_[a].gpus, 1U) : 0;
   }
   // A lower bound on the cost of this many tasks on these nodes. list(n) appends the prices of node n
   // to prices_ and returns how many tasks it holds.
