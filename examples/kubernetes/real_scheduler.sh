@@ -6,8 +6,8 @@
 #
 # PROGRAM is the extender that CMake builds: build/examples/kubernetes/kubernetes_extender. For people who
 # want to see it; no test runs it. It downloads Debian's source package of Kubernetes (1.20 in Debian 12),
-# which contains what it needs of Go, builds kube-apiserver and kube-scheduler in FOLDER (about ten minutes,
-# 4 GB; kept for the next run), and starts them with etcd on the loopback device. The eight nodes of
+# which contains what it needs of Go, builds kube-apiserver and kube-scheduler in FOLDER (eight minutes of
+# CPU time, 3 GB; kept for the next run), and starts them with etcd on the loopback device. The eight nodes of
 # recordings/nodes.json have no kubelet, so pods are bound, and never run. The scheduler has the configuration
 # of manifests/scheduler.yaml. A guest is on each of seven nodes; then a gang of four pods that must be in
 # one block comes, and three guests are evicted.
@@ -20,8 +20,14 @@ folder=${2:-$here/../../build/kubernetes}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
-(cd "$here/../.." && sh tests/packages.sh golang-go dpkg-dev ca-certificates etcd-server \
-  kubernetes-client openssl curl)
+(cd "$here/../.." && sh tests/packages.sh golang-go dpkg-dev ca-certificates openssl curl make jq rsync)
+# Not installed, for the package of etcd would start its service.
+if ! [ -x "$folder/programs/usr/bin/etcd" ] || ! [ -x "$folder/programs/usr/bin/kubectl" ]; then
+  mkdir -p "$folder/packages"
+  (cd "$folder/packages" && apt-get -q download etcd-server kubernetes-client)
+  for package in "$folder/packages"/*.deb; do dpkg -x "$package" "$folder/programs"; done
+fi
+PATH=$folder/programs/usr/bin:$PATH
 if ! [ -x "$folder/kube-scheduler" ] || ! [ -x "$folder/kube-apiserver" ]; then
   # Source packages, without a change to the system's lists of packages.
   . /etc/os-release
@@ -37,7 +43,16 @@ if ! [ -x "$folder/kube-scheduler" ] || ! [ -x "$folder/kube-apiserver" ]; then
   apt_get update
   (cd "$folder" && apt_get source kubernetes)
   source=$(find "$folder" -maxdepth 1 -type d -name 'kubernetes-*' | head -n 1)
-  (cd "$source" && GOFLAGS=-mod=vendor GOCACHE="$folder/go" CGO_ENABLED=0 \
+  # As Debian's rules: the source is in a GOPATH, and some of its code is generated.
+  mkdir -p "$source/.go/src/k8s.io"
+  ln -sfn ../../.. "$source/.go/src/k8s.io/kubernetes"
+  export GOPATH="$source/.go" GOCACHE="$folder/go" CGO_ENABLED=0
+  # Early versions of 1.20 and 1.21 never call the preempt verb of an extender. This line mends it, as in
+  # later versions.
+  factory=$source/pkg/scheduler/factory.go
+  grep -q 'frameworkruntime.WithExtenders' "$factory" ||
+    sed -i 's/^\(.*\)frameworkruntime.WithPodNominator(nominator),/&\n\1frameworkruntime.WithExtenders(extenders),/' "$factory"
+  (cd "$source/.go/src/k8s.io/kubernetes" && make generated_files && GO111MODULE=off \
     go build -o "$folder/" ./cmd/kube-apiserver ./cmd/kube-scheduler)
 fi
 
@@ -45,7 +60,10 @@ running=
 ended() {
   status=$?
   trap '' HUP INT TERM
+  # Those that were started last end first; without etcd, the API server would wait for a minute.
   for process in $running; do kill "$process" 2> /dev/null || true; done
+  sleep 2
+  for process in $running; do kill -9 "$process" 2> /dev/null || true; done
   [ "$status" -eq 0 ] || echo "the logs are in $folder/run"
   exit "$status"
 }
@@ -78,11 +96,12 @@ echo "$token,admin,admin,system:masters" > tokens
 openssl genrsa -out key 2048 2> /dev/null
 start etcd etcd --data-dir etcd --listen-client-urls http://127.0.0.1:12379 \
   --advertise-client-urls http://127.0.0.1:12379 --listen-peer-urls http://127.0.0.1:12380
+# No kubelet says that a node is ready, so new nodes must not get the taint of those that are not.
 start apiserver "$folder/kube-apiserver" --etcd-servers=http://127.0.0.1:12379 --secure-port=16443 \
   --bind-address=127.0.0.1 --cert-dir=certificates --token-auth-file=tokens \
   --authorization-mode=AlwaysAllow --service-account-key-file=key \
   --service-account-signing-key-file=key --service-account-issuer=https://kubernetes.default.svc \
-  --service-cluster-ip-range=10.0.0.0/24 --disable-admission-plugins=ServiceAccount
+  --service-cluster-ip-range=10.0.0.0/24 --disable-admission-plugins=ServiceAccount,TaintNodesByCondition
 cat > kubeconfig << END
 apiVersion: v1
 kind: Config
@@ -107,7 +126,8 @@ for manifest in scheduler load; do
 done
 sed -n '/^  config.yaml: |/,/^---/s/^    //p' "$here/manifests/scheduler.yaml" |
   sed "s|^apiVersion: .*|&beta1|; s|^kind: .*|&\nclientConnection: {kubeconfig: $KUBECONFIG}|" > scheduler.yaml
-start scheduler "$folder/kube-scheduler" --config=scheduler.yaml
+printf '%s\n' 'healthzBindAddress: 127.0.0.1:10251' 'metricsBindAddress: 127.0.0.1:10251' >> scheduler.yaml
+start scheduler "$folder/kube-scheduler" --config=scheduler.yaml --bind-address=127.0.0.1
 
 # pod <name> <class> <metadata>: without a grace period, for no kubelet ends it.
 pod() {
