@@ -103,7 +103,10 @@ start_cluster() {
     start one "$cluster/log/slurmd.n$n" slurmd -D -c -f "$SLURM_CONF" -N "n$n"
     slurmds="$slurmds $one"
   done
-  wait_until 30 all_idle
+  wait_until 30 all_idle && return 0
+  echo "the nodes are not idle; the last lines of slurmctld and of slurmd n0:"
+  tail -q -n 4 "$cluster/log/slurmctld" "$cluster/log/slurmd.n0"
+  return 1
 }
 
 # Ends processes of this shell: asks, and insists after five seconds.
