@@ -85,7 +85,7 @@ APIARY_INLINE absl::Status gang_scheduler::resize_node(node_id node, std::uint32
   if (gpus > gang_cluster::max_gpus)
     return absl::InvalidArgumentError(absl::StrCat("node \"", n.shape.name, "\" cannot have ", gpus,
                                                    " GPUs; the limit is ", gang_cluster::max_gpus));
-  const std::uint64_t last = std::bit_width(n.used | n.reserved);
+  const auto last = static_cast<std::uint64_t>(std::bit_width(n.used | n.reserved));
   if (last > gpus || n.cpu_milli > host.cpu_milli || n.memory_mib > host.memory_mib)
     return absl::FailedPreconditionError(
         absl::StrCat("node \"", n.shape.name, "\": its gangs use GPUs below ", last, ", ",

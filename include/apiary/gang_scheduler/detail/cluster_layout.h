@@ -144,7 +144,7 @@ class cluster_layout {
       return spread(l, gap, gap + 1, gap, n, shape_of);
     }
     // The fewest neighbors, in a window with an unused child, and in a large one with some more.
-    const std::size_t height = std::bit_width((last - first) / min_window) + std::size_t{1};
+    const auto height = static_cast<std::size_t>(std::bit_width((last - first) / min_window)) + 1;
     for (std::size_t h = 0;; ++h) {
       const std::uint32_t size = min_window << h;
       const std::uint32_t from = first + ((std::min)(at, last - 1) - first) / size * size;
