@@ -136,17 +136,20 @@ TEST_CASE("a task that never fits: the text names the request that is too large"
     return text.empty() ? text : text.substr(7);
   };
   CHECK(why({.memory_mib = 1024, .gpus = 1, .gpu_milli = 1000}) ==
-        "it requests 1024 MiB of memory; a node has at most 512");
-  CHECK(why({.cpu_milli = 9001}) ==
-        "it requests 9001 thousandths of a core; a node has at most 9000");
+        "it requests 1024 MiB of memory; a node has at most 512 MiB");
+  CHECK(why({.cpu_milli = 9001}) == "it requests 9.001 cores; a node has at most 9 cores");
   CHECK(why({.gpus = 5, .gpu_milli = 1000}) == "it requests 5 GPUs; a node has at most 4");
   CHECK(why({.gpus = 3, .gpu_milli = 1000, .models = 0b101}) ==
         "it requests 3 GPUs of the models that it accepts; a node has at most 2");
+  CHECK(why({.gpus = 1, .gpu_milli = 500, .models = 0b1100}) ==
+        "no node has a GPU of the models that it accepts");
+  CHECK(why({.cpu_milli = 8250, .gpus = 1, .gpu_milli = 500}) ==
+        "it requests 8.25 cores; a node with 1 GPU has at most 8 cores");
   CHECK(why({.cpu_milli = 2000, .gpus = 4, .gpu_milli = 1000}) ==
-        "it requests 2000 thousandths of a core; a node with 4 GPUs has at most 1000");
+        "it requests 2 cores; a node with 4 GPUs has at most 1 core");
   CHECK(why({.cpu_milli = 9000, .memory_mib = 1, .gpus = 2, .gpu_milli = 1000, .models = 1}) ==
         "it requests 1 MiB of memory; a node with 2 GPUs of the models that it accepts has at most "
-        "0");
+        "0 MiB");
   CHECK(why({.cpu_milli = 8000, .memory_mib = 512, .gpus = 1, .gpu_milli = 500}) ==
         "no node has all the CPU, memory and GPUs that it requests");
   CHECK(why({.cpu_milli = 1000, .memory_mib = 512, .gpus = 4, .gpu_milli = 1000}).empty());
@@ -176,10 +179,11 @@ TEST_CASE("a task that fits nowhere now: the text says what each GPU model lacks
   CHECK(scheduler.propose(task)->reason == wait_reason::unhealthy);
   CHECK(
       scheduler.explain(task).value() ==
-      "not now: GPU model 0: of 5 nodes that could run it, 2 lack free GPUs (at most 1 of 2), 1 "
-      "lacks CPU (at most 1999 of 2000 thousandths of a core), 1 lacks memory (at most 2999 of "
-      "3000 MiB), 1 is bad; GPU model 3: of 2 nodes that could run it, 1 lacks free GPUs (at most "
-      "1 of 2), 1 lacks memory (at most 1000 of 3000 MiB)");
+      "not now: GPU model 0: of 5 nodes that could run it, 2 lack free GPUs (the freest has 1; it "
+      "needs 2), 1 lacks CPU (the freest has 1.999 cores; it needs 2 cores), 1 lacks memory (the "
+      "freest has 2999 MiB; it needs 3000 MiB), 1 is bad; GPU model 3: of 2 nodes that could run "
+      "it, 1 lacks free GPUs (the freest has 1; it needs 2), 1 lacks memory (the freest has 1000 "
+      "MiB; it needs 3000 MiB)");
   for (const std::uint32_t n : {0U, 2U, 3U, 4U}) {
     (void)scheduler.finish(job_id(100 + n));
     REQUIRE(scheduler.remove_node(node_id(n)).ok());
@@ -189,18 +193,33 @@ TEST_CASE("a task that fits nowhere now: the text says what each GPU model lacks
   use(7, {.gpus = 1, .gpu_milli = 250}, 2);
   REQUIRE(scheduler.commit({.job = job_id(1), .gpus = 1, .gpu_milli = 600}, {node_id(1), 2}).ok());
   const task_request part{.gpus = 1, .gpu_milli = 750, .models = 1};
-  CHECK(
-      scheduler.explain(part).value() ==
-      "not now: GPU model 0: of 1 node that could run it, 1 lacks a GPU with enough left (at most "
-      "700 of 750/1000)");
+  CHECK(scheduler.explain(part).value() ==
+        "not now: GPU model 0: of 1 node that could run it, 1 lacks a GPU with enough left (the "
+        "freest has 700/1000; it needs 750/1000)");
   CHECK(scheduler.explain({.cpu_milli = 8000, .memory_mib = 4000})->empty());
   REQUIRE(scheduler.mark_bad(node_id(1)).ok());
   REQUIRE(scheduler.mark_bad(node_id(5)).ok());
   CHECK(scheduler.explain({.cpu_milli = 8000, .memory_mib = 4000}).value() ==
-        "not now: of 3 nodes that could run it, 1 lacks memory (at most 1000 of 4000 MiB), 2 are "
-        "bad");
+        "not now: of 3 nodes that could run it, 1 lacks memory (the freest has 1000 MiB; it "
+        "needs 4000 MiB), 2 are bad");
   CHECK(scheduler.explain({.gpus = 2, .gpu_milli = 1}).status().code() ==
         absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("why a task waits, in a cluster with GPUs of model 0 only or without GPUs") {
+  node_table nodes;
+  nodes.add({{128000, 0}, 1, 0});
+  nodes.add({{1000, 0}, 0, 0});
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+  REQUIRE(scheduler.commit({.job = job_id(1), .gpus = 1, .gpu_milli = 600}, {node_id(0), 1}).ok());
+  CHECK(scheduler.explain({.gpus = 1, .gpu_milli = 600}).value() ==
+        "not now: of 1 node that could run it, 1 lacks a GPU with enough left (the freest has "
+        "400/1000; it needs 600/1000)");
+  CHECK(scheduler.explain({.cpu_milli = 200000}).value() ==
+        "never: it requests 200 cores; a node has at most 128 cores");
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  REQUIRE(scheduler.remove_node(node_id(0)).ok());
+  CHECK(scheduler.explain({.gpus = 1, .gpu_milli = 600}).value() == "never: no node has a GPU");
 }
 
 TEST_CASE("a task that fits on no suggested node: the text counts the others") {
@@ -220,8 +239,9 @@ TEST_CASE("a task that fits on no suggested node: the text counts the others") {
   CHECK(scheduler.propose(task, suggested)->reason == wait_reason::unhealthy);
   CHECK(scheduler.explain(task).value().empty());  // node 4
   CHECK(scheduler.explain(task, suggested).value() ==
-        "not now: GPU model 0: of 4 nodes that could run it, 1 lacks free GPUs (at most 1 of 2), "
-        "1 is bad, 2 are not suggested (0 could run it now); GPU model 3: of 1 node that could run "
+        "not now: GPU model 0: of 4 nodes that could run it, 1 lacks free GPUs (the freest has "
+        "1; it needs 2), 1 is bad, 2 are not suggested (0 could run it now); GPU model 3: of 1 "
+        "node that could run "
         "it, 1 is not suggested (1 could run it now)");
   CHECK(scheduler.explain({.gpus = 3, .gpu_milli = 1000}, suggested).value() ==
         "never: it requests 3 GPUs; a node has at most 2");

@@ -496,6 +496,56 @@ TEST_CASE("wrong calls of a scheduler that preempts are errors and change nothin
   CHECK(scheduler.propose(task, 1)->reason == wait_reason::unhealthy);
 }
 
+TEST_CASE("an explanation for a priority says which jobs have to be preempted") {
+  preempting_fgd scheduler = equal_nodes(3, 2);
+  const auto why = [&](const task_request& task, std::uint32_t priority) {
+    return scheduler.explain(task, priority).value();
+  };
+  const task_request two = whole_task(9, 2);
+  CHECK(why(two, 5).empty());
+  for (std::uint32_t n = 0; n < 3; ++n) {
+    for (std::uint32_t g = 0; g < 2; ++g) {
+      const eviction_terms terms{.priority = 2, .cost = n == 1 ? 1u : 10u};
+      REQUIRE(scheduler.recover(whole_task(2 * n + g, 1), {node_id(n), 1U << g}, terms).ok());
+    }
+  }
+  const std::string alone =
+      "not now: of 3 nodes that could run it, 3 lack free GPUs (the freest has 0; it needs 2)";
+  CHECK(scheduler.explain(two).value() == alone);
+  CHECK(why(two, 2) == alone);
+  CHECK(why(whole_task(9, 3), 5) == "never: it requests 3 GPUs; a node has at most 2");
+  CHECK(why(two, 5) ==
+        "it can start on node 1 when jobs 2 and 3 have been preempted; no other choice costs less");
+  CHECK(why(part_task(9, 500), 5) ==
+        "it can start on node 1 when job 2 has been preempted; no other choice costs less");
+  summary_bitset suggested(3);
+  suggested.set(2);
+  CHECK(scheduler.explain(two, 5, suggested).value() ==
+        "it can start on node 2 when jobs 4 and 5 have been preempted; no other choice costs less");
+  CHECK(scheduler.explain(two, 2, suggested).value() == scheduler.explain(two, suggested).value());
+  CHECK(scheduler.explain(whole_task(0, 1), 5).status() ==
+        scheduler.propose(whole_task(0, 1), 5).status());
+  CHECK(!scheduler.explain(two, 5, summary_bitset(2)).ok());
+
+  REQUIRE(scheduler.commit(two, *scheduler.propose(two, 5), {.priority = 5}).ok());
+  CHECK(why(two, 5) == "it can start on node 1 when jobs 2 and 3 have been preempted");
+  REQUIRE(scheduler.finish(job_id(2)).ok());
+  CHECK(why(two, 5) == "it can start on node 1 when job 3 has been preempted");
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  CHECK(why(two, 5) == "not now: node 1, where it has reserved resources, is bad");
+  REQUIRE(scheduler.mark_healthy(node_id(1)).ok());
+  REQUIRE(scheduler.finish(job_id(3)).ok());
+  CHECK(why(two, 5).empty());
+
+  // More than eight jobs are counted.
+  preempting_fgd shared = equal_nodes(1, 1);
+  for (std::uint32_t j = 0; j < 10; ++j)
+    REQUIRE(shared.recover(part_task(j, 100), {node_id(0), 1}, {}).ok());
+  CHECK(shared.explain(whole_task(20, 1), 1).value() ==
+        "it can start on node 0 when jobs 0, 1, 2, 3, 4, 5, 6 and 3 more have been preempted; no "
+        "other choice costs less");
+}
+
 TEST_CASE("a gang that may fit, because the budget of the search ended, preempts nothing") {
   node_table nodes;
   for (std::uint32_t n = 0; n < 9; ++n) nodes.add({.host = {.cpu_milli = 64'000}, .gpus = 1});

@@ -81,6 +81,10 @@ mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a n
   FROM [[placer_.update(nodes_, n);]] TO [[]] STATEMENT)
 mutant(explain_shape fgd/detail/task_explanation.h "dropped condition: nodes count that could not run the task"
   FROM [[!nodes.contains(n) || !nodes.shape(n).fits(task)]] TO [[!nodes.contains(n)]])
+mutant(explain_models fgd/detail/task_explanation.h "wrong condition: GPU model 0 is named although there is no other one"
+  FROM [[task.wants_gpu() && has_models]] TO [[task.wants_gpu()]])
+mutant(explain_preempt fgd/preemptive_sharing.h "dropped case: an explanation does not count on preemption"
+  FROM [[if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);]] TO [[]] STATEMENT)
 mutant(gang_recover_bad fgd/gang_sharing.h "dropped condition: a gang starts on bad nodes"
   FROM [[!again && !nodes_[p.where.node].healthy]] TO [[false]])
 mutant(gang_last_task fgd/detail/running_tasks.h "forgotten update: a gang without tasks runs"

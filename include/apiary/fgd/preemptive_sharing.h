@@ -10,6 +10,7 @@
 #include <apiary/fgd/detail/preempting_jobs.h>
 #include <apiary/fgd/detail/preemption_core.h>
 #include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/detail/task_explanation.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/preemption_plan.h>
 #include <apiary/gang/topology_constraints.h>
@@ -26,6 +27,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -192,7 +194,20 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
     return absl::OkStatus();
   }
 
+  // explain(task), and explain(task, suggested), as gpu_sharing_scheduler: without preemption.
   using base::explain;
+  // Why propose(task, priority) does not bind, as a text for its user: which jobs have to be
+  // preempted, or what explain(task) says. Empty if it fits now. Errors as propose().
+  [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task,
+                                                    std::uint32_t priority) {
+    return why(task, priority, nullptr);
+  }
+  // The same for propose(task, priority, suggested).
+  [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task,
+                                                    std::uint32_t priority,
+                                                    const summary_bitset& suggested) {
+    return why(task, priority, &suggested);
+  }
   using base::find;
   using base::find_gang;
   using base::jobs;
@@ -230,6 +245,17 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
     return tasks;
   }
 
+  absl::StatusOr<std::string> why(const task_request& task, std::uint32_t priority,
+                                  const summary_bitset* suggested) {
+    APIARY_ASSIGN_OR_RETURN(const preemption_plan plan, decide(task, priority, suggested));
+    if (plan.result == plan_result::bind) return std::string();
+    const detail::preempting_job* const its = preempting_.find(task.job);
+    if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);
+    if (its != nullptr)
+      return absl::StrCat("not now: node ", its->tasks[0].where.node.value,
+                          ", where it has reserved resources, is bad");
+    return detail::explain_task(nodes_, task, suggested);
+  }
   absl::StatusOr<preemption_plan> decide(const task_request& task, std::uint32_t priority,
                                          const summary_bitset* suggested) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));

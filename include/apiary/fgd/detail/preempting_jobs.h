@@ -98,6 +98,19 @@ class preempting_jobs {
   return std::all_of(missing.begin(), missing.end(), [](std::uint32_t n) { return n == 0; });
 }
 
+// "it can start on node 3 when jobs 4 and 7 have been preempted". Names at most eight jobs.
+// Requires: the plan of a task is to preempt.
+[[nodiscard]] inline std::string explain_victims(const preemption_plan& plan, bool reserved) {
+  const std::size_t jobs = plan.victims.size();
+  const std::size_t named = jobs <= 8 ? jobs : 7;
+  std::string text = absl::StrCat("it can start on node ", plan.placements[0].where.node.value,
+                                  jobs == 1 ? " when job " : " when jobs ");
+  for (std::size_t i = 0; i < named; ++i)
+    absl::StrAppend(&text, i == 0 ? "" : i + 1 == jobs ? " and " : ", ", plan.victims[i].value);
+  if (named < jobs) absl::StrAppend(&text, " and ", jobs - named, " more");
+  absl::StrAppend(&text, jobs == 1 ? " has" : " have", " been preempted");
+  return text + (plan.cost == plan.lower_bound && !reserved ? "; no other choice costs less" : "");
+}
 // kInvalidArgument: a plan to wait is committed.
 [[nodiscard]] inline absl::Status waits(const std::string& name) {
   return absl::InvalidArgumentError(name + ": a plan to wait cannot be committed");

@@ -20,6 +20,20 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// "1 core", "2.5 cores".
+[[nodiscard]] inline std::string cores(std::uint32_t milli) {
+  std::string text = absl::StrCat(milli / 1000);
+  if (milli % 1000 != 0) {
+    absl::StrAppend(&text, ".", absl::Dec(milli % 1000, absl::kZeroPad3));
+    text.resize(text.find_last_not_of('0') + 1);
+  }
+  return text + (milli == 1000 ? " core" : " cores");
+}
+// "1 GPU", "2 GPUs".
+[[nodiscard]] inline std::string gpu_count(std::uint32_t gpus) {
+  return absl::StrCat(gpus, gpus == 1 ? " GPU" : " GPUs");
+}
+
 // The greatest amounts of some nodes.
 struct greatest_amounts {
   resources host{};
@@ -49,20 +63,21 @@ struct greatest_amounts {
   const auto exceeds = [&](const greatest_amounts& most, const char* node) -> std::string {
     if (task.memory_mib > most.host.memory_mib)
       return absl::StrCat("it requests ", task.memory_mib, " MiB of memory; ", node,
-                          " has at most ", most.host.memory_mib);
+                          " has at most ", most.host.memory_mib, " MiB");
     if (task.cpu_milli > most.host.cpu_milli)
-      return absl::StrCat("it requests ", task.cpu_milli, " thousandths of a core; ", node,
-                          " has at most ", most.host.cpu_milli);
+      return absl::StrCat("it requests ", cores(task.cpu_milli), "; ", node, " has at most ",
+                          cores(most.host.cpu_milli));
     return "";
   };
   if (!all.any) return "the cluster has no node";
   if (const std::string limit = exceeds(all, "a node"); !limit.empty()) return limit;
   const char* const models = task.models == any_model ? "" : " of the models that it accepts";
+  if (task.wants_gpu() && !with_model.any) return absl::StrCat("no node has a GPU", models);
   if (!with_gpus.any)
-    return absl::StrCat("it requests ", task.gpus, " GPUs", models, "; a node has at most ",
+    return absl::StrCat("it requests ", gpu_count(task.gpus), models, "; a node has at most ",
                         with_model.gpus);
   const std::string limit =
-      exceeds(with_gpus, absl::StrCat("a node with ", task.gpus, " GPUs", models).c_str());
+      exceeds(with_gpus, absl::StrCat("a node with ", gpu_count(task.gpus), models).c_str());
   return limit.empty() ? "no node has all the CPU, memory and GPUs that it requests" : limit;
 }
 
@@ -99,7 +114,7 @@ class task_shortage {
       memory_.add(node.left.memory_mib);
     }
   }
-  // "of 5 nodes that could run it, 3 lack free GPUs (at most 1 of 2), 2 are bad"
+  // "of 5 nodes that could run it, 3 lack free GPUs (the freest has 1; it needs 2), 2 are bad"
   [[nodiscard]] std::string text(const task_request& task) const {
     std::string said = absl::StrCat(
         nodes_ == 1 ? "of 1 node" : absl::StrCat("of ", nodes_, " nodes"), " that could run it");
@@ -107,17 +122,19 @@ class task_shortage {
                          const std::string& what) {
       if (nodes > 0) absl::StrAppend(&said, ", ", nodes, nodes == 1 ? one : several, what);
     };
-    const auto at_most = [](std::uint32_t most, std::uint32_t wanted, const char* unit) {
-      return absl::StrCat(" (at most ", most, " of ", wanted, unit, ")");
+    const auto freest = [](const std::string& most, const std::string& wanted) {
+      return absl::StrCat(" (the freest has ", most, "; it needs ", wanted, ")");
+    };
+    const auto amounts = [&](std::uint32_t most, std::uint32_t wanted, const char* unit) {
+      return freest(absl::StrCat(most, unit), absl::StrCat(wanted, unit));
     };
     say(gpus_.nodes, " lacks", " lack",
         task.wants_part_of_gpu()
-            ? " a GPU with enough left" + at_most(gpus_.most, task.gpu_milli, "/1000")
-            : " free GPUs" + at_most(gpus_.most, task.gpus, ""));
-    say(cpu_.nodes, " lacks", " lack",
-        " CPU" + at_most(cpu_.most, task.cpu_milli, " thousandths of a core"));
+            ? " a GPU with enough left" + amounts(gpus_.most, task.gpu_milli, "/1000")
+            : " free GPUs" + amounts(gpus_.most, task.gpus, ""));
+    say(cpu_.nodes, " lacks", " lack", " CPU" + freest(cores(cpu_.most), cores(task.cpu_milli)));
     say(memory_.nodes, " lacks", " lack",
-        " memory" + at_most(memory_.most, task.memory_mib, " MiB"));
+        " memory" + amounts(memory_.most, task.memory_mib, " MiB"));
     say(bad_, " is bad", " are bad", "");
     say(not_suggested_, " is not suggested", " are not suggested",
         absl::StrCat(" (", not_suggested_fit_, " could run it now)"));
@@ -137,14 +154,17 @@ class task_shortage {
   lacking gpus_{}, cpu_{}, memory_{};
 };
 
-// Why the task waits: "never: " and the limit, or "not now: " and what it lacks, by GPU model; empty
-// if it fits now, on a suggested node if `suggested` is not null. Requires: task.valid(); `suggested`
-// has a bit for each node. Cost: O(nodes).
+// Why the task waits: "never: " and the limit, or "not now: " and what it lacks, by GPU model if the
+// cluster has others than model 0; empty if it fits now, on a suggested node if `suggested` is not
+// null. Requires: task.valid(); `suggested` has a bit for each node. Cost: O(nodes).
 [[nodiscard]] inline std::string explain_task(const node_table& nodes, const task_request& task,
                                               const summary_bitset* suggested) {
   std::array<task_shortage, max_gpu_models> by_model{};  // all in the first one without GPUs
   bool never = true;
+  bool has_models = false;  // others than model 0
   for (const node_id n : nodes.ids()) {
+    if (nodes.contains(n) && nodes.shape(n).gpus > 0 && nodes.shape(n).model != 0)
+      has_models = true;
     if (!nodes.contains(n) || !nodes.shape(n).fits(task)) continue;
     const bool fits = nodes[n].fits(task);
     const bool may_run = suggested == nullptr || suggested->test(n.value);
@@ -162,7 +182,7 @@ class task_shortage {
   for (std::size_t model = 0; model < by_model.size(); ++model) {
     if (by_model[model].empty()) continue;
     absl::StrAppend(&text, text.empty() ? "not now: " : "; ",
-                    task.wants_gpu() ? absl::StrCat("GPU model ", model, ": ") : "",
+                    task.wants_gpu() && has_models ? absl::StrCat("GPU model ", model, ": ") : "",
                     by_model[model].text(task));
   }
   return text;
