@@ -103,6 +103,47 @@ std::vector<arrivals_at> published_orders(const std::string& name) {
   }
   return result;
 }
+// Tasks in a random order, and then random ones of them, until they request 102 % of the GPUs.
+std::vector<std::uint32_t> random_order(const arrivals_at& at, rng& random) {
+  const auto tasks = static_cast<std::uint32_t>(at.tasks.size());
+  std::vector<std::uint32_t> order(tasks);
+  for (std::uint32_t t = 0; t < tasks; ++t) order[t] = t;
+  random.shuffle(order);
+  std::uint64_t requested = 0;  // thousandths of a GPU
+  for (const std::uint32_t t : order) requested += at.tasks[t].request.total_gpu_milli();
+  for (; requested < 1020 * at.nodes.total_gpus();
+       requested += at.tasks[order.back()].request.total_gpu_milli())
+    order.push_back(random.uniform(tasks));
+  return order;
+}
+// Ten random orders of a trace and of its nodes; none without its files. If `repeats` is set, the tasks
+// without GPU repeat until they are a quarter of all.
+std::vector<arrivals_at> shuffled_orders(const std::string& name, bool repeats) {
+  std::vector<arrivals_at> result;
+  const std::string pods = openb + "openb_pod_list_" + name + ".csv";
+  if (!std::filesystem::exists(pods)) return result;
+  gpu_model_names models;
+  const trace_cluster listed =
+      read_nodes(line_reader::open(openb + "openb_node_list_gpu_node.csv").value(), models).value();
+  std::vector<named_task> tasks = read_tasks(line_reader::open(pods).value(), models).value();
+  std::vector<named_task> without_gpu;
+  for (const named_task& t : tasks)
+    if (t.request.gpus == 0) without_gpu.push_back(t);
+  const std::size_t with_gpu = tasks.size() - without_gpu.size();
+  for (std::size_t i = 0; repeats && 3 * (without_gpu.size() + i) < with_gpu; ++i)
+    tasks.push_back(without_gpu[i % without_gpu.size()]);
+  for (std::uint64_t seed = 201; seed <= 210; ++seed) {
+    rng random(seed);
+    std::vector<node_shape> shapes;
+    for (const node_id n : listed.nodes.ids()) shapes.push_back(listed.nodes.shape(n));
+    random.shuffle(shapes);
+    arrivals_at one{{}, tasks, {}};
+    for (const node_shape& shape : shapes) one.nodes.add(shape);
+    one.order = random_order(one, random);
+    result.push_back(std::move(one));
+  }
+  return result;
+}
 // Five random orders of a mix.
 std::vector<arrivals_at> made_orders(const std::string& mix) {
   std::vector<arrivals_at> result;
@@ -155,20 +196,12 @@ double by_prices(const arrivals_at& at) {
   const task_mix mix = task_mix::from_history(workload::kinds(at.tasks), 100);
   return allocated(at, price_score::create(at.nodes, mix).value(), [](auto&, const auto&) {});
 }
-// At first the host expects tasks of one GPU. It makes new prices after 32, 64, ..., 1,024 tasks, and
-// then after each 1,024.
 double by_learnt_prices(const arrivals_at& at) {
-  const task_mix unknown({{{.cpu_milli = 8000, .gpus = 1, .gpu_milli = whole_gpu}, 1}});
-  recent_mix recent(4096);
-  std::uint64_t next = 32;
+  price_learner learner;
   const auto learn = [&](gpu_sharing_scheduler<price_score>& scheduler, const task_request& task) {
-    recent.add({task.cpu_milli, task.gpus, task.gpu_milli, task.models});
-    if (recent.arrivals() < next) return;
-    next = next < 1024 ? 2 * next : next + 1024;
-    auto prices = price_score::create(at.nodes, recent.mix());
-    if (prices.ok()) (void)scheduler.set_score(*std::move(prices));
+    if (auto prices = learner.arrive(at.nodes, task)) (void)scheduler.set_score(*std::move(prices));
   };
-  return allocated(at, price_score::create(at.nodes, unknown).value(), learn);
+  return allocated(at, learner.first(at.nodes).value(), learn);
 }
 // What no scheduler can exceed: the linear program of the tasks that have arrived.
 double bound(const arrivals_at& at) {
@@ -213,6 +246,16 @@ BENCHMARK_CAPTURE(gpus_allocated, default, published_orders("default"))->Iterati
 BENCHMARK_CAPTURE(gpus_allocated, gpushare100, published_orders("gpushare100"))->Iterations(1);
 BENCHMARK_CAPTURE(gpus_allocated, gpuspec33, published_orders("gpuspec33"))->Iterations(1);
 BENCHMARK_CAPTURE(gpus_allocated, multigpu50, published_orders("multigpu50"))->Iterations(1);
+BENCHMARK_CAPTURE(gpus_allocated, default_shuffled, shuffled_orders("default", false))
+    ->Iterations(1);
+BENCHMARK_CAPTURE(gpus_allocated, gpushare100_shuffled, shuffled_orders("gpushare100", false))
+    ->Iterations(1);
+BENCHMARK_CAPTURE(gpus_allocated, gpuspec33_shuffled, shuffled_orders("gpuspec33", false))
+    ->Iterations(1);
+BENCHMARK_CAPTURE(gpus_allocated, multigpu50_shuffled, shuffled_orders("multigpu50", false))
+    ->Iterations(1);
+BENCHMARK_CAPTURE(gpus_allocated, quarter_without_gpu, shuffled_orders("default", true))
+    ->Iterations(1);
 BENCHMARK_CAPTURE(gpus_allocated, small_fractions, made_orders("small_fractions"))->Iterations(1);
 BENCHMARK_CAPTURE(gpus_allocated, training, made_orders("training"))->Iterations(1);
 BENCHMARK_CAPTURE(gpus_allocated, many_cores, made_orders("many_cores"))->Iterations(1);

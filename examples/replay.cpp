@@ -79,8 +79,9 @@ class study {
 
   [[nodiscard]] const fragmentation& metric() const noexcept { return metric_; }
 
-  template <class Score>
-  absl::StatusOr<result> run(const std::string& policy, Score score) const {
+  // Sends the trace to the scheduler that make() returns.
+  template <class Make>
+  absl::StatusOr<result> run(const std::string& policy, const Make& make) const {
     using clock = std::chrono::steady_clock;
     const bool bar = ::isatty(STDERR_FILENO) == 1;
     const std::size_t step = trace_.work.arrivals.size() / 40 + 1;
@@ -91,8 +92,7 @@ class study {
     };
     result r;
     const clock::time_point begin = clock::now();
-    APIARY_ASSIGN_OR_RETURN(
-        auto scheduler, gpu_sharing_scheduler<Score>::create(trace_.nodes.nodes, std::move(score)));
+    APIARY_ASSIGN_OR_RETURN(auto scheduler, make());
     APIARY_ASSIGN_OR_RETURN(r.answers, replay(scheduler, trace_.work, progress));
     const std::chrono::duration<double> seconds = clock::now() - begin;
     if (bar) std::fputs("\r\033[K", stderr);
@@ -120,19 +120,54 @@ class study {
   fragmentation metric_;
 };
 
+// A scheduler by prices that it learns from the tasks that arrive.
+class learning_scheduler {
+ public:
+  static absl::StatusOr<learning_scheduler> create(const node_table& nodes) {
+    price_learner learner;
+    APIARY_ASSIGN_OR_RETURN(price_score prices, learner.first(nodes));
+    APIARY_ASSIGN_OR_RETURN(auto scheduler, by_prices::create(nodes, std::move(prices)));
+    return learning_scheduler(std::move(scheduler), std::move(learner));
+  }
+  absl::StatusOr<task_plan> propose(const task_request& task) {
+    if (std::optional<price_score> prices = learner_.arrive(scheduler_.nodes(), task)) {
+      APIARY_RETURN_IF_ERROR(scheduler_.set_score(*std::move(prices)));
+    }
+    return scheduler_.propose(task);
+  }
+  absl::Status commit(const task_request& task, const task_plan& plan) {
+    return scheduler_.commit(task, plan);
+  }
+
+ private:
+  using by_prices = gpu_sharing_scheduler<price_score>;
+
+  learning_scheduler(by_prices scheduler, price_learner learner)
+      : scheduler_(std::move(scheduler)), learner_(std::move(learner)) {}
+
+  by_prices scheduler_;
+  price_learner learner_;
+};
+
 absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, const task_mix& mix,
                                                  const options& o) {
   const study s(trace, mix);
+  const node_table& nodes = trace.nodes.nodes;
   std::vector<result> results;
-  const auto add = [&](const char* name, auto score) {
-    if (!o.runs(name)) return absl::OkStatus();
-    APIARY_ASSIGN_OR_RETURN(result r, s.run(name, std::move(score)));
+  const auto run = [&](const char* name, const auto& make) {
+    APIARY_ASSIGN_OR_RETURN(result r, s.run(name, make));
     results.push_back(std::move(r));
     return absl::OkStatus();
   };
+  const auto add = [&](const char* name, auto score) {
+    if (!o.runs(name)) return absl::OkStatus();
+    return run(name, [&] {
+      return gpu_sharing_scheduler<decltype(score)>::create(nodes, std::move(score));
+    });
+  };
   if (o.runs("prices")) {
     const task_mix all_tasks = task_mix::from_history(workload::kinds(trace.work.tasks), 100);
-    absl::StatusOr<price_score> prices = price_score::create(trace.nodes.nodes, all_tasks);
+    absl::StatusOr<price_score> prices = price_score::create(nodes, all_tasks);
     if (prices.ok()) {
       APIARY_RETURN_IF_ERROR(add("prices", *std::move(prices)));
     } else if (o.policy == "all") {
@@ -141,6 +176,9 @@ absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, c
     } else {
       return prices.status();
     }
+  }
+  if (o.policy == "learnt_prices") {
+    APIARY_RETURN_IF_ERROR(run("learnt_prices", [&] { return learning_scheduler::create(nodes); }));
   }
   if (o.published) {
     APIARY_RETURN_IF_ERROR(add("fgd", published_fragmentation_gradient(mix)));

@@ -26,7 +26,8 @@ namespace example {
 
 inline constexpr const char* replay_usage =
     "usage: replay [--nodes FILE --pods FILE [--node-order FILE] [--arrivals FILE]]\n"
-    "              [--policy prices|fgd|best_fit|dot_prod|gpu_packing|gpu_clustering|random|all]\n"
+    "              [--policy prices|learnt_prices|fgd|best_fit|dot_prod|gpu_packing|\n"
+    "                        gpu_clustering|random|all]\n"
     "              [--rounding exact|published] [--seed N]\n"
     "              [--curves FILE] [--decisions FILE] [--plot FILE.svg] [--help]\n"
     "              [--sweep FILE --results FILE.csv [--index N | -j N]]\n"
@@ -39,7 +40,9 @@ inline constexpr const char* replay_usage =
     "                     and optionally gpu_spec\n"
     "  --node-order FILE  node names, one on each line; among equally good nodes the first wins\n"
     "  --arrivals FILE    task names in order of arrival, one on each line; names may repeat\n"
-    "  --policy NAME      runs one policy instead of all\n"
+    "  --policy NAME      runs one policy instead of all. learnt_prices is not one of all: it "
+    "makes\n"
+    "                     prices many times, from the tasks that have arrived\n"
     "  --rounding WHICH   published: fgd rounds as in the published simulator (default: exact)\n"
     "  --seed N           seed of the synthetic trace, of the order of arrival without "
     "--arrivals,\n"
@@ -58,8 +61,9 @@ inline constexpr const char* replay_usage =
     "current directory.\n"
     "Exit status: 0, 1 when output failed, 2 for bad arguments or input.\n";
 
-inline constexpr std::array<std::string_view, 7> policies{
-    "prices", "fgd", "best_fit", "dot_prod", "gpu_packing", "gpu_clustering", "random"};
+inline constexpr std::array<std::string_view, 8> policies{
+    "prices",      "learnt_prices",  "fgd",   "best_fit", "dot_prod",
+    "gpu_packing", "gpu_clustering", "random"};
 
 struct options {
   std::string nodes, pods, node_order, arrivals;  // inputs; empty: not given
@@ -103,8 +107,8 @@ inline absl::Status set_choice(options& o, std::string_view flag, const std::str
       return absl::OkStatus();
     }
     return fault("--policy " + apiary::line_reader::quoted(value) +
-                 " is none of prices, fgd, best_fit, dot_prod, " +
-                 "gpu_packing, gpu_clustering, random, all");
+                 " is none of prices, learnt_prices, fgd, best_fit, " +
+                 "dot_prod, gpu_packing, gpu_clustering, random, all");
   }
   if (flag == "--rounding") {
     o.published = value == "published";

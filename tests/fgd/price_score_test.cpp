@@ -226,4 +226,54 @@ TEST_CASE("wrong arguments of prices are errors") {
   CHECK(price_score::create(nodes, mix, {.samples = 1}).ok());
 }
 
+TEST_CASE("a learner makes prices of the tasks that have arrived, less and less often") {
+  node_table nodes;
+  for (int n = 0; n < 6; ++n) nodes.add({{.cpu_milli = 32'000, .memory_mib = 1}, 4});
+  const task_request one{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 300};
+  const task_request two{.cpu_milli = 9000, .gpus = 2, .gpu_milli = whole_gpu};
+  const price_options options{.samples = 1, .seed = 5};
+  price_learner learner(64, options);
+  CHECK(learner.first(nodes).ok());
+  recent_mix recent(64);
+  std::vector<std::uint32_t> made;
+  std::uint32_t right = 0;
+  for (std::uint32_t i = 1; i <= 20'000; ++i) {
+    const task_request& task = i % 3 == 0 ? two : one;
+    recent.add({task.cpu_milli, task.gpus, task.gpu_milli, task.models});
+    const std::optional<price_score> prices = learner.arrive(nodes, task);
+    if (!prices) continue;
+    made.push_back(i);
+    // The score is that of the mix.
+    const auto expected = price_score::create(nodes, recent.mix(), options);
+    REQUIRE(expected.ok());
+    node_state after = nodes[node_id(0)];
+    after.left.cpu_milli -= two.cpu_milli;
+    after.gpu_left[0] = after.gpu_left[1] = 0;
+    const std::int64_t cost = prices->cost(nodes[node_id(0)], after);
+    right += cost == expected->cost(nodes[node_id(0)], after) ? 1U : 0U;
+  }
+  CHECK(right == made.size());
+  const std::vector<std::uint32_t> times{32,   64,   128,  256,  512,  1024, 2048,
+                                         3072, 4096, 5120, 6144, 7168, 8192};
+  REQUIRE(made.size() == 6 + 15 + 3);
+  for (std::size_t i = 0; i < times.size(); ++i) CHECK(made[i] == times[i]);
+  CHECK(made[made.size() - 4] == 16'384);
+  CHECK(made[made.size() - 3] == 16'384 + 1024);
+  CHECK(made.back() == 16'384 + 1024 + 1088 + 1156);
+}
+
+TEST_CASE("a learner makes no prices before a task has requested a GPU, and none without GPUs") {
+  node_table nodes;
+  nodes.add({{.cpu_milli = 32'000, .memory_mib = 1}, 4});
+  price_learner learner;
+  for (int i = 0; i < 100; ++i) CHECK(!learner.arrive(nodes, {.cpu_milli = 1000}));
+  const task_request one{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 300};
+  int made = 0;
+  for (int i = 0; i < 100; ++i) made += learner.arrive(nodes, one) ? 1 : 0;
+  CHECK(made == 1);  // after 128 arrivals
+  node_table without;
+  without.add({{.cpu_milli = 32'000, .memory_mib = 1}, 0});
+  CHECK(learner.first(without).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace

@@ -64,6 +64,8 @@ mutant(price_free fgd/detail/price_tables.h "forgotten row: a GPU of which a tas
   TO [[value(of_free(free_), of_free(free_), after)]])
 mutant(price_knapsack fgd/detail/price_tables.h "forgotten term: a GPU earns one task only"
   FROM [=[earned[left - s] + best[s]]=] TO [=[best[s]]=])
+mutant(learner_next fgd/price_score.h "wrong step: new prices after as many arrivals again, however many there were"
+  FROM [[next_ < 1024 ? next_ : (std::max)(std::uint64_t{1024}, next_ / 16)]] TO [[next_]])
 mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first value"
   FROM [[now_[n] = now_of(nodes[n]);]]
   TO [[if (now_[n].value == 0) now_[n] = now_of(nodes[n]);]] STATEMENT)

@@ -75,9 +75,8 @@ TEST_CASE("a bad command line ends with 2 and says why, and leaves nothing") {
   refused({"--arrivals", "a"}, "--node-order and --arrivals need --nodes and --pods");
   refused({"--node-order", "a"}, "--node-order and --arrivals need --nodes and --pods");
   refused({"--policy", "best"},
-          "--policy \"best\" is none of prices, fgd, best_fit, dot_prod, gpu_packing, "
-          "gpu_clustering, "
-          "random, all");
+          "--policy \"best\" is none of prices, learnt_prices, fgd, best_fit, dot_prod, "
+          "gpu_packing, gpu_clustering, random, all");
   refused({"--rounding", "half"}, "--rounding \"half\" is neither exact nor published");
   refused(with_trace({"--decisions", "d"}),
           "--decisions needs --policy with the name of one policy");
@@ -217,18 +216,22 @@ TEST_CASE("a link that leads to no file yet is written through") {
 
 TEST_CASE("a task list whose tables would not fit is refused") {
   const workplace here;
-  std::string pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n";
-  for (int i = 0; i < 80'000; ++i) {
+  std::string pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n";
+  for (int i = 0; i < 80'000; ++i) {  // 40 GPU models, each with a table for nearly all tasks
     pods += std::to_string(i) + "," + std::to_string(i) + ",1,1," + std::to_string(i % 1000 + 1);
-    pods += '\n';
+    pods += i % 80 < 2 ? ",M" + std::to_string(i / 80 % 40) + "\n" : ",\n";
   }
   here.put("many", pods);
-  const ended end = here.run({"--nodes", "nodes", "--pods", "many", "--curves", "curves"});
+  std::string models = "sn,cpu_milli,memory_mib,gpu,model\n";
+  for (int m = 0; m < 40; ++m)
+    models += "n" + std::to_string(m) + ",1000,10,1,M" + std::to_string(m) + "\n";
+  here.put("models", models);
+  const ended end = here.run({"--nodes", "models", "--pods", "many", "--curves", "curves"});
   CHECK(end.status == 2);
   CHECK(end.err ==
         "replay: many: too many different tasks, the tables of their fragmentation would take more "
         "than 256 MiB\n");
-  CHECK(here.names() == std::set<std::string>{"many", "nodes", "pods"});
+  CHECK(here.names() == std::set<std::string>{"many", "models", "nodes", "pods"});
 }
 
 TEST_CASE("a run prints its table and leaves whole files") {
@@ -537,6 +540,10 @@ TEST_CASE("prices are left out of all policies if no task requests a GPU") {
   const ended one = here.run(with_trace({"--policy", "prices"}));
   CHECK(one.status == 1);
   CHECK(one.err == "replay: prices need a mix with tasks that request a GPU\n");
+  // Learnt prices go on as if tasks of one GPU were expected.
+  const ended learnt = here.run(with_trace({"--policy", "learnt_prices"}));
+  CHECK(learnt.status == 0);
+  CHECK(learnt.out.find("\nlearnt_prices ") != std::string::npos);
 }
 
 TEST_CASE("without arguments seven policies run, and the plot is beside the program") {
