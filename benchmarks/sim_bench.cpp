@@ -7,30 +7,39 @@
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
+#include <apiary/batch/gpu_sharing_placer.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
+#include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/gandiva/gandiva.h>
+#include <apiary/gandiva/gandiva_fgd.h>
+#include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_queue.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <list>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <span>
@@ -334,145 +343,18 @@ void scanned_backfill(benchmark::State& state) {
 }
 BENCHMARK(scanned_backfill)->Arg(2490)->Arg(728)->Arg(364)->Unit(benchmark::kMillisecond);
 
-template <batch_options::rules Rule>
-void batch(benchmark::State& state) {
-  const std::uint64_t expected = Rule == batch_options::rules::backfill
-                                     ? sum_of_ends(scanned(jobs().jobs, cluster_of(state.range(0))))
-                                     : 0;
-  run(
-      state,
-      [](const server_spec& spec) {
-        return batch_queue(server_placer::create(spec).value(), {.rule = Rule});
-      },
-      expected);
-}
-BENCHMARK_TEMPLATE(batch, batch_options::rules::fifo)
-    ->Arg(2490)
-    ->Arg(728)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(batch, batch_options::rules::backfill)
-    ->Arg(2490)
-    ->Arg(728)
-    ->Arg(364)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(batch, batch_options::rules::easy)
-    ->Arg(2490)
-    ->Arg(728)
-    ->Arg(364)
-    ->Unit(benchmark::kMillisecond);
-
 const auto make_conservative = [](const server_spec& spec, std::uint32_t = 0) {
   return conservative_queue(server_placer::create(spec).value());
 };
 const auto try_conservative = [](const server_spec& spec, std::uint32_t = 0) {
   return apiary_test::naive_conservative_queue(server_placer::create(spec).value());
 };
-void conservative(benchmark::State& state) { run(state, make_conservative); }
-BENCHMARK(conservative)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
 void conservative_day(benchmark::State& state) {
   run_day(state, make_conservative, ends_of_day(try_conservative));
 }
 BENCHMARK(conservative_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 void tried_conservative_day(benchmark::State& state) { run_day(state, try_conservative); }
 BENCHMARK(tried_conservative_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
-
-// 100,000 jobs that together request `percent` % of the GPUs. Estimates are up to three times too long if
-// `loose`, so that nearly every end is early.
-std::vector<timed_job> jobs_for(std::int64_t gpus, std::int64_t percent, bool loose) {
-  constexpr double window = 1e9;
-  job_list list = generate_jobs({.jobs = 100'000,
-                                 .tenants = 4,
-                                 .window = static_cast<time_ms>(window),
-                                 .shortest = 60'000,
-                                 .longest = 7'200'000,
-                                 .per_gpu = true,
-                                 .sizes = {{1, 60}, {2, 15}, {4, 10}, {8, 10}, {16, 4}, {32, 1}}})
-                      .value();
-  double work = 0;
-  for (const timed_job& j : list.jobs) work += static_cast<double>(j.duration) * j.request.gpus;
-  const double stretch = work / static_cast<double>(gpus * percent) * 100 / window;
-  rng random(5);
-  for (timed_job& j : list.jobs) {
-    j.arrival = static_cast<time_ms>(static_cast<double>(j.arrival) * stretch);
-    if (loose) j.request.estimate += j.duration * random.uniform(2001) / 1000;
-  }
-  return list.jobs;
-}
-// Arguments: GPUs, per cent of them that the jobs ask for, whether estimates are too long.
-template <class Make>
-void grow(benchmark::State& state, const Make& make) {
-  const std::vector<timed_job> list = jobs_for(state.range(0), state.range(1), state.range(2) != 0);
-  std::uint64_t events = 0;
-  for (auto _ : state) {
-    const absl::StatusOr<std::uint64_t> ends =
-        ends_under(make(cluster_of(state.range(0))), list, events);
-    if (!ends.ok()) return state.SkipWithError(ends.status().ToString().c_str());
-    std::uint64_t sum = *ends;
-    benchmark::DoNotOptimize(sum);
-  }
-  count_events(state, events);
-}
-void conservative_growth(benchmark::State& state) { grow(state, make_conservative); }
-BENCHMARK(conservative_growth)
-    ->ArgsProduct({{2'000, 20'000, 100'000}, {80}, {0, 1}})
-    ->Args({100'000, 100, 0})
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(1);
-// With migration; jobs do not share GPUs in time slices.
-void gandiva_growth(benchmark::State& state) {
-  grow(state, [](const server_spec& spec) {
-    return gandiva::create({.servers = spec, .migrates = true}).value();
-  });
-}
-BENCHMARK(gandiva_growth)
-    ->ArgsProduct({{2'000, 20'000, 100'000}, {80}, {0}})
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(1);
-
-// A tick of 20 minutes; the estimates are exact.
-template <preemptive_options::rules Rule>
-void preemptive(benchmark::State& state) {
-  run(state, [](const server_spec& spec) {
-    return preemptive_queue(server_placer::create(spec).value(),
-                            {.rule = Rule, .quantum = 1'200'000});
-  });
-}
-BENCHMARK_TEMPLATE(preemptive, preemptive_options::rules::shortest_remaining)
-    ->Arg(2490)
-    ->Arg(728)
-    ->Arg(364)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(preemptive, preemptive_options::rules::least_attained)
-    ->Arg(2490)
-    ->Arg(728)
-    ->Arg(364)
-    ->Unit(benchmark::kMillisecond);
-
-template <bounded_wait_options::orders Order>
-bounded_wait_queue<server_placer> make_bounded(const server_spec& spec) {
-  return bounded_wait_queue(server_placer::create(spec).value(), {.order = Order});
-}
-template <bounded_wait_options::orders Order>
-void bounded(benchmark::State& state) {
-  run(state, make_bounded<Order>);
-}
-void bounded_growth(benchmark::State& state) {
-  grow(state, make_bounded<bounded_wait_options::orders::attained>);
-}
-BENCHMARK(bounded_growth)
-    ->ArgsProduct({{2'000, 20'000, 100'000}, {80, 100}, {0}})
-    ->Unit(benchmark::kMillisecond)
-    ->Iterations(1);
-BENCHMARK_TEMPLATE(bounded, bounded_wait_options::orders::attained)
-    ->Arg(2490)
-    ->Arg(728)
-    ->Arg(364)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(bounded, bounded_wait_options::orders::remaining)
-    ->Arg(2490)
-    ->Arg(728)
-    ->Arg(364)
-    ->Unit(benchmark::kMillisecond);
 
 // Equal quotas, published times.
 philly_options equal_quotas(const server_spec& spec, std::uint32_t tenants) {
@@ -486,10 +368,6 @@ const auto make_philly = [](const server_spec& spec, std::uint32_t tenants) {
 const auto walk_philly = [](const server_spec& spec, std::uint32_t tenants) {
   return apiary_test::naive_philly(equal_quotas(spec, tenants));
 };
-void philly_machine(benchmark::State& state) {
-  run(state, [](const server_spec& spec) { return make_philly(spec, num_tenants()); });
-}
-BENCHMARK(philly_machine)->Arg(2490)->Arg(728)->Arg(448)->Unit(benchmark::kMillisecond);
 void philly_day(benchmark::State& state) { run_day(state, make_philly, ends_of_day(walk_philly)); }
 BENCHMARK(philly_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 void walked_philly_day(benchmark::State& state) { run_day(state, walk_philly); }
@@ -498,7 +376,8 @@ BENCHMARK(walked_philly_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 // Tenants own as many whole nodes each; what they do not use is lent.
 hived_config equal_cells(const server_spec& spec, std::uint32_t tenants) {
   const auto nodes = static_cast<std::uint32_t>(spec.gpus.size());
-  const std::uint32_t rack = nodes % 13 == 0 ? 13 : 16;
+  std::uint32_t rack = 16;
+  while (nodes % rack != 0) --rack;
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 8, true}, {"RACK", "NODE", rack}};
   for (std::uint32_t n = 0; n < nodes; ++n) {
@@ -517,10 +396,6 @@ const auto make_hived = [](const server_spec& spec, std::uint32_t tenants) {
 const auto walk_hived = [](const server_spec& spec, std::uint32_t tenants) {
   return apiary_test::naive_hived_queue(hived::create(equal_cells(spec, tenants)).value(), true);
 };
-void hived_cells_and_guests(benchmark::State& state) {
-  run(state, [](const server_spec& spec) { return make_hived(spec, num_tenants()); });
-}
-BENCHMARK(hived_cells_and_guests)->Arg(2496)->Arg(728)->Arg(416)->Unit(benchmark::kMillisecond);
 // How long the jobs above 8 GPUs wait, in minutes, if all that fit may overtake them, and if the first
 // one has a reservation: on 128 GPUs those of the day, otherwise those of the list.
 void hived_wide_jobs(benchmark::State& state) {
@@ -559,12 +434,246 @@ BENCHMARK(hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 void walked_hived_day(benchmark::State& state) { run_day(state, walk_hived); }
 BENCHMARK(walked_hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 
-void gandiva_slices(benchmark::State& state) {
-  run(state, [](const server_spec& spec) {
-    return gandiva::create({.servers = spec, .max_wait = 0}).value();
+// What came of a list under a scheduler.
+struct outcome {
+  std::uint64_t ends = 0;  // their sum
+  std::uint64_t events = 0;
+  std::uint64_t decisions = 0;
+  double use = 0;            // of the GPUs
+  double wait_minutes = 0;   // the mean of the jobs that ended
+  std::uint64_t queued = 0;  // jobs that never started
+  bool gave_up = false;      // the time was over
+};
+
+// Gives up after a minute, so that each row ends.
+template <class Scheduler>
+struct limited {
+  using clock = std::chrono::steady_clock;
+  Scheduler scheduler;
+  clock::time_point end = clock::now() + std::chrono::seconds(60);
+  std::uint32_t calls = 0;
+
+  absl::Status submit(const job_request& r, time_ms t) { return scheduler.submit(r, t); }
+  absl::Status finish(job_id j, time_ms t) { return scheduler.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
+    return scheduler.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) { return scheduler.mark_healthy(n, t); }
+  time_ms wake() const { return scheduler.wake(); }
+  std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
+    if (++calls % 16 == 0 && clock::now() > end) return absl::DeadlineExceededError("too long");
+    return scheduler.decide(t, actions);
+  }
+};
+
+// A scheduler of the library: makes one for so many tenants that is ready to run a list until a time.
+struct policy {
+  using runs = std::function<absl::StatusOr<outcome>()>;
+  std::string name;
+  std::function<runs(const server_spec&, std::uint32_t, std::span<const timed_job>, time_ms)> make;
+  std::uint32_t divisor = 1;  // of the GPUs that the cluster must have
+};
+template <class Make>
+policy policy_of(std::string name, Make make, std::uint32_t divisor = 1) {
+  const auto ready = [make](const server_spec& spec, std::uint32_t tenants,
+                            std::span<const timed_job> list, time_ms until) -> policy::runs {
+    using scheduler = limited<decltype(make(spec, tenants))>;
+    const auto made = std::make_shared<scheduler>(scheduler{make(spec, tenants)});
+    return [made, list, until]() -> absl::StatusOr<outcome> {
+      const auto run = simulate(
+          *made, list, {}, {.until = until},
+          [](const timed_job&, const job_placement&) { return full_speed; },
+          [](const simulation_event&) {});
+      if (absl::IsDeadlineExceeded(run.status())) return outcome{.gave_up = true};
+      if (!run.ok()) return run.status();
+      const job_metrics m = metrics_of(*run, list);
+      outcome o{.events = run->events,
+                .decisions = run->decisions,
+                .use = m.utilization,
+                .wait_minutes = m.delay.mean / 60'000};
+      for (const simulation_result::job_record& r : run->jobs) {
+        o.ends += static_cast<std::uint64_t>(r.ended);
+        o.queued += r.started == max_time ? 1U : 0U;
+      }
+      return o;
+    };
+  };
+  return {std::move(name), ready, divisor};
+}
+template <batch_options::rules Rule, batch_options::orders Order = batch_options::orders::arrival>
+policy batch_policy(std::string name) {
+  return policy_of(std::move(name), [](const server_spec& spec, std::uint32_t) {
+    return batch_queue(server_placer::create(spec).value(), {.rule = Rule, .order = Order});
   });
 }
-BENCHMARK(gandiva_slices)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
+// Jobs are chosen every ten minutes; the estimates are exact.
+policy preemptive_policy(std::string name, preemptive_options options) {
+  return policy_of(std::move(name), [options](const server_spec& spec, std::uint32_t) {
+    return preemptive_queue(server_placer::create(spec).value(), options);
+  });
+}
+policy bounded_policy(std::string name, bounded_wait_options::orders order) {
+  return policy_of(std::move(name), [order](const server_spec& spec, std::uint32_t) {
+    return bounded_wait_queue(server_placer::create(spec).value(), {.order = order});
+  });
+}
+policy gandiva_policy(std::string name, gandiva_options options) {
+  return policy_of(std::move(name), [options](const server_spec& spec, std::uint32_t) {
+    gandiva_options here = options;
+    here.servers = spec;
+    return gandiva::create(here).value();
+  });
+}
+fragmentation typical_fragmentation() {
+  return fragmentation(task_mix({{{.gpus = 1, .gpu_milli = whole_gpu}, 60},
+                                 {{.gpus = 2, .gpu_milli = whole_gpu}, 15},
+                                 {{.gpus = 4, .gpu_milli = whole_gpu}, 10},
+                                 {{.gpus = 8, .gpu_milli = whole_gpu}, 15}}));
+}
+const std::vector<policy>& policies() {
+  using rules = batch_options::rules;
+  using preemptive_rules = preemptive_options::rules;
+  using orders = bounded_wait_options::orders;
+  static const std::vector<policy> all{
+      batch_policy<rules::fifo>("fifo"),
+      batch_policy<rules::backfill>("backfill"),
+      batch_policy<rules::easy>("easy"),
+      batch_policy<rules::easy_gpus>("easy_gpus"),
+      policy_of("conservative", make_conservative),
+      batch_policy<rules::backfill, batch_options::orders::gpu_time>("qssf"),
+      preemptive_policy("srtf", {.rule = preemptive_rules::shortest_remaining}),
+      preemptive_policy("las", {.quantum = 600'000}),
+      preemptive_policy("tiresias", {.quantum = 600'000, .thresholds = {3'600'000, 36'000'000}}),
+      bounded_policy("bounded", orders::attained),
+      bounded_policy("bounded_srtf", orders::remaining),
+      policy_of("philly", make_philly),
+      gandiva_policy("gandiva", {.migrates = true}),
+      gandiva_policy("gandiva_published", {.max_wait = 0}),
+      policy_of("gandiva_best_fit",
+                [](const server_spec& spec, std::uint32_t) {
+                  return gandiva_with_placer<server_placer>::create(
+                             {server_placer::create(spec).value(), spec, typical_fragmentation()},
+                             {.migrations = {.jobs = 4, .cost = 100}})
+                      .value();
+                }),
+      policy_of("gandiva_fgd",
+                [](const server_spec& spec, std::uint32_t) {
+                  const fragmentation metric = typical_fragmentation();
+                  using placer = gpu_sharing_placer<fragmentation_gradient>;
+                  return gandiva_fgd::create(
+                             {placer::create(spec, fragmentation_gradient(metric)).value(), spec,
+                              metric},
+                             {.migrations = {.jobs = 4, .cost = 100}})
+                      .value();
+                }),
+      policy_of("hived", make_hived, 8),
+      policy_of(
+          "hived_first_fit",
+          [](const server_spec& spec, std::uint32_t tenants) {
+            return hived_queue::create(equal_cells(spec, tenants), true,
+                                       hived_queue::rules::first_fit)
+                .value();
+          },
+          8),
+      policy_of(
+          "gandiva_hived",
+          [](const server_spec& spec, std::uint32_t tenants) {
+            return gandiva_hived::create(
+                       hived_job_backend::create(equal_cells(spec, tenants)).value(),
+                       {.migrations = {.jobs = 4, .cost = 100}})
+                .value();
+          },
+          8)};
+  return all;
+}
+
+// Runs the list once an iteration; the scheduler is made outside the time.
+void run_policy(benchmark::State& state, const policy& p, std::int64_t gpus,
+                std::uint32_t num_tenants, std::span<const timed_job> list, time_ms until,
+                std::uint64_t expected = 0) {
+  outcome came;
+  for (auto _ : state) {
+    state.PauseTiming();
+    const policy::runs runs = p.make(cluster_of(gpus), num_tenants, list, until);
+    state.ResumeTiming();
+    const absl::StatusOr<outcome> done = runs();
+    if (!done.ok()) return state.SkipWithError(done.status().ToString().c_str());
+    came = *done;
+    if (expected != 0 && came.ends != expected) state.SkipWithError("other ends than the rival's");
+  }
+  if (came.gave_up) return state.SetLabel("more than 60 s");
+  count_events(state, came.events);
+  state.counters["decisions"] = static_cast<double>(came.decisions);
+  state.counters["use_percent"] = 100 * came.use;
+  state.counters["wait_min"] = came.wait_minutes;
+  state.counters["queued"] = static_cast<double>(came.queued);
+}
+// The whole public list. Arguments: GPUs.
+void run_list(benchmark::State& state, const policy& p) {
+  const std::int64_t gpus = (state.range(0) + p.divisor - 1) / p.divisor * p.divisor;
+  const std::uint64_t expected =
+      p.name == "backfill" ? sum_of_ends(scanned(jobs().jobs, cluster_of(gpus))) : 0;
+  run_policy(state, p, gpus, num_tenants(), jobs().jobs, max_time, expected);
+}
+
+// 100,000 jobs that keep `percent` % of the GPUs busy from the start: at first as many arrive as use
+// them, each with what a job still has to do when it is met at random; the others arrive at random
+// times, and the list ends with the last arrival.
+std::pair<std::vector<timed_job>, time_ms> steady_jobs(std::int64_t gpus, std::int64_t percent) {
+  job_list list = generate_jobs({.jobs = 100'000,
+                                 .tenants = 4,
+                                 .window = 1'000'000'000,
+                                 .shortest = 60'000,
+                                 .longest = 7'200'000,
+                                 .per_gpu = true,
+                                 .sizes = {{1, 60}, {2, 15}, {4, 10}, {8, 10}, {16, 4}, {32, 1}}})
+                      .value();
+  rng random(5);
+  const double busy = static_cast<double>(gpus * percent) / 100;
+  double first = 0;  // GPUs of the jobs that arrive at first
+  double work = 0;   // of the others
+  for (timed_job& j : list.jobs) {
+    // Long jobs are met more often.
+    if (first < busy && random.uniform(7'200'000) < static_cast<std::uint64_t>(j.duration)) {
+      first += j.request.gpus;
+      j.arrival = 0;
+      j.duration = 1 + random.uniform(static_cast<std::uint32_t>(j.duration));
+      j.request.estimate = j.duration;
+    } else {
+      work += static_cast<double>(j.duration) * j.request.gpus;
+      j.arrival = random.uniform(1'000'000'000);
+    }
+  }
+  const double stretch = work / busy / 1e9;
+  for (timed_job& j : list.jobs)
+    j.arrival = static_cast<time_ms>(static_cast<double>(j.arrival) * stretch);
+  job_list::number_by_arrival(list.jobs);
+  const time_ms until = list.jobs.back().arrival;
+  return {std::move(list.jobs), until};
+}
+// Arguments: GPUs, per cent of them that the jobs ask for.
+void run_growth(benchmark::State& state, const policy& p) {
+  const auto [list, until] = steady_jobs(state.range(0), state.range(1));
+  run_policy(state, p, state.range(0), 4, list, until);
+}
+[[maybe_unused]] const bool has_policies = [] {
+  for (const policy& p : policies()) {
+    benchmark::RegisterBenchmark(("list/" + p.name).c_str(), run_list, p)
+        ->Arg(2490)
+        ->Arg(728)
+        ->Arg(364)
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
+  }
+  for (const policy& p : policies()) {
+    benchmark::RegisterBenchmark(("growth/" + p.name).c_str(), run_growth, p)
+        ->ArgsProduct({{2'000, 20'000, 100'000}, {80, 100}})
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
+  }
+  return true;
+}();
 
 // One job ends and one of as many GPUs comes, again and again: where does it go? Servers of eight
 // GPUs, jobs of 1, 2 and 4, so many per cent of the GPUs asked for.

@@ -209,7 +209,8 @@ TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, 
           REQUIRE(has[r.job.value] == (s->phase == gandiva_phase::run ? r.gpus : 0));
           if (s->server.valid()) load[s->server.value] += r.gpus;
           if (s->phase != gandiva_phase::suspended) continue;
-          // It would run, unless this decision suspended it for a job that starves.
+          // It would run, unless this decision suspended it for a job that starves: a decision has at most
+          // one action for each job. The next one, a millisecond later, must start it then.
           const bool again = bounded && seen.contains(r.job) && g.wake() == t + 1;
           REQUIRE((again || r.gpus > g.pool().idle(s->server)));
           // At a quantum, unless it was suspended just now, it would move.
