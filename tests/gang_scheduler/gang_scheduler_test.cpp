@@ -126,7 +126,19 @@ TEST_CASE("wrong calls are refused, and change nothing") {
     return std::string(s.propose(r).status().message());
   };
   CHECK(fault(tasks("x", 1, 1)) == "job x runs already");
-  CHECK(fault(tasks("", 1, 1)) == "the job has an empty text as its key");
+  const std::string no_id =
+      "a gang needs a job id: a number that is not negative, or a text that is not empty";
+  for (const job_key& key : {job_key(""), job_key(), job_key(-1), job_key(std::int64_t{-7})}) {
+    CHECK(!key.valid());
+    CHECK(fault(tasks(key, 1, 1)) == no_id);
+    CHECK(s.recover(tasks(key, 1, 1), {}).message() == no_id);
+    CHECK(s.finish(key).message() == "a gang without job id does not run");
+  }
+  CHECK(fault({}) == no_id);
+  CHECK(job_key(0) == job_key(std::uint64_t{0}));
+  CHECK(job_key(0) != job_key());
+  CHECK(s.propose(tasks(0, 1, 1))->result == plan_result::bind);
+  CHECK(s.propose(tasks(~std::uint64_t{0}, 1, 1))->result == plan_result::bind);
   CHECK(fault({.job = 7}) == "job 7: the gang has no tasks");
   CHECK(fault(tasks(7, 0, 1)) == "job 7: the gang has no tasks");
   CHECK(fault(tasks(7, 1, 0)) == "job 7: a task of task group 0 asks for no GPU, CPU or memory");
@@ -659,8 +671,7 @@ TEST_CASE("sentences for people") {
         "were healthy and free (4 more GPUs)");
   gang.filter.labels = {"zone=2"};
   CHECK(sentence(s, gang) ==
-        "job train can never start in this cluster, even if it is idle: the gang needs 2 free "
-        "nodes of 4 GPUs in one rack; no rack has any; it may run only on nodes with label "
+        "job train can never start in this cluster, even if it is idle: no node has label "
         "\"zone=2\"");
   gang.filter = {};
   gang.priority = 1;
@@ -691,6 +702,63 @@ TEST_CASE("sentences for people") {
   odd.gang.groups.push_back({.tasks = 4, .gpus = 2});
   odd.gang.groups[0].spread = odd.gang.groups[1].spread = {{rack, 2}};
   CHECK(sentence(s, odd).find("job odd ") == 0);
+}
+
+TEST_CASE("a filter that accepts no node is the whole reason") {
+  const auto node = [](const char* name, const char* model, const char* label, const char* taint) {
+    gang_cluster::node n{.name = name, .cells = {"r"}, .gpus = 4, .host = {8000, 0}};
+    n.model = model;
+    if (*label != 0) n.labels = {label};
+    if (*taint != 0) n.taints = {taint};
+    return n;
+  };
+  const gang_cluster two{
+      .levels = {"rack"},
+      .nodes = {node("a", "h100", "zone=1", ""), node("b", "a100", "zone=2", "")}};
+  gang_scheduler s = gang_scheduler::create(two).value();
+  const auto why = [&](const node_filter& filter) {
+    auto gang = tasks("x", 2, 4);
+    gang.gang.groups[0].host.cpu_milli = 4000;
+    gang.gang.required = rack;
+    gang.filter = filter;
+    const std::string text = sentence(s, gang);
+    const std::string start = "job x can never start in this cluster, even if it is idle: ";
+    REQUIRE(text.find(start) == 0);
+    return text.substr(start.size());
+  };
+  CHECK(why({.models = {"b200"}}) == "no node has GPU model \"b200\"");
+  CHECK(why({.models = {"b200", "b300"}}) == "no node has GPU model \"b200\" or \"b300\"");
+  CHECK(why({.labels = {"zone", "row"}}) == "no node has label \"row\"");
+  CHECK(why({.labels = {"zone=1", "zone=3"}}) == "no node has label \"zone=3\"");
+  CHECK(why({.labels = {"zone=1"}, .models = {"a100"}}) ==
+        "it may run only on nodes with label \"zone=1\" and GPU model \"a100\"; there are none");
+  // A filter that accepts a node is a part of the reason.
+  const std::string part = why({.models = {"h100"}});
+  CHECK(part.find("the gang needs ") == 0);
+  CHECK(part.find("; it may run only on nodes with GPU model \"h100\"") != std::string::npos);
+
+  const gang_cluster tainted{.levels = {"rack"}, .nodes = {node("a", "h100", "", "dedicated=a")}};
+  s = gang_scheduler::create(tainted).value();
+  CHECK(why({}) == "it may run only on nodes without taints; there are none");
+  CHECK(why({.tolerations = {"other"}}) ==
+        "it may run only on nodes (taint \"other\" is tolerated) without others; there are none");
+  CHECK(why({.tolerations = {"dedicated=a"}}).find("the gang needs ") == 0);
+  REQUIRE(s.remove_node(at(s, "a")).ok());
+  CHECK(why({.models = {"b200"}}) == "the cluster has no nodes");
+}
+
+TEST_CASE("an empty cluster gets its nodes later") {
+  gang_scheduler flat = gang_scheduler::create("", "").value();
+  CHECK(sentence(flat, tasks("x", 1, 4)) ==
+        "job x can never start in this cluster, even if it is idle: the cluster has no nodes");
+  REQUIRE(flat.add_node({.name = "a", .gpus = 4}).ok());
+  CHECK(flat.propose(tasks("x", 1, 4))->result == plan_result::bind);
+  gang_scheduler racks = gang_scheduler::create(gang_cluster{.levels = {"rack"}}).value();
+  auto gang = tasks("x", 1, 4);
+  gang.gang.required = rack;
+  CHECK(racks.propose(gang)->reason == wait_reason::never);
+  REQUIRE(racks.add_node({.name = "a", .cells = {"r1"}, .gpus = 4}).ok());
+  CHECK(racks.propose(gang)->result == plan_result::bind);
 }
 
 TEST_CASE("racks and nodes that have left are in no count of a sentence") {

@@ -142,3 +142,7 @@ mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition:
   FROM [[leaders != m && o != m]] TO [[false]])
 mutant(queue_models gang_scheduler/gang_queue.h "forgotten update: a job runs on any model"
   FROM [[gang.filter.models = needs->models;]] TO [[]] STATEMENT)
+mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a filter that accepts no node is not the whole reason"
+  FROM [[accepts_none = view.num_members == 0;]] TO [[]] STATEMENT)
+mutant(key_default gang_scheduler/gang_scheduler_types.h "wrong default: a forgotten job id is a number"
+  FROM [[bool is_text_ = true;]] TO [[bool is_text_ = false;]])

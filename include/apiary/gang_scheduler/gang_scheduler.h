@@ -39,7 +39,8 @@ class gang_scheduler_core;  // the state of a scheduler
 // Example: examples/gang_scheduler.cpp
 class gang_scheduler : public gang_scheduler_types {
  public:
-  // A scheduler without gangs; all nodes are healthy. Node i of the description gets id i.
+  // A scheduler without gangs; all nodes are healthy. Node i of the description gets id i. There may
+  // be no nodes yet; the levels cannot change later.
   // kInvalidArgument: see gang_cluster::check.
   [[nodiscard]] static absl::StatusOr<gang_scheduler> create(const gang_cluster& cluster);
   // The same for two texts; see gang_cluster::parse.

@@ -28,11 +28,12 @@ APIARY_NAMESPACE_BEGIN
 // come before texts in the order of keys. The number 7 and the text "7" are different keys.
 class job_key {
  public:
-  // The number 0.
+  // Names no job, as an empty text.
   job_key() = default;
-  // A number.
+  // A number. A negative one names no job, as an empty text.
   template <std::integral Number>
-  job_key(Number number) noexcept : number_(static_cast<std::uint64_t>(number)) {}
+  job_key(Number number) noexcept
+      : is_text_(is_negative(number)), number_(is_text_ ? 0 : static_cast<std::uint64_t>(number)) {}
   // A text. An empty text is not a valid key.
   job_key(std::string text) : is_text_(true), text_(std::move(text)) {}
   // A text.
@@ -40,7 +41,7 @@ class job_key {
   // A text. Requires: text is not null.
   job_key(const char* text) : job_key(std::string(text)) {}
 
-  // Whether it names a job: false for an empty text.
+  // Whether it names a job: false for an empty text, a negative number, or a key by default.
   [[nodiscard]] bool valid() const noexcept { return !is_text_ || !text_.empty(); }
   // Whether it is a text.
   [[nodiscard]] bool is_text() const noexcept { return is_text_; }
@@ -56,7 +57,13 @@ class job_key {
   friend bool operator==(const job_key&, const job_key&) = default;
 
  private:
-  bool is_text_ = false;
+  template <class Number>
+  [[nodiscard]] static constexpr bool is_negative(Number number) noexcept {
+    if constexpr (std::signed_integral<Number>) return number < 0;
+    return false;
+  }
+
+  bool is_text_ = true;
   std::uint64_t number_ = 0;
   std::string text_;
 };

@@ -6,7 +6,9 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/plan.h>
 #include <apiary/topology/cell_names.h>
@@ -48,7 +50,9 @@ class plan_text {
       : state_(state), r_(r) {}
 
   // The sentence for an explanation whose other fields are set.
-  [[nodiscard]] std::string operator()(const gang_scheduler_types::explanation& e) const {
+  // `accepts_none`: the filter accepts no node of the cluster.
+  [[nodiscard]] std::string operator()(const gang_scheduler_types::explanation& e,
+                                       bool accepts_none) const {
     const std::string job = absl::StrCat("job ", r_.job.text());
     const gang_scheduler_types::plan& plan = e.plan;
     switch (plan.result) {
@@ -67,7 +71,9 @@ class plan_text {
         break;
     }
     const std::string remedy = remedy_of(e);
-    const std::string why = e.proof ? reason_of(*e.proof, e.blocking) : "";
+    const std::string why = accepts_none ? filter_fault()
+                            : e.proof    ? reason_of(*e.proof, e.blocking)
+                                         : "";
     switch (plan.reason) {
       case wait_reason::never:
         return absl::StrCat(job, " can never start in this cluster, even if it is idle",
@@ -156,6 +162,32 @@ class plan_text {
       absl::StrAppend(&text, " in ", std::string(layout.level_name(plan.level)), " ",
                       state_.node(ids[0]).shape.cells[plan.level - 1]);
     return text;
+  }
+  // Whether a node meets the condition.
+  template <class Condition>
+  [[nodiscard]] bool any_node(const Condition& meets) const {
+    for (std::uint32_t n = 0; n < state_.num_ids(); ++n)
+      if (state_.node(n).present() && meets(state_.node(n).shape)) return true;
+    return false;
+  }
+  // `no node has label "zone=z"`. Requires: the filter accepts no node.
+  [[nodiscard]] std::string filter_fault() const {
+    const node_filter& filter = r_.filter;
+    if (state_.num_nodes() == 0) return "the cluster has no nodes";
+    for (const std::string& label : filter.labels)
+      if (!any_node([&](const auto& n) { return node_view::has_label(n, label); }))
+        return absl::StrCat("no node has label \"", label, "\"");
+    std::string models;
+    for (const std::string& model : filter.models)
+      absl::StrAppend(&models, models.empty() ? "\"" : " or \"", model, "\"");
+    if (!models.empty() &&
+        !any_node([&](const auto& n) { return node_view::has(filter.models, n.model); }))
+      return absl::StrCat("no node has GPU model ", models);
+    const bool tainted =
+        any_node([&](const auto& n) { return !node_view::tolerates(filter, n.taints); });
+    const char* const others = filter.tolerations.empty() ? " without taints" : " without others";
+    return absl::StrCat("it may run only on ", filter.text(), tainted ? others : "",
+                        "; there are none");
   }
   // "the gang needs 4 free nodes of 8 GPUs in one rack; rack r2 has the most: 3"
   [[nodiscard]] std::string reason_of(const infeasibility_proof& why,

@@ -45,10 +45,12 @@ class gang_scheduler_core {
   gang_planner planner;
 
   [[nodiscard]] static std::string name(const job_key& job) {
-    return absl::StrCat("job ", job.text());
+    return job.valid() ? absl::StrCat("job ", job.text()) : "a gang without job id";
   }
   [[nodiscard]] absl::Status check(const gang_scheduler::request& r) {
-    if (!r.job.valid()) return absl::InvalidArgumentError("the job has an empty text as its key");
+    if (!r.job.valid())
+      return absl::InvalidArgumentError(
+          "a gang needs a job id: a number that is not negative, or a text that is not empty");
     const auto fault = [&](const auto&... words) {
       return absl::InvalidArgumentError(absl::StrCat(name(r.job), ": ", words...));
     };
@@ -249,11 +251,13 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
   detail::scheduled_gangs& state = core_->state;
   detail::gang_planner& planner = core_->planner;
   request r = e.plan.request_;
+  bool accepts_none = false;
   if (detail::has_short_slice(r.gang)) r.gang = detail::with_whole_slices(r.gang);
   if (e.plan.result == plan_result::wait && e.plan.reason != wait_reason::undecided &&
       state.slot_of(r.job) == detail::scheduled_gangs::none) {
     detail::node_view& view = state.view(r.filter);
     const bool never = e.plan.reason == wait_reason::never;
+    accepts_none = view.num_members == 0;
     const capacity_index<ragged_tree>& capacities = never ? view.whole : view.free;
     const std::vector<resources>& hosts = never ? view.whole_hosts : view.hosts;
     if (e.plan.reason != wait_reason::unhealthy) {
@@ -281,7 +285,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
       }
     }
   }
-  e.text = detail::plan_text(state, r)(e);
+  e.text = detail::plan_text(state, r)(e, accepts_none);
   if (e.proof) detail::leave_out_unused_cells(state.layout(), *e.proof);
   return e;
 }

@@ -114,20 +114,26 @@ struct node_view {
     return d.add(filter.nodes.hash()).value();
   }
   [[nodiscard]] bool accepts(const gang_cluster::node& n) const {
-    const auto has = [](const std::vector<std::string>& all, const std::string& one) {
-      return std::find(all.begin(), all.end(), one) != all.end();
-    };
-    for (const std::string& label : filter.labels) {
-      const auto matches = [&](std::string_view l) {
-        return l == label ||
-               (label.find('=') == std::string::npos && l.substr(0, l.find('=')) == label);
-      };
-      if (std::none_of(n.labels.begin(), n.labels.end(), matches)) return false;
-    }
-    for (const std::string& taint : n.taints)
-      if (!has(filter.tolerations, taint)) return false;
-    return (filter.models.empty() || has(filter.models, n.model)) &&
+    return std::all_of(filter.labels.begin(), filter.labels.end(),
+                       [&](const std::string& label) { return has_label(n, label); }) &&
+           tolerates(filter, n.taints) && (filter.models.empty() || has(filter.models, n.model)) &&
            (names.empty() || std::binary_search(names.begin(), names.end(), n.name));
+  }
+  // Whether the node has the label of a filter: "key=value", or "key" for any value.
+  [[nodiscard]] static bool has_label(const gang_cluster::node& n, const std::string& label) {
+    return std::any_of(n.labels.begin(), n.labels.end(), [&](std::string_view l) {
+      return l == label ||
+             (label.find('=') == std::string::npos && l.substr(0, l.find('=')) == label);
+    });
+  }
+  // Whether a filter tolerates all these taints of a node.
+  [[nodiscard]] static bool tolerates(const node_filter& filter,
+                                      const std::vector<std::string>& taints) {
+    return std::all_of(taints.begin(), taints.end(),
+                       [&](const std::string& taint) { return has(filter.tolerations, taint); });
+  }
+  [[nodiscard]] static bool has(const std::vector<std::string>& all, const std::string& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
   }
   // Takes over what the node has and has free; it is at this position and a member, or none is.
   void update(std::uint32_t position, const used_node* n) {
