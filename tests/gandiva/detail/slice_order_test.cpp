@@ -72,6 +72,27 @@ TEST_CASE("time_sharing: of waiting jobs of equally many GPUs, one is tried if n
   for (time_ms now = 120; now <= 600; now += 60) CHECK(asked(now) <= 24);  // with jobs that starve
 }
 
+TEST_CASE("time_sharing: of jobs for which enough GPUs are idle, but apart, one is tried") {
+  const server_spec spec{.gpus = {2, 2}};
+  const fragmentation metric(task_mix({{{.gpus = 1, .gpu_milli = whole_gpu}, 1}}));
+  const auto count = std::make_shared<int>(0);
+  using backend = placer_backend<counting_placer>;
+  auto s = time_sharing<backend>::create(
+               backend(counting_placer(server_placer::create(spec).value(), count), spec, metric),
+               {.quantum = 60, .migrations = {.jobs = 0}})
+               .value();
+  std::vector<time_sharing<backend>::action> actions;
+  for (std::uint32_t job = 0; job < 14; ++job)
+    REQUIRE(s.submit({.job = job_id(job), .gpus = job < 4 ? 1U : 2U}, {}, 0, actions).ok());
+  REQUIRE(s.tick(0, actions).ok());
+  for (const std::uint32_t job : {0U, 2U}) REQUIRE(s.finish(job_id(job), 10).ok());
+  *count = 0;
+  actions.clear();
+  REQUIRE(s.tick(10, actions).ok());
+  CHECK(*count == 1);
+  CHECK(actions.empty());
+}
+
 TEST_CASE("failed_kinds: tenant, priority and GPUs make a kind; other requests have none") {
   failed_kinds failed;
   const job_request r{.job = job_id(1), .tenant = tenant_id(2), .priority = -1, .gpus = 4};
