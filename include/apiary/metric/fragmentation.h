@@ -83,15 +83,16 @@ class fragmentation {
    public:
     // What the kinds for one GPU can use of a GPU with `left` thousandths left, times W.
     [[nodiscard]] std::uint64_t of_gpu(milli_gpu left) const noexcept {
-      const std::uint32_t rank = ranks_[left];
-      std::uint64_t weight = single_[rank];
-      for (const added_kind* k = added_; k != end_; ++k) weight += k->one <= rank ? k->weight : 0;
+      std::uint64_t weight = single_[ranks_[left]];
+      if (added_ != nullptr) [[unlikely]]
+        weight += lacking_for_one(ranks_[left]);
       return std::uint64_t{left} * weight;
     }
     // What the kinds for several GPUs can use of `free` free GPUs, times W.
     [[nodiscard]] std::uint64_t of_free(std::uint32_t free) const noexcept {
       std::uint64_t weight = several_[free];
-      for (const added_kind* k = added_; k != end_; ++k) weight += k->gpus <= free ? k->weight : 0;
+      if (added_ != nullptr) [[unlikely]]
+        weight += lacking_for_several(free);
       return std::uint64_t{whole_gpu} * free * weight;
     }
     // What the mix can use of the GPUs of a node, times W.
@@ -99,14 +100,31 @@ class fragmentation {
       std::uint64_t sum = 0;
       std::uint32_t free = 0;
       for (const milli_gpu left : gpus) {
-        sum += of_gpu(left);
+        sum += std::uint64_t{left} * single_[ranks_[left]];
         free += left == whole_gpu ? 1 : 0;
+      }
+      if (added_ != nullptr) [[unlikely]] {
+        for (const milli_gpu left : gpus)
+          sum += std::uint64_t{left} * lacking_for_one(ranks_[left]);
       }
       return sum + of_free(free);
     }
 
    private:
     friend class fragmentation;
+    // The weight of the kinds that H and M lack.
+    [[nodiscard, gnu::noinline, gnu::cold]] std::uint64_t lacking_for_one(
+        std::uint32_t rank) const noexcept {
+      std::uint64_t weight = 0;
+      for (const added_kind* k = added_; k != end_; ++k) weight += k->one <= rank ? k->weight : 0;
+      return weight;
+    }
+    [[nodiscard, gnu::noinline, gnu::cold]] std::uint64_t lacking_for_several(
+        std::uint32_t free) const noexcept {
+      std::uint64_t weight = 0;
+      for (const added_kind* k = added_; k != end_; ++k) weight += k->gpus <= free ? k->weight : 0;
+      return weight;
+    }
     const std::uint32_t* single_ = nullptr;   // H by rank of the fraction left
     const std::uint32_t* several_ = nullptr;  // M by number of free GPUs
     const std::uint16_t* ranks_ = nullptr;    // of fractions left
