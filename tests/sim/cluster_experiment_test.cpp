@@ -233,15 +233,15 @@ TEST_CASE("cluster experiment: packing and migration use the published share of 
 }
 
 // How long 100 mini-batches take alone is not published either, and decides the time under Gandiva:
-// about 1.5 jobs share a GPU. With 2.8 seconds for a mini-batch, the mean of the classes, both
-// published times come out.
-TEST_CASE("cluster experiment: the published times, if mini-batches take nine times as long") {
+// about 1.5 jobs share a GPU. The factor 9 (2.8 seconds for a mini-batch, the mean of the classes)
+// is fitted to the two published times. With it they are 12 % higher and 9 % lower than published.
+TEST_CASE("cluster experiment: one factor for all mini-batches, fitted to both published times") {
   const std::array<std::uint32_t, 3> utilization{546, 546, 546};
   const std::array<std::uint32_t, 3> sizes{70, 15, 15};
   const double backfill =
       experiment(batch_of(batch_options::rules::backfill), {}, utilization, sizes, 9).seconds;
   CAPTURE(backfill);
-  CHECK(std::abs(backfill - 2203) < 0.25 * 2203);  // published
+  CHECK(std::abs(backfill - 2203) < 0.15 * 2203);  // published
   const auto make = [](const server_spec& servers) {
     return gandiva::create({.servers = servers, .max_wait = 0, .packs = true, .migrates = true})
         .value();
@@ -249,5 +249,5 @@ TEST_CASE("cluster experiment: the published times, if mini-batches take nine ti
   const double shared =
       experiment(make, {.start_cost = 1000, .migration_cost = 2000}, utilization, sizes, 9).seconds;
   CAPTURE(shared);
-  CHECK(std::abs(shared - 498) < 0.25 * 498);  // published
+  CHECK(std::abs(shared - 498) < 0.15 * 498);  // published
 }
