@@ -74,7 +74,31 @@ TEST_CASE("sharing_placer: what cannot be committed or finished") {
   CHECK(placer.idle_gpus() == placer.total_gpus());
 }
 
+TEST_CASE("sharing_placer: a server that a placement names twice counts once") {
+  fgd_placer placer = servers_of({4, 4, 4});
+  REQUIRE(placer.commit(job_of(1, 2), {{node_id(0), 1}, {node_id(0), 2}}).ok());
+  CHECK(placer.propose(job_of(2, 8)).value() == job_placement{{node_id(1), 15}, {node_id(2), 15}});
+  REQUIRE(placer.finish(job_id(1)).ok());
+  CHECK(placer.propose(job_of(2, 12)).value().has_value());
+}
+
 namespace {
+
+// The same GPUs in a random division, in random order.
+job_placement divided(const job_placement& where, rng& random) {
+  job_placement parts;
+  for (const placement& p : where) {
+    std::uint32_t left = p.gpu_mask;
+    while (left != 0) {
+      std::uint32_t part = left & static_cast<std::uint32_t>(random());
+      if (part == 0) part = left;
+      parts.push_back({p.node, part});
+      left ^= part;
+    }
+  }
+  random.shuffle(parts);
+  return parts;
+}
 
 // Whether idle servers hold a job: on one of them, or in tasks of the smallest one's size and a rest,
 // the fullest server last; all tasks but the last being equal that order is as good as any.
@@ -164,7 +188,7 @@ TEST_CASE(
           continue;
         }
         const job_placement& at = **where;
-        REQUIRE(placer.commit(r, at).ok());
+        REQUIRE(placer.commit(r, random.uniform(2) == 0 ? at : divided(at, random)).ok());
         multi_server += at.size() > 1 ? 1U : 0U;
         for (std::size_t i = 0; i < at.size(); ++i) {
           const placement& p = at[i];

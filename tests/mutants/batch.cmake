@@ -75,5 +75,7 @@ mutant(sharing_idle batch/gpu_sharing_placer.h "dropped condition: GPUs of a bad
   FROM [[scheduler_.nodes()[p.node].healthy]] TO [[true]])
 mutant(sharing_rest batch/gpu_sharing_placer.h "wrong comparison: a job that fills the idle cluster is refused"
   FROM [[rest <= largest_rest_]] TO [[rest < largest_rest_]])
+mutant(sharing_named_twice batch/gpu_sharing_placer.h "forgotten step: a server that a placement names twice counts twice"
+  FROM [[detail::sort_unique(servers);]] TO [[detail::merge_sort(servers);]] STATEMENT)
 mutant(sharing_free_tasks batch/gpu_sharing_placer.h "forgotten update: servers that become idle do not count"
   FROM [[free_tasks_ += free_tasks_on(found->second) - before;]] TO [[]] STATEMENT)

@@ -6,6 +6,7 @@
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/gang_sharing.h>
@@ -85,8 +86,9 @@ class gpu_sharing_placer {
     for (const auto& [node, mask] : masks) where.push_back({node, mask});
     return where;
   }
-  // The job runs at `where`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
-  // number of GPUs than the job wants. kNotFound: no such server. kAborted: the GPUs are not idle.
+  // The job runs at `where`, which may name a server more than once. kAlreadyExists: the job runs.
+  // kInvalidArgument: no job id, or another number of GPUs than the job wants. kNotFound: no such
+  // server. kAborted: the GPUs are not idle.
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
     std::uint32_t gpus = 0;
     for (const placement& p : where) gpus += p.num_gpus();
@@ -169,11 +171,15 @@ class gpu_sharing_placer {
     }
     free_tasks_ = whole_tasks_;
   }
-  // How many tasks of `task_` GPUs fit on the idle GPUs of the healthy servers of this placement.
-  [[nodiscard]] std::uint32_t free_tasks_on(const job_placement& where) const noexcept {
+  // How many tasks of `task_` GPUs fit on the idle GPUs of the healthy servers of this placement, which
+  // may name a server more than once.
+  [[nodiscard]] std::uint32_t free_tasks_on(const job_placement& where) const {
+    std::vector<node_id> servers;
+    for (const placement& p : where) servers.push_back(p.node);
+    detail::sort_unique(servers);
     std::uint32_t tasks = 0;
-    for (const placement& p : where) {
-      const node_state& server = scheduler_.nodes()[p.node];
+    for (const node_id n : servers) {
+      const node_state& server = scheduler_.nodes()[n];
       if (server.healthy) tasks += server.free_gpus() / task_;
     }
     return tasks;
