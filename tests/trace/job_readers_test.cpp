@@ -80,9 +80,9 @@ TEST_CASE("philly_reader: CPU, memory and GPU models, if the list has them") {
   CHECK(list->jobs[2].model == 2);
   CHECK(list->jobs[3].per_gpu == resources{0, 1'024'000'000});
   CHECK(list->jobs[3].model == 1);
-  for (const char* row :
-       {"x,2017-10-09 07:01:54,5,1,a,1,1000001", "x,2017-10-09 07:01:54,5,1,a,-1,1",
-        "x,2017-10-09 07:01:54,5,1,a,1,1.5"}) {
+  for (const char* row : {"x,2017-10-09 07:01:54,5,1,a,1,1000001",
+                          "x,2017-10-09 07:01:54,5,1,a,-1,1", "x,2017-10-09 07:01:54,5,1,a,1,1.5",
+                          "x y,2017-10-09 07:01:54,5,1,a,1,1", " ,2017-10-09 07:01:54,0,1,a,1,1"}) {
     CAPTURE(row);
     CHECK(philly(columns + row + "\n").status().code() == absl::StatusCode::kInvalidArgument);
   }

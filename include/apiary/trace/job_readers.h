@@ -93,12 +93,12 @@ class job_collector {
     return list_.jobs.back();
   }
   // The number of a GPU model, from 1 on in order of first occurrence; 0 without a name.
-  [[nodiscard]] std::uint32_t model(std::string_view name) {
+  [[nodiscard]] std::uint32_t model(const std::string& name) {
     if (name.empty()) return 0;
-    const auto at = std::find(list_.models.begin(), list_.models.end(), name);
-    const auto number = static_cast<std::uint32_t>(at - list_.models.begin()) + 1;
-    if (at == list_.models.end()) list_.models.emplace_back(name);
-    return number;
+    const auto [at, is_new] =
+        models_.try_emplace(name, static_cast<std::uint32_t>(list_.models.size()) + 1);
+    if (is_new) list_.models.push_back(name);
+    return at->second;
   }
   // The list, with times from the first arrival. Requires: not empty().
   [[nodiscard]] job_list take() && {
@@ -111,6 +111,7 @@ class job_collector {
  private:
   job_list list_;
   std::unordered_map<std::string, std::uint32_t> tenants_;
+  std::unordered_map<std::string, std::uint32_t> models_;
 };
 
 // -1 (unknown) or a whole number below 10^12; nullopt for anything else.
@@ -169,14 +170,17 @@ class job_collector {
       APIARY_ASSIGN_OR_RETURN(host.memory_mib, csv.number(memory, most));
       host.memory_mib *= 1024;
     }
+    std::string needs;
+    if (!csv[model].empty()) {
+      APIARY_ASSIGN_OR_RETURN(needs, csv.name(model));
+    }
     if (*took == 0 || gpus == 0) {
       jobs.leave_out();
       continue;
     }
-    const std::uint32_t needed = jobs.model(csv[model]);
     timed_job& job = jobs.add(gpus, name, *came * 1000, *took, *took);
     job.per_gpu = host;
-    job.model = needed;
+    job.model = jobs.model(needs);
   }
   if (jobs.empty()) return csv.lines().error_in_all("no job after the header line");
   return std::move(jobs).take();
