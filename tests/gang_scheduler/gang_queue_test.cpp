@@ -49,6 +49,49 @@ TEST_CASE("wrong jobs are refused") {
   CHECK(!q.mark_healthy(node_id(2), 0).ok());
 }
 
+TEST_CASE("gang_queue: CPU or memory of a task beyond 32 bits is refused, and nothing else") {
+  gang_cluster cluster;
+  cluster.nodes.push_back({.name = "n", .gpus = 8, .host = {~0U, ~0U}});
+  const gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  const auto submit = [&](std::uint32_t gpus, resources per_gpu) {
+    gang_queue_options options;
+    options.demands.push_back({.per_gpu = per_gpu});
+    return gang_queue(scheduler, options).submit(job(0, gpus), 0);
+  };
+  CHECK(submit(8, {1'000'000'000, 1}) ==
+        absl::InvalidArgumentError(
+            "job 0 asks for 8 GPUs with 1000000 cores and 1 MiB each; a task of 8 GPUs needs "
+            "8000000000 thousandths of a core, more than 4294967295"));
+  CHECK(submit(7, {500, 1U << 30}) ==
+        absl::InvalidArgumentError(
+            "job 0 asks for 7 GPUs with 0.5 cores and 1048576 GiB each; a task of 7 GPUs needs "
+            "7516192768 MiB, more than 4294967295"));
+  CHECK(submit(5, {~0U / 5, ~0U / 5}).ok());  // 5 divides 2^32 - 1
+  CHECK(!submit(5, {~0U / 5 + 1, 0}).ok());
+  CHECK(!submit(5, {0, ~0U / 5 + 1}).ok());
+  CHECK(submit(1, {~0U, ~0U}).ok());
+}
+
+TEST_CASE("gang_queue: the message about a job that never fits names what it needs") {
+  const auto message = [](std::uint32_t gpus, const gang_queue_options::demand& needs) {
+    gang_queue q = queue_of(2, {.demands = {needs}});
+    return std::string(q.submit(job(0, gpus), 0).message());
+  };
+  CHECK(message(9, {}) == "job 0 asks for 9 GPUs, which do not fit even in the idle cluster");
+  CHECK(message(8, {{4000, 65536}, {"h100"}}) ==
+        "job 0 asks for 8 GPUs with 4 cores and 64 GiB each, of model \"h100\", which do not fit "
+        "even in the idle cluster");
+  CHECK(message(1, {{1000, 0}, {}}) ==
+        "job 0 asks for 1 GPU with 1 core, which does not fit even in the idle cluster");
+  CHECK(message(2, {{0, 1000}, {}}) ==
+        "job 0 asks for 2 GPUs with 1000 MiB each, which do not fit even in the idle cluster");
+  CHECK(message(2, {{2050, 0}, {}}) ==
+        "job 0 asks for 2 GPUs with 2.05 cores each, which do not fit even in the idle cluster");
+  CHECK(
+      message(1, {{}, {"a", "b"}}) ==
+      "job 0 asks for 1 GPU of model \"a\" or \"b\", which does not fit even in the idle cluster");
+}
+
 TEST_CASE("the first job that does not fit holds up the others; a higher priority suspends") {
   gang_queue q = queue_of(2);
   std::vector<job_action> actions;

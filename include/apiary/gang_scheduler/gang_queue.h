@@ -64,8 +64,9 @@ class gang_queue {
     }
   }
 
-  // A job arrives. kInvalidArgument: it asks for no GPU or can never run, or its estimate is below
-  // 0. kAlreadyExists: a job with this id waits or runs.
+  // A job arrives. kInvalidArgument: it asks for no GPU or can never run, its estimate is below 0, or
+  // a task needs more CPU or memory than 2^32 - 1 units. kAlreadyExists: a job with this id waits or
+  // runs.
   absl::Status submit(const job_request& job, time_ms now) {
     if (known_.contains(job.job))
       return absl::AlreadyExistsError(absl::StrCat("job ", job.job.value, " is here already"));
@@ -74,13 +75,13 @@ class gang_queue {
     if (job.estimate < 0)
       return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " has an estimate of ",
                                                      job.estimate, " ms; it must not be below 0"));
+    APIARY_RETURN_IF_ERROR(check_products(job));
     entry e{.gang = gang_of(job), .gpus = job.gpus, .estimate = job.estimate};
     APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
     if (plan.result == plan_result::wait && plan.reason == wait_reason::never)
       return absl::InvalidArgumentError(
-          absl::StrCat("job ", job.job.value, " asks for ", job.gpus, " GPUs",
-                       demand_of(job.job) == nullptr ? "" : " with CPU, memory or a model",
-                       ", which do not fit even in the idle cluster"));
+          absl::StrCat("job ", job.job.value, " asks for ", wish_of(job), ", which ",
+                       job.gpus == 1 ? "does" : "do", " not fit even in the idle cluster"));
     const order_key key{~static_cast<std::int64_t>(job.priority), submitted_++};
     e.begin(now);
     known_.emplace(job.job, key);
@@ -232,8 +233,7 @@ class gang_queue {
     if (needs == nullptr) return gang;
     gang.filter.models = needs->models;
     for (constrained_task_group& group : gang.gang.groups) {
-      group.host = {saturating(group.gpus, needs->per_gpu.cpu_milli),
-                    saturating(group.gpus, needs->per_gpu.memory_mib)};
+      group.host = {group.gpus * needs->per_gpu.cpu_milli, group.gpus * needs->per_gpu.memory_mib};
     }
     return gang;
   }
@@ -241,9 +241,47 @@ class gang_queue {
   [[nodiscard]] const gang_queue_options::demand* demand_of(job_id job) const noexcept {
     return job.value < options_.demands.size() ? &options_.demands[job.value] : nullptr;
   }
-  // The product, at most 2^32 - 1, which no node has.
-  [[nodiscard]] static std::uint32_t saturating(std::uint32_t gpus, std::uint32_t each) noexcept {
-    return static_cast<std::uint32_t>((std::min)(std::uint64_t{gpus} * each, std::uint64_t{~0U}));
+  // "8 GPUs with 2.5 cores and 64 GiB each, of model "a" or "b"".
+  [[nodiscard]] std::string wish_of(const job_request& job) const {
+    std::string text = absl::StrCat(job.gpus, job.gpus == 1 ? " GPU" : " GPUs");
+    const gang_queue_options::demand* const needs = demand_of(job.job);
+    if (needs == nullptr) return text;
+    const std::uint32_t cpu = needs->per_gpu.cpu_milli;
+    const std::uint32_t memory = needs->per_gpu.memory_mib;
+    if (cpu > 0) {
+      absl::StrAppend(&text, " with ", cpu / 1000);
+      if (cpu % 1000 != 0) {
+        absl::StrAppend(&text, ".", absl::Dec(cpu % 1000, absl::kZeroPad3));
+        text.resize(text.find_last_not_of('0') + 1);
+      }
+      text += cpu == 1000 ? " core" : " cores";
+    }
+    if (memory > 0) {
+      const bool gib = memory % 1024 == 0;
+      absl::StrAppend(&text, cpu > 0 ? " and " : " with ", gib ? memory / 1024 : memory,
+                      gib ? " GiB" : " MiB");
+    }
+    const bool host = cpu > 0 || memory > 0;
+    if (host && job.gpus > 1) text += " each";
+    const char* before = host ? ", of model \"" : " of model \"";
+    for (const std::string& model : needs->models) {
+      absl::StrAppend(&text, before, model, "\"");
+      before = " or \"";
+    }
+    return text;
+  }
+  // kInvalidArgument: the CPU or the memory of the largest task is 2^32 units or more.
+  [[nodiscard]] absl::Status check_products(const job_request& job) const {
+    const gang_queue_options::demand* const needs = demand_of(job.job);
+    if (needs == nullptr) return absl::OkStatus();
+    const std::uint64_t gpus = (std::min)(job.gpus, (std::max)(task_gpus_, 1U));
+    const std::uint64_t cpu = gpus * needs->per_gpu.cpu_milli;
+    const std::uint64_t memory = gpus * needs->per_gpu.memory_mib;
+    if ((std::max)(cpu, memory) <= std::uint64_t{~0U}) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", job.job.value, " asks for ", wish_of(job), "; a task of ", gpus, " GPUs needs ",
+        cpu > memory ? absl::StrCat(cpu, " thousandths of a core") : absl::StrCat(memory, " MiB"),
+        ", more than ", ~0U));
   }
   [[nodiscard]] static job_placement place(std::vector<placement> tasks) {
     std::sort(tasks.begin(), tasks.end(),
