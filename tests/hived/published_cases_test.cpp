@@ -1,5 +1,5 @@
 // apiary/tests/hived/published_cases_test.cpp - the cases that the documentation of the open-source
-// scheduler describes: who runs, who waits, who is preempted, what is refused, what survives a restart.
+// scheduler describes: which gangs run, wait, are preempted, are refused, and survive a restart.
 // SPDX-License-Identifier: MIT
 #include "support/hived_clusters.h"
 #include "support/hived_names.h"
