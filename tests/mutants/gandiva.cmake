@@ -81,6 +81,8 @@ mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, what
   IN [[options_.shares_gpu_time ? detail::gpu_time_weight(options.weight, r) : options.weight;]]
   FROM [[options_.shares_gpu_time]] TO [[false]])
 mutant(visits_kind gandiva/detail/slice_order.h "forgotten step: a kind that cannot start is tried on"
-  FROM [[goes_on ? at->first->next(job.key, job.id) : std::nullopt]] TO [[at->first->next(job.key, job.id)]])
+  FROM [[goes_on && jobs != queues_.end()]] TO [[jobs != queues_.end()]])
+mutant(empty_kinds gandiva/detail/slice_order.h "forgotten step: the queue of a kind stays when its last job has left"
+  FROM [[if (jobs->second.empty()) queues_.erase(jobs);]] TO [[]] STATEMENT)
 mutant(pass_rest gandiva/detail/slice_order.h "dropped term: of jobs with one weight not the least pass is found"
   FROM [[-(had % weight)]] TO [[0]])

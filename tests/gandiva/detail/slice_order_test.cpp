@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -128,6 +129,9 @@ TEST_CASE("sliced_queues: jobs in order of pass and id, until their kind is give
         naive.erase(gone);
       }
       REQUIRE(queues.size() == naive.size());
+      std::set<std::uint32_t> kinds;
+      for (const auto& [key, r] : naive) kinds.insert(r.gpus);
+      REQUIRE(queues.num_kinds() == kinds.size());
       REQUIRE(queues.empty() == naive.empty());
       REQUIRE(queues.least() ==
               (naive.empty() ? std::nullopt : std::optional(naive.begin()->first.first)));
@@ -178,7 +182,7 @@ TEST_CASE("running_passes: the least pass of the jobs that run, at each time") {
       }
       std::optional<std::int64_t> least;
       for (const auto& [job, r] : naive) {
-        const std::int64_t pass = r.pass + slice_pass(now - r.since, r.weight);
+        const std::int64_t pass = r.pass + (now - r.since) * 1'048'575 / r.weight;
         least = std::min(least.value_or(pass), pass);
       }
       REQUIRE(passes.least(now) == least);

@@ -59,7 +59,7 @@ class failed_kinds {
   std::vector<request_kind> kinds_;  // ascending
 };
 
-// Waiting jobs in order of pass, then of id, in one queue for each kind.
+// Waiting jobs in order of pass, then of id, in one queue for each kind of waiting jobs.
 // Cost: insert, erase O(log jobs); least O(kinds); a visit O(kinds + log jobs).
 class sliced_queues {
  public:
@@ -71,16 +71,21 @@ class sliced_queues {
   // Requires: it was inserted with this pass.
   template <class Request>
   void erase(const Request& r, std::int64_t pass) {
-    queues_.at(kind_of(r)).erase(pass, r.job.value);
+    const auto jobs = queues_.find(kind_of(r));
+    jobs->second.erase(pass, r.job.value);
+    if (jobs->second.empty()) queues_.erase(jobs);
     --size_;
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  // The kinds of waiting jobs.
+  [[nodiscard]] std::size_t num_kinds() const noexcept { return queues_.size(); }
   // The least pass; nullopt: no job waits.
   [[nodiscard]] std::optional<std::int64_t> least() const noexcept {
     std::optional<std::int64_t> pass;
     for (const auto& [kind, jobs] : queues_) {
-      if (const auto first = jobs.first()) pass = (std::min)(pass.value_or(first->key), first->key);
+      const std::int64_t first = jobs.first()->key;
+      pass = (std::min)(pass.value_or(first), first);
     }
     return pass;
   }
@@ -88,9 +93,8 @@ class sliced_queues {
   // visit may insert and erase jobs; a job that it inserts may be visited.
   template <class Visit>
   void visit_all(Visit&& visit) {
-    std::erase_if(queues_, [](const auto& q) { return q.second.empty(); });
-    std::vector<std::pair<const weighted_tree*, weighted_tree::item>> nexts;  // one for each kind
-    for (const auto& [kind, jobs] : queues_) nexts.emplace_back(&jobs, *jobs.first());
+    std::vector<std::pair<request_kind, weighted_tree::item>> nexts;  // one for each kind
+    for (const auto& [kind, jobs] : queues_) nexts.emplace_back(kind, *jobs.first());
     while (!nexts.empty()) {
       const auto at =
           std::min_element(nexts.begin(), nexts.end(), [](const auto& a, const auto& b) {
@@ -98,7 +102,9 @@ class sliced_queues {
           });
       const weighted_tree::item job = at->second;
       const bool goes_on = visit(job_id(job.id));
-      const auto next = goes_on ? at->first->next(job.key, job.id) : std::nullopt;
+      const auto jobs = queues_.find(at->first);  // none: the visit erased the last job
+      const bool has_more = goes_on && jobs != queues_.end();
+      const auto next = has_more ? jobs->second.next(job.key, job.id) : std::nullopt;
       if (next) {
         at->second = *next;
       } else {
