@@ -201,6 +201,38 @@ TEST_CASE(
   CHECK(found_some > apiary_test::scaled(300u));
 }
 
+TEST_CASE("a find after which nothing has changed reads no bound twice") {
+  // Each job takes a GPU and half of the memory: a task with more memory evicts both jobs of a node.
+  node_table table;
+  detail::victim_index index(0);
+  const std::uint32_t size = 500;
+  const task_request half{.memory_mib = 500, .gpus = 1, .gpu_milli = whole_gpu};
+  for (std::uint32_t n = 0; n < size; ++n) {
+    table.add({.host = {.cpu_milli = 1000, .memory_mib = 1000}, .gpus = 2});
+    index.add_node();
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      task_request job = half;
+      job.job = job_id(2 * n + i);
+      const placement where{node_id(n), std::uint32_t{1} << i};
+      table.place(job, where);
+      index.add(job, where, 0, n == 0 ? 1 : 2);  // of all nodes, the bound is at most 2
+    }
+  }
+  const task_request task{.memory_mib = 700, .gpus = 1, .gpu_milli = whole_gpu};
+  for (std::uint32_t round = 0; round < 5; ++round) {
+    const auto found = index.find(table, task, 1, nullptr);
+    REQUIRE(found);
+    CHECK(found->cost == 2);
+    CHECK(found->where.node == node_id(0));
+    if (round > 0) CHECK(index.steps() <= 3);
+  }
+  for (std::uint32_t n = 100; n < 110; ++n) index.touch(node_id(n));
+  CHECK(index.find(table, task, 1, nullptr)->cost == 2);
+  CHECK(index.steps() <= 23);
+  CHECK(index.find(table, task, 1, nullptr)->cost == 2);
+  CHECK(index.steps() <= 3);
+}
+
 TEST_CASE("more kinds than the index keeps replace one another") {
   indexed_nodes nodes(1, 5);
   for (std::uint32_t j = 0; j < 200; ++j) nodes.start(j);

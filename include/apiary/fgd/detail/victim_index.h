@@ -39,13 +39,15 @@ namespace detail {
 // request gets a kind of its own, which is not rounded.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
-// Cost:     find: O(1) for each change of a node since the last search for this kind, and one or two
-//           searches of each node whose bound is not above the least cost, at most max_nodes once
-//           victims are found; without victims, of each node with a bound. O(nodes), too, for a kind
-//           or a priority that is new or was replaced: max_kinds, max_own_kinds and max_levels are
-//           kept at a time. If at most an eighth of the nodes is allowed, only these are read;
-//           otherwise the nodes that are not allowed and cost less are read at each find. Memory: 10
-//           bytes for each node and kind, 64 for each node and priority, 72 for each job on a node.
+// Cost:     find: O(1) for each change of a node since the last search for this kind; once for each
+//           node after its last change, if its bound is not above the least cost, a better bound,
+//           however many such nodes there are; and a search of each node whose bound is not above the
+//           least cost (if equal: with a lower id), at most max_nodes once victims are found; without
+//           victims, of each node with a bound. O(nodes), too, for a kind or a priority that is new or
+//           was replaced: max_kinds, max_own_kinds and max_levels are kept at a time. If at most an
+//           eighth of the nodes is allowed, only these are read; otherwise the nodes that are not
+//           allowed and cost less are read at each find. Memory: 10 bytes for each node and kind, 64
+//           for each node and priority, 72 for each job on a node.
 class victim_index {
  public:
   // The most rounded kinds with bounds.
@@ -120,7 +122,9 @@ class victim_index {
     std::uint64_t bound = cost_tree::never;
     std::uint32_t tried = 0;
     std::uint32_t in_vain = 0;  // nodes that a kind of its own would not come to
+    steps_ = 0;
     for (std::optional<cost_tree::entry> next = walk_.next(); next; next = walk_.next()) {
+      ++steps_;
       const node_id n(next->index);
       const std::uint64_t at_least = cost_of(*next);
       if (best && at_least > best->cost) break;
@@ -128,7 +132,7 @@ class victim_index {
       const bool is_later = best && at_least == best->cost && n > best->where.node;
       if (is_later && is_searched(*next)) break;
       const bool suits = !task.wants_gpu() || nodes[n].accessible(task.models);
-      if (is_later || (allowed != nullptr && !allowed->test(n.value)) || !suits) {
+      if ((allowed != nullptr && !allowed->test(n.value)) || !suits) {
         in_vain += suits ? 0U : 1U;
         walk_.drop(*next);
         continue;
@@ -160,6 +164,8 @@ class victim_index {
     }
     return best;
   }
+  // How many bounds the last find() read in ascending order.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   // The least sum of the bounds of `count` nodes; never if fewer nodes can run the task.
   // Requires: task.valid(); the task fits on no node now.
   [[nodiscard]] std::uint64_t least_sum(const node_table& nodes, const task_request& task,
@@ -367,6 +373,7 @@ class victim_index {
   std::vector<kind> kinds_{};
   std::vector<wish> wishes_{};
   std::uint64_t uses_ = 0;
+  std::uint64_t steps_ = 0;
   cost_tree::walk walk_{};
   shared_victim_search search_{};
   shared_victim_search quick_search_{16};
