@@ -109,6 +109,10 @@ mutant(victims_own fgd/detail/victim_index.h "wrong key: a request uses the boun
   TO [[same(k.is_own ? rounded(k.request) : k.request, request)]])
 mutant(victims_forget fgd/detail/victim_index.h "forgotten update: bounds of a node stay after a change that no job made"
   FROM [[for (level& l : levels_) l.bounds[n.value].forget();]] TO [[]] STATEMENT)
+mutant(victims_kind fgd/detail/victim_index.h "forgotten update: a kind that replaces another one keeps its bounds"
+  FROM [[*to = {};]] TO [[]] STATEMENT)
+mutant(victims_level fgd/detail/victim_index.h "forgotten update: a priority that replaces another one keeps its bounds"
+  FROM [[for (const node_id n : jobs_on_.ids()) set_least(*found, n);]] TO [[]] STATEMENT)
 mutant(bounds_two fgd/detail/victim_bounds.h "dropped case: two jobs that are enough together"
   FROM [[(std::min)(one[k], two[k])]] TO [=[one[k]]=])
 mutant(bounds_fee fgd/detail/victim_bounds.h "wrong sum: a job on several GPUs is counted for each of them"

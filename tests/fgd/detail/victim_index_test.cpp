@@ -33,6 +33,7 @@ struct indexed_nodes {
   node_table table{};
   std::optional<detail::victim_index> index{};
   std::vector<one> tasks{};
+  std::uint32_t priorities = 3;  // of the jobs
 
   indexed_nodes(std::uint64_t seed, std::uint32_t nodes) : random(seed) {
     for (std::uint32_t n = 0; n < nodes; ++n)
@@ -54,7 +55,7 @@ struct indexed_nodes {
   void start(std::uint32_t job) {
     one added{any_request(),
               {node_id(random.uniform(table.size())), 0},
-              random.uniform(3),
+              random.uniform(priorities),
               random.uniform(50)};
     const node_state& node = table[added.where.node];
     if (!node.fits(added.request)) return;
@@ -233,17 +234,43 @@ TEST_CASE("a find after which nothing has changed reads no bound twice") {
   CHECK(index.steps() <= 3);
 }
 
-TEST_CASE("more kinds than the index keeps replace one another") {
-  indexed_nodes nodes(1, 5);
-  for (std::uint32_t j = 0; j < 200; ++j) nodes.start(j);
-  for (std::uint32_t round = 0; round < 3; ++round) {
-    for (std::uint32_t priority = 0; priority < 2 * detail::victim_index::max_kinds; ++priority) {
-      const task_request task{.cpu_milli = 8000, .gpus = 1, .gpu_milli = whole_gpu};
-      REQUIRE(!nodes.fits_now(task, nullptr));
+TEST_CASE("kinds and priorities that are replaced leave no bounds behind") {
+  std::uint32_t found_some = 0;
+  for (std::uint32_t seed = 0; seed < apiary_test::scaled(8u); ++seed) {
+    indexed_nodes nodes(seed, 24);
+    nodes.priorities = 40;
+    std::uint32_t job = 0;
+    const auto compare = [&](const task_request& task, std::uint32_t priority) {
+      for (int i = 0; i < 2; ++i) nodes.start(job++);
+      while (nodes.tasks.size() > 100)
+        nodes.end(nodes.random.uniform(static_cast<std::uint32_t>(nodes.tasks.size())));
+      if (nodes.fits_now(task, nullptr)) return;
       const auto found = nodes.index->find(nodes.table, task, priority, nullptr);
       const auto expected = nodes.naive(task, priority, nullptr);
       REQUIRE(found.has_value() == expected.has_value());
-      if (found) CHECK(found->cost == expected->first);
+      if (!found) return;
+      ++found_some;
+      REQUIRE(found->cost == expected->first);
+      REQUIRE(found->where.node == expected->second);
+    };
+    while (job < 300) nodes.start(job++);
+    for (std::uint32_t round = 0; round < 3; ++round) {
+      // Twice as many rounded kinds as are kept, of more priorities than are kept.
+      for (std::uint32_t k = 0; k < 2 * detail::victim_index::max_kinds; ++k) {
+        task_request task{.cpu_milli = 8000U >> (k / 40 % 2 * 2), .gpus = 1 + k / 80 % 4};
+        task.gpu_milli = whole_gpu;
+        compare(task, 1 + k % 40);
+      }
+      // More requests that round to the same: each of them returns until it has a kind of its own.
+      for (std::uint32_t k = 0; k < detail::victim_index::max_own_kinds + 16; ++k) {
+        const task_request task{.cpu_milli = 5000 + 100 * k,
+                                .memory_mib = 1500 + 31 * k,
+                                .gpus = 1,
+                                .gpu_milli = static_cast<milli_gpu>(500 + k),
+                                .models = k % 2 == 0 ? 0b10U : 0b11U};
+        for (int i = 0; i < 8; ++i) compare(task, 10 + k % 4 * 10);
+      }
     }
   }
+  CHECK(found_some > apiary_test::scaled(2000u));
 }
