@@ -276,4 +276,19 @@ TEST_CASE("a learner makes no prices before a task has requested a GPU, and none
   CHECK(learner.first(without).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("a learner ignores tasks that are not valid") {
+  node_table nodes;
+  nodes.add({{.cpu_milli = 32'000, .memory_mib = 1}, 4});
+  price_learner learner;
+  const task_request one{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 300};
+  for (const task_request& wrong :
+       {task_request{.gpus = 2, .gpu_milli = 300}, task_request{.gpus = 1, .gpu_milli = 0},
+        task_request{.gpus = 1, .gpu_milli = 1001}}) {
+    REQUIRE(!wrong.valid());
+    for (int i = 0; i < 40; ++i) CHECK(!learner.arrive(nodes, wrong));
+  }
+  for (int i = 1; i <= 64; ++i)
+    CHECK(learner.arrive(nodes, one).has_value() == (i == 32 || i == 64));
+}
+
 }  // namespace

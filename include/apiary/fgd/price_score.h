@@ -283,9 +283,11 @@ class price_learner {
     return price_score::create(nodes, one_gpu, options_);
   }
   // A task arrives. Returns new prices for set_score() if it is time for them, otherwise nullopt; also
-  // nullopt if they cannot be made, for example because no task has requested a GPU yet.
+  // nullopt if they cannot be made, for example because no task has requested a GPU yet. A task that is
+  // not valid() counts for nothing.
   [[nodiscard]] std::optional<price_score> arrive(const node_table& nodes,
                                                   const task_request& task) {
+    if (!task.valid()) return std::nullopt;
     recent_.add({task.cpu_milli, task.gpus, task.gpu_milli, task.models});
     if (recent_.arrivals() < next_) return std::nullopt;
     next_ += next_ < 1024 ? next_ : (std::max)(std::uint64_t{1024}, next_ / 16);
