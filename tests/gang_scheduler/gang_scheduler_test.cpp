@@ -741,7 +741,8 @@ TEST_CASE("a filter that accepts no node is the whole reason") {
   s = gang_scheduler::create(tainted).value();
   CHECK(why({}) == "it may run only on nodes without taints; there are none");
   CHECK(why({.tolerations = {"other"}}) ==
-        "it may run only on nodes (taint \"other\" is tolerated) without others; there are none");
+        "it may run only on nodes (taint \"other\" is tolerated) without other taints; there are "
+        "none");
   CHECK(why({.tolerations = {"dedicated=a"}}).find("the gang needs ") == 0);
   REQUIRE(s.remove_node(at(s, "a")).ok());
   CHECK(why({.models = {"b200"}}) == "the cluster has no nodes");

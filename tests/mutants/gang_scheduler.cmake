@@ -107,6 +107,8 @@ mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped conditi
   EQUIVALENT "a gang whose GPUs another one claims ends for that one, and has no replacement")
 mutant(short_slice_rest gang_scheduler/detail/short_slices.h "forgotten update: the tasks of the rest are placed twice"
   FROM [[split.groups.back().tasks -= rest;]] TO [[]] STATEMENT)
+mutant(equal_slices gang_scheduler/detail/short_slices.h "wrong condition: a rest keeps slices of the lower of two levels with equal slices"
+  FROM [[if (s.tasks == largest.tasks)]] TO [[if (s.level == largest.level)]])
 mutant(allocations_of_node gang_scheduler/detail/cluster_state.h "forgotten update: gangs give back the GPUs of a node that has turned bad"
   FROM [[for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);]] TO [[]] STATEMENT)
 mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comparison: a gang with one GPU more overwrites the next gang"

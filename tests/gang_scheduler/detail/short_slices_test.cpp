@@ -49,7 +49,7 @@ bool stays(const topology_constraints& gang, std::uint32_t i) {
   const level_count top = highest(g);
   const std::uint32_t rest = g.tasks % top.tasks;
   return rest == 0 || std::any_of(g.slices.begin(), g.slices.end(), [&](const level_count& s) {
-           return s.level != top.level && rest % s.tasks != 0;
+           return s.tasks != top.tasks && rest % s.tasks != 0;
          });
 }
 
@@ -70,6 +70,20 @@ TEST_CASE("short_slices: 10 tasks in slices of 4 are 8 tasks in slices of 4, and
   CHECK(!has_short_slice(topology_constraints{.groups = {{.tasks = 8}}}));
 }
 
+TEST_CASE("short_slices: 10 tasks in slices of 4 at two levels are 4, 4 and 2, too") {
+  for (const bool lower_first : {true, false}) {
+    topology_constraints gang{.groups = {{.tasks = 10, .gpus = 8, .slices = {{1, 4}, {2, 4}}}}};
+    if (!lower_first) std::swap(gang.groups[0].slices[0], gang.groups[0].slices[1]);
+    const topology_constraints split = with_whole_slices(gang);
+    CHECK(split.fault(0, 3) == "");
+    REQUIRE(split.groups.size() == 2);
+    CHECK(split.groups[0].tasks == 8);
+    CHECK(split.groups[0].slices == gang.groups[0].slices);
+    CHECK(split.groups[1].tasks == 2);
+    for (const level_count& s : split.groups[1].slices) CHECK(s.tasks == 2);
+  }
+}
+
 TEST_CASE("short_slices: random gangs keep their tasks, their slices and their leaders") {
   std::size_t divided = 0;
   std::size_t kept = 0;
@@ -84,7 +98,7 @@ TEST_CASE("short_slices: random gangs keep their tasks, their slices and their l
       const std::uint32_t low = 1 + random.uniform(4);
       const std::uint32_t levels = random.uniform(3);
       if (levels > 0) g.slices.push_back({1, low});
-      if (levels > 1) g.slices.push_back({2, low * (2 + random.uniform(2))});
+      if (levels > 1) g.slices.push_back({2, low * (1 + random.uniform(3))});
       if (levels > 1 && random.uniform(2) == 0) std::swap(g.slices[0], g.slices[1]);
       if (random.uniform(6) == 0) g.spread.push_back({1, 3});
       if (!gang.groups.empty() && random.uniform(5) == 0) g.leader = 0;

@@ -185,7 +185,8 @@ class plan_text {
       return absl::StrCat("no node has GPU model ", models);
     const bool tainted =
         any_node([&](const auto& n) { return !node_view::tolerates(filter, n.taints); });
-    const char* const others = filter.tolerations.empty() ? " without taints" : " without others";
+    const char* const others =
+        filter.tolerations.empty() ? " without taints" : " without other taints";
     return absl::StrCat("it may run only on ", filter.text(), tainted ? others : "",
                         "; there are none");
   }

@@ -23,7 +23,8 @@ namespace detail {
 }
 
 // The same gang with each such group divided into two: its whole slices, and the remaining tasks as
-// one slice of its highest level. The tasks keep their order. Two kinds of groups stay as they are,
+// one slice of its highest level, and of lower levels with equally large slices. The tasks keep their
+// order. Two kinds of groups stay as they are,
 // and fault() refuses them: a group with anti-affinity, a leader or tasks that it leads, and a group
 // whose remaining tasks have a short slice at a lower level. with_rests: if false, the remaining
 // tasks are left out, so that the groups keep their indices.
@@ -47,7 +48,7 @@ namespace detail {
     constrained_task_group last = m;
     last.tasks = rest;
     for (level_count& s : last.slices)
-      if (s.level == largest.level) s.tasks = rest;
+      if (s.tasks == largest.tasks) s.tasks = rest;
     topology_constraints alone;
     alone.groups = {last};
     if (has_short_slice(alone)) continue;
