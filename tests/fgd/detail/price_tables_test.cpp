@@ -153,8 +153,8 @@ std::int64_t best_reward(node_table& nodes, const std::vector<task_request>& tas
 
 TEST_CASE("prices bound how much more any other schedule could have allocated") {
   const std::uint32_t runs = apiary_test::scaled(400U);
-  std::int64_t bounds = 0;
   std::int64_t most = 0;
+  std::uint32_t lower = 0;  // runs whose bound is lower than the idle GPUs, a bound without prices
   for (std::uint32_t seed = 0; seed < runs; ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -204,10 +204,13 @@ TEST_CASE("prices bound how much more any other schedule could have allocated") 
     const std::int64_t best = best_reward(idle, tasks, 0);
     REQUIRE(best - earned <= bound);
     most += best - earned;
-    bounds += bound;
+    std::int64_t idle_at_end = 0;
+    for (const node_id n : nodes.ids())
+      idle_at_end += 1000 * static_cast<std::int64_t>(nodes[n].total_gpu_left());
+    lower += bound < idle_at_end ? 1U : 0U;
   }
   CHECK(most > 0);
-  CHECK(bounds < 20 * most + 2'000'000 * std::int64_t{runs});  // they are of use
+  CHECK(2 * lower >= runs);  // 57 % of 400 runs; if the bounds were a quarter higher: 48 %
 }
 
 }  // namespace
