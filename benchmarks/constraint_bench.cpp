@@ -239,7 +239,7 @@ void hard_to_pack(benchmark::State& state) {
   state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
 }
 
-// Gangs that are hard to decide, on a busy cluster of 131,072 nodes with CPU, and a budget of 1,000
+// Gangs that are hard to decide, on a busy cluster of 131,040 nodes with CPU, and a budget of 1,000
 // steps: what a call takes, divided by the steps.
 topology_constraints kinds_with_cpu(std::uint32_t kinds) {
   topology_constraints gang;

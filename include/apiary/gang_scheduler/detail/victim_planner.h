@@ -42,8 +42,8 @@ namespace detail {
 // gangs are tried alone. If none of them is enough, the cluster is searched as a whole.
 // Cost: with a required level O(cells of the level) and O(nodes) of the cells whose bounds are below
 //       the cost; the cost function, if there is one, is asked about all candidates. Without:
-//       O(candidates) if one gang is enough and the costs are the default ones; otherwise
-//       O(nodes + candidates + their nodes), and topology_victim_search.
+//       O(the most gangs that have run at once) if one gang is enough and the costs are the default
+//       ones; otherwise O(nodes + candidates + their nodes), and topology_victim_search.
 class victim_planner {
  public:
   static constexpr std::uint64_t never = victim_set::never;
