@@ -57,7 +57,9 @@ mutant(stopped_twice sim/detail/simulator.h "dropped condition: a failure stops 
 mutant(failure_at_end sim/detail/simulator.h "wrong comparison: a job that is done fails"
   FROM [[f.at < jobs_[job.value].duration]] TO [[f.at <= jobs_[job.value].duration]])
 mutant(retries_all sim/detail/simulator.h "wrong count: transient failures use up the retries"
-  FROM [[options_.failures[i - 1].why == kind::unknown ? 1U : 0U]] TO [[1U]])
+  FROM [[failure->why == simulation_options::job_failure::kind::unknown ? 1U : 0U]] TO [[1U]])
+mutant(failure_event sim/detail/simulator.h "forgotten update: the event of a failure says that the job has ended"
+  FROM [[record(why, job, now, {}, retried);]] TO [[record(why, job, now, {});]] STATEMENT)
 mutant(failure_keeps sim/detail/simulator.h "forgotten update: a job that fails keeps its progress"
   IN [[        lose_work(job);
         return submit]] FROM [[lose_work(job);]] TO [[]] STATEMENT)

@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/batch/batch_queue.h>
+#include <apiary/batch/bounded_wait_queue.h>
+#include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
@@ -30,11 +34,21 @@ using job_failure = simulation_options::job_failure;
 template <class Scheduler>
 simulation_result run(Scheduler scheduler, const std::vector<timed_job>& jobs,
                       const simulation_options& options) {
+  std::vector<std::uint32_t> retries(jobs.size());
+  std::vector<std::uint32_t> last(jobs.size());
   auto done = simulate(
       scheduler, jobs, {}, options,
       [](const timed_job&, const job_placement&) { return full_speed; },
-      [](const simulation_event&) {});
+      [&](const simulation_event& e) {
+        if (e.what == simulation_event::kind::job_failure)
+          ++(e.retried ? retries : last)[e.job.value];
+      });
   REQUIRE_MESSAGE(done.ok(), done.status().ToString());
+  // The events say which failure is the last one of a job.
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    REQUIRE(last[j] == (done->jobs[j].given_up ? 1U : 0U));
+    REQUIRE(retries[j] + last[j] == done->jobs[j].failed);
+  }
   return *std::move(done);
 }
 batch_queue<server_placer> fifo(std::uint32_t gpus) {
@@ -147,7 +161,9 @@ TEST_CASE("job failures: as millisecond by millisecond") {
   CHECK(retried > 0);
 }
 
-TEST_CASE("job failures: under every scheduler each job ends or is given up, by its class") {
+TEST_CASE(
+    "job failures: under queues, Philly, Gandiva and HiveD each job ends or is given up, by its "
+    "class") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(40U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -183,9 +199,16 @@ TEST_CASE("job failures: under every scheduler each job ends or is given up, by 
       }
     };
     const server_spec spec{.gpus = {4, 4}};
+    const hived_config cells{
+        .cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}},
+        .physical_cells = {{.type = "RACK", .children = {{.address = "a"}, {.address = "b"}}}},
+        .virtual_clusters = {{.name = "t", .cells = {{"RACK.NODE", 2}}}}};
     const server_placer placer = server_placer::create(spec).value();
     check(batch_queue(placer));
     check(preemptive_queue(placer, {.rule = preemptive_options::rules::shortest_remaining}));
+    check(conservative_queue(placer));
+    check(bounded_wait_queue(placer, {.quantum = 10, .slice = 10}));
+    check(hived_queue::create(cells).value());
     check(philly::create({.servers = spec, .quotas = {8}}).value());
     check(gandiva::create({.servers = spec, .quantum = 10}).value());
   }

@@ -29,8 +29,10 @@ struct simulation_options {
       permanent,  // never: it ends
       unknown,    // up to max_retries times
     };
-    job_id job{};              // the job
-    time_ms at = 0;            // it fails with so much progress, in ms at full speed
+    job_id job{};  // the job
+    // It fails with so much progress, in ms at full speed, kept work included. A retry that keeps as
+    // much or more fails as soon as it can make progress.
+    time_ms at = 0;
     kind why = kind::unknown;  // whether it is retried
   };
   // ms from a start, growth or shrinking of a job until it makes progress; >= 0. simulate() adds it
@@ -75,6 +77,7 @@ struct simulation_event {
   std::uint32_t nodes = 0;    // the nodes on which the job runs
   std::uint32_t speed = 0;    // the speed of the job from `from` on, in thousandths
   time_ms from = 0;           // the job makes no progress before this time
+  bool retried = false;       // set only for job_failure: whether the job waits again
 };
 
 // The outcome of a simulation; metrics_of() turns it into figures.

@@ -61,6 +61,7 @@ class simulator {
     const auto& failures = options_.failures;
     if (failures.empty()) return;
     next_failure_.resize(jobs.size(), failures.size());
+    unknown_.resize(jobs.size());
     for (std::size_t i = failures.size(); i-- > 0;) next_failure_[failures[i].job.value] = i;
   }
 
@@ -139,11 +140,11 @@ class simulator {
     }
     calls_.observe(e);
   }
-  void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& where) {
+  void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& where,
+              bool retried = false) {
     const progress& p = state_[job.value];
-    record(
-        {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.where.size()), p.speed, p.since},
-        where);
+    const auto nodes = static_cast<std::uint32_t>(p.where.size());
+    record({what, now, job, {}, p.gpus, nodes, p.speed, p.since, retried}, where);
   }
   // Adds the job to the GPUs of its placement, or removes it from them.
   void occupy(job_id job, bool comes, time_ms now) {
@@ -296,25 +297,29 @@ class simulator {
     }
     new_neighbours_.clear();
   }
-  void stop(job_id job, time_ms now, simulation_event::kind why) {
+  void stop(job_id job, time_ms now, simulation_event::kind why, bool retried = false) {
     progress& p = state_[job.value];
     APIARY_VERIFY(p.speed > 0);
     ends_.cancel(job.value);
     p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
     p.speed = 0;
     occupy(job, false, now);
-    record(why, job, now, {});
+    record(why, job, now, {}, retried);
     p.where.clear();
   }
   [[nodiscard]] absl::Status end(job_id job, time_ms now) {
     const simulation_options::job_failure* const failure = next_failure(job);
+    const bool retried = failure != nullptr && is_retried(*failure);
     stop(job, now,
-         failure != nullptr ? simulation_event::kind::job_failure : simulation_event::kind::end);
+         failure != nullptr ? simulation_event::kind::job_failure : simulation_event::kind::end,
+         retried);
     APIARY_RETURN_IF_ERROR(calls_.finish(job, now));
     simulation_result::job_record& r = out_.jobs[job.value];
     if (failure != nullptr) {
       ++r.failed;
-      if (is_retried(*failure)) {
+      if (retried) {
+        unknown_[job.value] +=
+            failure->why == simulation_options::job_failure::kind::unknown ? 1U : 0U;
         ++next_failure_[job.value];
         lose_work(job);
         return submit(job.value, now);
@@ -329,11 +334,7 @@ class simulator {
   [[nodiscard]] bool is_retried(const simulation_options::job_failure& failure) const {
     using kind = simulation_options::job_failure::kind;
     if (failure.why != kind::unknown) return failure.why == kind::transient;
-    std::uint32_t unknown = 0;  // earlier ones
-    for (std::size_t i = next_failure_[failure.job.value];
-         i > 0 && options_.failures[i - 1].job == failure.job; --i)
-      unknown += options_.failures[i - 1].why == kind::unknown ? 1U : 0U;
-    return unknown < options_.max_retries;
+    return unknown_[failure.job.value] < options_.max_retries;
   }
   // The job loses the work since its last checkpoint.
   void lose_work(job_id job) {
@@ -370,6 +371,7 @@ class simulator {
   std::vector<job_id> new_neighbours_;      // jobs whose neighbours changed
   std::vector<job_id> neighbours_;          // scratch
   std::vector<std::size_t> next_failure_;   // of each job; empty: no job fails
+  std::vector<std::uint32_t> unknown_;      // failures of unknown kind that each job has had
   std::uint64_t used_ = 0;                  // GPUs
   std::size_t unended_ = 0;                 // jobs that arrived and have not ended
 };
