@@ -248,22 +248,26 @@ inline std::vector<apiary::outage> outages_of(const run_settings& set, const job
   return outages;
 }
 
-// The failures of the jobs: each run of a job fails, or not, with a uniform part of the work done.
+// The failures of the jobs: each run of a job fails, or not, with a uniform part of the work done that
+// was left after the last checkpoint before the failure before.
 inline std::vector<apiary::simulation_options::job_failure> job_failures_of(
     const run_settings& set, const apiary::job_list& list) {
   using kind = apiary::simulation_options::job_failure::kind;
   constexpr std::array<kind, 3> kinds{kind::transient, kind::permanent, kind::unknown};
   std::vector<apiary::simulation_options::job_failure> failures;
-  apiary::rng random(set.seed);
+  apiary::rng random(~set.seed);  // other numbers than those of the servers
   for (const apiary::timed_job& j : list.jobs) {
+    apiary::time_ms kept = 0;
     for (int run = 0; run < 100; ++run) {
       std::uint32_t draw = random.uniform(100);
       std::size_t k = 0;
       while (k < kinds.size() && draw >= set.failures[k]) draw -= set.failures[k++];
       if (k == kinds.size()) break;
       // In thousandths, because the generator has 32 bits.
-      failures.push_back({j.request.job, j.duration * random.uniform(1000) / 1000, kinds[k]});
+      const apiary::time_ms at = kept + (j.duration - kept) * random.uniform(1000) / 1000;
+      failures.push_back({j.request.job, at, kinds[k]});
       if (kinds[k] == kind::permanent) break;
+      if (set.checkpoint > 0) kept = at / set.checkpoint * set.checkpoint;
     }
   }
   return failures;
@@ -321,8 +325,8 @@ struct policy_run {
   std::string events{};                                       // if run_settings::keeps_events
 };
 
-// Runs the jobs under a policy of job_policies or demand_policies; calls progress(jobs that have ended)
-// now and then.
+// Runs the jobs under a policy of job_policies or demand_policies; calls progress(jobs that have ended
+// or were given up) now and then.
 // Requires: jobs that fit into the cluster, numbered by arrival.
 inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_cluster& cluster,
                                              const apiary::job_list& list,
@@ -338,24 +342,25 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
   const auto run = [&](auto scheduler) -> absl::Status {
     watched watch(std::move(scheduler), list.jobs, out.picture);
     std::size_t ended = 0;
-    APIARY_ASSIGN_OR_RETURN(const apiary::simulation_result done,
-                            simulate(
-                                watch, list.jobs, outages,
-                                {.start_cost = set.start_cost,
-                                 .checkpoint_interval = set.checkpoint,
-                                 .migration_cost = set.migration_cost,
-                                 .servers = cluster.servers().gpus,
-                                 .failures = job_failures_of(set, list),
-                                 .max_retries = set.retries},
-                                [&](const apiary::timed_job&, const apiary::job_placement& at) {
-                                  return speed_of(set.speeds, cluster, at);
-                                },
-                                [&](const apiary::simulation_event& e) {
-                                  if (set.keeps_events)
-                                    out.events += event_line(e, watch.where(e.job));
-                                  if (e.what == apiary::simulation_event::kind::end)
-                                    progress(++ended);
-                                }));
+    APIARY_ASSIGN_OR_RETURN(
+        const apiary::simulation_result done,
+        simulate(
+            watch, list.jobs, outages,
+            {.start_cost = set.start_cost,
+             .checkpoint_interval = set.checkpoint,
+             .migration_cost = set.migration_cost,
+             .servers = cluster.servers().gpus,
+             .failures = job_failures_of(set, list),
+             .max_retries = set.retries},
+            [&](const apiary::timed_job&, const apiary::job_placement& at) {
+              return speed_of(set.speeds, cluster, at);
+            },
+            [&](const apiary::simulation_event& e) {
+              if (set.keeps_events) out.events += event_line(e, watch.where(e.job));
+              using kind = apiary::simulation_event::kind;
+              if (e.what == kind::end || (e.what == kind::job_failure && !e.retried))
+                progress(++ended);
+            }));
     out.metrics = metrics_of(done, list.jobs);
     out.log = done.log.value();
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {

@@ -130,6 +130,70 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("simulate: a run of a job fails in the work that it has left, at times of its own") {
+  job_list list;
+  list.jobs.resize(100);
+  for (timed_job& j : list.jobs) j.duration = 1'000'000;
+  job_list::number_by_arrival(list.jobs);
+  const example::run_settings often{.checkpoint = 60'000, .failures = {80, 0, 0}};
+  const auto failures = example::job_failures_of(often, list);
+  std::uint64_t with_kept = 0;
+  for (std::size_t i = 1; i < failures.size(); ++i) {
+    if (failures[i].job != failures[i - 1].job) continue;
+    const time_ms kept = failures[i - 1].at / 60'000 * 60'000;
+    REQUIRE(failures[i].at >= kept);
+    REQUIRE(failures[i].at < 1'000'000);
+    with_kept += kept > 0 ? 1U : 0U;
+  }
+  CHECK(with_kept > 100);
+  // Both draw from 1,000 values: a job the second of two, a server each.
+  const example::run_settings once{.mtbf = 500'000, .repair = 0, .failures = {0, 100, 0}};
+  const auto of_jobs = example::job_failures_of(once, list);
+  const auto of_server = example::outages_of(once, {.nodes = 1}, list);
+  REQUIRE(of_jobs.size() == 100);
+  REQUIRE(of_server.size() > 200);
+  std::uint64_t alike = 0;
+  for (std::size_t j = 0; j < 100; ++j)
+    alike += of_server[2 * j + 1].from - of_server[2 * j].from - 1 == of_jobs[j].at ? 1U : 0U;
+  CHECK(alike < 10);
+}
+
+TEST_CASE("simulate: under every policy jobs that fail end or are given up, by their classes") {
+  const job_list list = example::embedded_jobs();
+  const example::run_settings set{
+      .checkpoint = 600'000, .failures = {10, 5, 20}, .retries = 1, .keeps_jobs = true};
+  const auto failures = example::job_failures_of(set, list);
+  std::vector<std::string_view> policies(example::job_policies.begin(),
+                                         example::job_policies.end());
+  policies.insert(policies.end(), example::demand_policies.begin(), example::demand_policies.end());
+  for (const std::string_view policy : policies) {
+    CAPTURE(policy);
+    std::size_t ended = 0;
+    const auto run = example::run_policy(
+        policy, {}, list, [&](std::size_t n) { ended = n; }, set);
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    CHECK(ended == list.jobs.size());
+    CHECK(run->metrics.given_up > 0);
+    std::size_t next = 0;
+    for (std::uint32_t j = 0; j < list.jobs.size(); ++j) {
+      CAPTURE(j);
+      std::uint32_t failed = 0;
+      std::uint32_t unknown = 0;
+      bool given_up = false;
+      for (; next < failures.size() && failures[next].job.value == j; ++next) {
+        if (given_up) continue;
+        using kind = simulation_options::job_failure::kind;
+        ++failed;
+        unknown += failures[next].why == kind::unknown ? 1U : 0U;
+        given_up = failures[next].why == kind::permanent || unknown > 1;
+      }
+      REQUIRE(run->jobs[j].ended != max_time);
+      REQUIRE(run->jobs[j].failed == failed);
+      REQUIRE(run->jobs[j].given_up == given_up);
+    }
+  }
+}
+
 TEST_CASE("simulate: the speed of a job by where its GPUs are") {
   const example::place_speeds speeds{.nvlink = 900, .node = 700, .rack = 500, .across = 300};
   const example::job_cluster cluster{.nodes = 8, .gpus_per_node = 8};  // a rack has eight
