@@ -339,9 +339,8 @@ class guest_choice {
       list = lists_[i - 1];
       while (list[k++].cell != images_[i - 1]) continue;
     } else {
-      const bool has_twin = i + 1 < parts_.size() && parts_[i + 1].twin;  // it uses the list, too
-      list_candidates(i, max_candidates, list,
-                      has_twin ? no_limit() : candidate{best_cost_ - total, 0, {}}, false, cost);
+      // A twin tries all cells of this list, too; those that have a lower bound only come last.
+      list_candidates(i, max_candidates, list, candidate{best_cost_ - total, 0, {}}, false, cost);
       merge_sort(list, candidate::costs_less);
     }
     bool idle = false;  // of the children of a cell, those without opportunistic leaves are equal
