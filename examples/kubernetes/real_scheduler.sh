@@ -6,11 +6,12 @@
 #
 # PROGRAM is the extender that CMake builds: build/examples/kubernetes/kubernetes_extender. For people who
 # want to see it; no test runs it. It downloads Debian's source package of Kubernetes (1.20 in Debian 12),
-# which contains what it needs of Go, builds kube-apiserver and kube-scheduler in FOLDER (eight minutes of
-# CPU time, 3 GB; kept for the next run), and starts them with etcd on the loopback device. The eight nodes of
-# recordings/nodes.json have no kubelet, so pods are bound, and never run. The scheduler has the configuration
-# of manifests/scheduler.yaml. A guest is on each of seven nodes; then a gang of four pods that must be in
-# one block comes, and three guests are evicted.
+# which contains what it needs of Go, adds one line without which 1.20.2 never asks `preempt`, builds
+# kube-apiserver and kube-scheduler in FOLDER (eight minutes of CPU time, 3 GB; kept for the next run), and
+# starts them with etcd on the loopback device. The eight nodes of recordings/nodes.json have no kubelet, so
+# pods are bound, and never run. The scheduler has the configuration of manifests/scheduler.yaml. A guest is
+# on each of seven nodes; then a gang of four pods that must be in one block comes, and three guests are
+# evicted.
 # Ends with 0 if this happens. Needs root or sudo only where a package is missing.
 set -eu
 unset CDPATH
@@ -47,8 +48,8 @@ if ! [ -x "$folder/kube-scheduler" ] || ! [ -x "$folder/kube-apiserver" ]; then
   mkdir -p "$source/.go/src/k8s.io"
   ln -sfn ../../.. "$source/.go/src/k8s.io/kubernetes"
   export GOPATH="$source/.go" GOCACHE="$folder/go" CGO_ENABLED=0
-  # Early versions of 1.20 and 1.21 never call the preempt verb of an extender. This line mends it, as in
-  # later versions.
+  # 1.20.2 never calls the preempt verb of an extender. So the scheduler that is built is not the unchanged
+  # 1.20.2: this line is added, which later versions have.
   factory=$source/pkg/scheduler/factory.go
   grep -q 'frameworkruntime.WithExtenders' "$factory" ||
     sed -i 's/^\(.*\)frameworkruntime.WithPodNominator(nominator),/&\n\1frameworkruntime.WithExtenders(extenders),/' "$factory"
