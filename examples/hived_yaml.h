@@ -124,7 +124,7 @@ inline YAML::Node hived_document(const std::string& text) {
 
 // Reads the configuration from the YAML::Node that `load` returns; catches yaml-cpp's exceptions.
 // Sets the warnings if they are wanted.
-// kInvalidArgument: all faults, one on each line, as "path (line N): what is wrong".
+// kInvalidArgument: faults, at most 20, one on each line, as "path (line N): what is wrong".
 template <class Load>
 absl::StatusOr<apiary::hived_config> read_hived_yaml_from(const std::string& name, Load load,
                                                           std::vector<std::string>* warnings) {

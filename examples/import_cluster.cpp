@@ -291,12 +291,21 @@ int main(int argc, char** argv) {
   const bool hived = words.back() == "--hived";
   if (hived) words.pop_back();
   std::string name;  // of a topology
-  if (words.size() >= 2 && words[words.size() - 2] == "--topology") {
+  const bool named = words.size() >= 2 && words[words.size() - 2] == "--topology";
+  if (named) {
     name = words.back();
     words.resize(words.size() - 2);
   }
   const std::string kind = words.empty() ? "" : words[0];
   const bool has_topology = kind == "kubernetes" && words.size() == 3 && is_yaml(words[2]);
+  if (named && !has_topology && !(kind == "slurm" && words.size() >= 3 && is_yaml(words[1]))) {
+    std::fputs("--topology is for a topology in YAML, of Slurm or Kubernetes\n", stderr);
+    return 2;
+  }
+  if (hived && kind != "slurm" && kind != "kubernetes" && kind != "topograph") {
+    std::fputs("--hived is for slurm, kubernetes and topograph\n", stderr);
+    return 2;
+  }
   const std::size_t files = kind == "slurm" ? (std::min)(words.size(), std::size_t{4}) - 1
                             : has_topology  ? 2
                                             : 1;

@@ -170,8 +170,8 @@ class hwloc_topology {
     to.line = tag.line;
     to.type = tag.name == "distances2hetero" ? "" : value(tag, "type");
     if (!to.type.empty() && value(tag, "indexing") != "gp")
-      return fault(tag, "the matrix of links names objects by \"", value(tag, "indexing"),
-                   "\", not by \"gp\"");
+      return fault(tag, "the matrix of links names objects by \"",
+                   value(tag, "indexing").substr(0, 40), "\", not by \"gp\"");
     return absl::OkStatus();
   }
 
@@ -212,6 +212,9 @@ class hwloc_topology {
     std::vector<bool> kept = is_gpu;
     for (std::size_t o = from.size(); o-- > 0;)
       if (kept[o]) kept[from[o].is.parent] = true;
+    std::set<std::string> in_file;  // names of GPUs; invented ones differ from them
+    for (std::size_t o = 0; o < from.size(); ++o)
+      if (is_gpu[o]) in_file.insert(from[o].is.name);
     std::set<std::string> names;
     for (std::size_t o = 0; o < from.size(); ++o) {
       if (!kept[o]) continue;
@@ -222,10 +225,13 @@ class hwloc_topology {
         if (gpus_.size() == nvidia_topology::max_gpus)
           return absl::InvalidArgumentError(absl::StrCat("line ", from[o].line, ": more than ",
                                                          nvidia_topology::max_gpus, " GPUs"));
-        if (one.name.empty()) one.name = absl::StrCat("GPU", gpus_.size());
+        const bool no_name = one.name.empty();
+        for (std::size_t i = gpus_.size();
+             no_name && (in_file.contains(one.name) || names.contains(one.name)); ++i)
+          one.name = absl::StrCat("GPU", i);
         if (!names.insert(one.name).second)
-          return absl::InvalidArgumentError(
-              absl::StrCat("line ", from[o].line, ": two GPUs have the name \"", one.name, "\""));
+          return absl::InvalidArgumentError(absl::StrCat(
+              "line ", from[o].line, ": two GPUs have the name \"", one.name.substr(0, 40), "\""));
         gpus_.push_back(objects_.size());
       } else {
         one.name.clear();
@@ -255,7 +261,8 @@ class hwloc_topology {
     std::vector<bool> is_switch;
     for (const std::string& index : words(found.indexes)) {
       const auto at = object_of.find(found.type.empty() ? index : found.type + ":" + index);
-      if (at == object_of.end()) return wrong("names \"", index, "\", which is no object");
+      if (at == object_of.end())
+        return wrong("names \"", index.substr(0, 40), "\", which is no object");
       const std::size_t o = device_of(from, at->second);
       const bool gpu =
           number[o] < objects_.size() && std::binary_search(gpus_.begin(), gpus_.end(), number[o]);

@@ -10,8 +10,8 @@
 #include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 
-#include <algorithm>
 #include <cstddef>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,18 +19,24 @@
 
 namespace example {
 
-// Names for levels: of each label the text behind the last "/", or the whole label if that text is taken,
-// or is "node" or "cluster".
+// Names that differ for levels: their aliases, which must differ; for the others, of each label the text
+// behind the last "/", or the whole label, or the label with a number: the first one that is not taken.
+// "node" and "cluster" are reserved.
 inline std::vector<apiary_kubernetes::level_label> named_levels(
-    const std::vector<std::string>& labels) {
+    const std::vector<std::string>& labels, const std::vector<std::string>& aliases = {}) {
   std::vector<apiary_kubernetes::level_label> all;
-  for (const std::string& label : labels) {
-    std::string name = label.substr(label.rfind('/') + 1);
-    const bool taken =
-        name.empty() || name == "node" || name == "cluster" ||
-        std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.name == name; });
-    if (taken) name = label;
-    all.push_back({std::move(name), label});
+  std::set<std::string> taken = {"", "node", "cluster"};
+  for (std::size_t l = 0; l < labels.size(); ++l) {
+    all.push_back({l < aliases.size() ? aliases[l] : "", labels[l]});
+    taken.insert(all.back().name);
+  }
+  for (apiary_kubernetes::level_label& one : all) {
+    if (!one.name.empty()) continue;
+    one.name = one.label.substr(one.label.rfind('/') + 1);
+    if (taken.contains(one.name)) one.name = one.label;
+    for (int number = 2; taken.contains(one.name); ++number)
+      one.name = absl::StrCat(one.label, "-", number);
+    taken.insert(one.name);
   }
   return all;
 }
@@ -59,10 +65,7 @@ struct kubernetes_topology {
       texts.push_back(at->label);
       aliases.push_back(at->alias);
     }
-    std::vector<apiary_kubernetes::level_label> all = named_levels(texts);
-    for (std::size_t l = 0; l < all.size(); ++l)
-      if (!aliases[l].empty()) all[l].name = aliases[l];
-    return all;
+    return named_levels(texts, aliases);
   }
 
   // As YAML that kubernetes_topologies::read() reads as this Topology.
@@ -83,7 +86,7 @@ struct kubernetes_topology {
 class kubernetes_topologies : private strict_yaml {
  public:
   // The Topology with this name, or the only one.
-  // kInvalidArgument: all faults, one on each line, as "path (line N): what is wrong"; or there is no such
+  // kInvalidArgument: faults, at most 20, one on each line, as "path (line N): what is wrong"; or there is no such
   // Topology.
   static absl::StatusOr<kubernetes_topology> read(const std::string& text,
                                                   const std::string& name = "") {
@@ -115,13 +118,14 @@ class kubernetes_topologies : private strict_yaml {
     const YAML::Node kind = manifest["kind"];
     if (!kind.IsDefined() || !kind.IsScalar()) return;
     if (kind.Scalar() == "List" || kind.Scalar() == "TopologyList") {
-      items(manifest["items"], before + "items",
-            [this](const YAML::Node& item, const std::string& at) {
-              // A list has no lists in it.
-              if (item.IsMap() && item["kind"] && item["kind"].IsScalar() &&
-                  item["kind"].Scalar() == "Topology")
-                read_manifest(item, at);
-            });
+      const YAML::Node list = manifest["items"];
+      if (!list.IsDefined()) return void(fault(manifest, before + "items", "is missing"));
+      items(list, before + "items", [this](const YAML::Node& item, const std::string& at) {
+        // A list has no lists in it.
+        if (item.IsMap() && item["kind"] && item["kind"].IsScalar() &&
+            item["kind"].Scalar() == "Topology")
+          read_manifest(item, at);
+      });
       return;
     }
     if (kind.Scalar() != "Topology") return;
@@ -153,6 +157,8 @@ class kubernetes_topologies : private strict_yaml {
         return key == "alias" && text(n, p, level.alias);
       });
       if (level.label.empty()) return void(fault(item, at, "nodeLabel is missing"));
+      if (level.alias == "node" || level.alias == "cluster")
+        return void(fault(item, at, absl::StrCat("the alias \"", level.alias, "\" is reserved")));
       for (const kubernetes_topology::level& before : to.levels)
         if (before.label == level.label || (!level.alias.empty() && before.alias == level.alias))
           return void(

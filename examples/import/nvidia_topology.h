@@ -75,7 +75,7 @@ class nvidia_topology {
         return fault(words.size() - 1, " links; the header has ", columns - 1);
       for (std::size_t other = 0; other < n; ++other) {
         const std::string& link = words[other + 1];
-        if ((link == "X") != (gpu == other) || rank(link) == num_ranks)
+        if ((link == "X") != (gpu == other) || link == "NV#" || rank(link) == num_ranks)
           return fault("\"", link, "\" is no link from ", all.gpus_[gpu], " to ", all.gpus_[other]);
         all.links_[gpu * n + other] = link;
         if (line_of[other] != 0 && all.links_[other * n + gpu] != link)

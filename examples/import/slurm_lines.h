@@ -55,19 +55,28 @@ class slurm_lines {
     return {status.code(), all};
   }
 
-  // Whether a text can be a word of such a line: a name, or a list of names.
+  // Whether a text can be a word of such a line.
   [[nodiscard]] static bool is_word(std::string_view text) {
     return !text.empty() && text.back() != '\\' &&
            std::none_of(text.begin(), text.end(), [](char c) {
              return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '#';
            });
   }
-  // Whether it can be one name of a list.
-  [[nodiscard]] static bool is_name(std::string_view text) {
-    return is_word(text) && text.find_first_of(",[]") == std::string_view::npos;
+  // Why a text is no list of names in such a line; empty: it is one.
+  [[nodiscard]] static std::string fault_of_list(std::string_view text) {
+    if (!is_word(text)) return "is empty, or has a space, \", # or a backslash at its end";
+    const std::string all = absl::StrCat(",", std::string(text), ",");
+    return all.find(",DEFAULT,") == std::string::npos ? "" : no_default;
+  }
+  // Why it is no single name.
+  [[nodiscard]] static std::string fault_of_name(std::string_view text) {
+    if (!is_word(text) || text.find_first_of(",[]") != std::string_view::npos)
+      return "a name without a space, \", #, a comma or a bracket expected";
+    return text == "DEFAULT" ? no_default : "";
   }
 
  private:
+  static constexpr const char* no_default = "DEFAULT is no name: in Slurm it means default values";
   std::string text_;
   std::vector<std::size_t> lines_;  // of the other file
 };

@@ -46,12 +46,15 @@ struct slurm_topology_yaml {
     return a.name == b.name && a.type == b.type && a.cluster_default == b.cluster_default &&
            a.parts == b.parts && a.block_sizes == b.block_sizes;
   }
+  [[nodiscard]] static bool is_known(const std::string& type) {
+    return type == "tree" || type == "block" || type == "flat";
+  }
 
   // The cluster: this topology, with the nodes of a slurm.conf and a gres.conf.
   // kInvalidArgument: the faults, as gang_cluster::parse has them, with the lines of the topology.yaml.
   [[nodiscard]] absl::StatusOr<apiary::gang_cluster> cluster(std::string_view nodes,
                                                              std::string_view gres = {}) const {
-    if (type != "tree" && type != "block" && type != "flat")
+    if (!is_known(type))
       return absl::InvalidArgumentError(absl::StrCat("topology, line ", line, ": topology \"", name,
                                                      "\" is of type \"", type,
                                                      "\", not tree, block or flat"));
@@ -75,7 +78,7 @@ struct slurm_topology_yaml {
 // All topologies of a file.
 class slurm_topologies_yaml : private strict_yaml {
  public:
-  // kInvalidArgument: all faults of the structure, one on each line, as "path (line N): what is wrong".
+  // kInvalidArgument: faults of the structure, at most 20, one on each line, as "path (line N): what is wrong".
   static absl::StatusOr<slurm_topologies_yaml> read(const std::string& text) {
     slurm_topologies_yaml reader;
     try {
@@ -102,6 +105,7 @@ class slurm_topologies_yaml : private strict_yaml {
       return name.empty() ? one.cluster_default || all_.size() == 1 : one.name == name;
     });
     if (found != all_.end()) return *found;
+    if (all_.empty()) return absl::InvalidArgumentError("the file has no topology");
     std::string names;
     for (const slurm_topology_yaml& one : all_)
       absl::StrAppend(&names, names.empty() ? "" : ", ", one.name);
@@ -117,14 +121,14 @@ class slurm_topologies_yaml : private strict_yaml {
     for (const slurm_topology_yaml& one : all_) {
       absl::StrAppend(&to, "- topology: ", json_text(one.name),
                       "\n  cluster_default: ", one.cluster_default ? "true" : "false", "\n  ",
-                      one.type, ":");
+                      slurm_topology_yaml::is_known(one.type) ? one.type : json_text(one.type),
+                      ":");
       if (one.type != "tree" && one.type != "block") to += " true\n";
       if (one.type == "block") to += "\n    block_sizes: [";
       for (const std::uint32_t& size : one.block_sizes)
         absl::StrAppend(&to, &size == one.block_sizes.data() ? "" : ", ", size);
       if (one.type == "block") to += "]\n    blocks:";
       if (one.type == "tree") to += "\n    switches:";
-      if ((one.type == "tree" || one.type == "block") && one.parts.empty()) to += " []";
       for (const slurm_topology_yaml::part& p : one.parts) {
         absl::StrAppend(&to, "\n    - ",
                         one.type == "tree" ? "switch: " : "block: ", json_text(p.name));
@@ -150,9 +154,14 @@ class slurm_topologies_yaml : private strict_yaml {
         one.type = key;
         if (key == "tree") return read_parts(n, p, "switches", "switch", one);
         if (key == "block") return read_parts(n, p, "blocks", "block", one);
-        bool flat = true;
-        if (key == "flat" && !n.IsMap()) truth(n, p, flat);
-        return flat || fault(n, p, "true expected");
+        if (key != "flat") return true;
+        bool flag = true;
+        if (n.IsMap())
+          return entries(n, p, [&](auto& field, auto& value, auto& at) {
+            return field == "alpha_step_rank" && truth(value, at, flag);
+          });
+        truth(n, p, flag);
+        return flag || fault(n, p, "true expected");
       });
       if (one.name.empty()) fault(body, path, "no name: topology is missing");
       if (one.type.empty()) fault(body, path, "tree, block or flat is missing");
@@ -165,7 +174,8 @@ class slurm_topologies_yaml : private strict_yaml {
   }
   bool read_parts(const YAML::Node& body, const std::string& path, const char* list,
                   const char* name, slurm_topology_yaml& to) {
-    return entries(body, path, [&](auto& key, auto& n, auto& p) {
+    const std::size_t before = faults.size();
+    entries(body, path, [&](auto& key, auto& n, auto& p) {
       if (key == "block_sizes" && to.type == "block") {
         to.sizes_line = line_of(n);
         return items(n, p, [&](const YAML::Node& size, const std::string& at) {
@@ -176,10 +186,10 @@ class slurm_topologies_yaml : private strict_yaml {
                slurm_topology_yaml::part& part = to.parts.emplace_back();
                part.line = line_of(item);
                entries(item, at, [&](auto& field, auto& value, auto& place) {
-                 if (field == name) return word(value, place, part.name);
-                 if (field == "nodes") return word(value, place, part.nodes);
+                 if (field == name) return word(value, place, true, part.name);
+                 if (field == "nodes") return word(value, place, false, part.nodes);
                  return field == "children" && to.type == "tree" &&
-                        word(value, place, part.children);
+                        word(value, place, false, part.children);
                });
                if (part.name.empty())
                  return void(fault(item, at, std::string(name) + " is missing"));
@@ -188,15 +198,19 @@ class slurm_topologies_yaml : private strict_yaml {
                        to.type == "block" ? "nodes is missing" : "needs either nodes or children");
              });
     });
+    if (to.parts.empty() && faults.size() == before)
+      fault(body, path, std::string(list) + " is missing or empty");
+    return true;
   }
   // A name, or a list of names.
-  bool word(const YAML::Node& node, const std::string& path, std::string& value) {
+  bool word(const YAML::Node& node, const std::string& path, bool one, std::string& value) {
     text(node, path, value);
-    if (node.IsScalar() && !slurm_lines::is_word(value)) {
-      fault(node, path, "is empty, or has a space, \", # or a backslash at its end");
-      value = "?";  // one fault is enough
-    }
-    return true;
+    if (!node.IsScalar()) return true;
+    const std::string why =
+        one ? slurm_lines::fault_of_name(value) : slurm_lines::fault_of_list(value);
+    if (why.empty()) return true;
+    value = "?";  // one fault is enough
+    return fault(node, path, why);
   }
 
   std::vector<slurm_topology_yaml> all_;

@@ -7,6 +7,7 @@
 #include "slurm_lines.h"
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/topology/ragged_tree.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +48,7 @@ class topograph_model : private strict_yaml {
     }
   };
 
-  // kInvalidArgument: all faults of the structure, one on each line, as "path (line N): what is wrong".
+  // kInvalidArgument: faults of the structure, at most 20, one on each line, as "path (line N): what is wrong".
   static absl::StatusOr<topograph_model> read(const std::string& text) {
     topograph_model model;
     try {
@@ -66,21 +68,31 @@ class topograph_model : private strict_yaml {
   // kInvalidArgument: the faults, as gang_cluster::parse has them, with the lines of the model.
   [[nodiscard]] absl::StatusOr<apiary::gang_cluster> cluster(std::uint32_t gpus,
                                                              const std::string& model = "") const {
+    if (const std::string why = slurm_lines::fault_of_name(model); !model.empty() && !why.empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat("model of the GPUs \"", model.substr(0, 40), "\": ", why));
     std::map<std::string, std::string>
         above;  // of a switch that is listed, the first that lists it
     for (const network_switch& one : switches_)
       for (const std::string& below : one.switches) above.emplace(below, one.name);
     std::map<std::string, const network_switch*> found;
     for (const network_switch& one : switches_) found.emplace(one.name, &one);
-    // Switches with nodes below them; a ring of switches ends where it began.
     std::map<std::string, std::string> nodes_of;  // of switches with blocks
-    std::map<std::string, bool> used;
+    std::set<std::string> used;                   // switches with nodes below them
     for (const block& one : blocks_) {
       if (one.on.empty()) continue;
-      for (const std::string& list : one.nodes)
-        absl::StrAppend(&nodes_of[one.on], nodes_of[one.on].empty() ? "" : ",", list);
-      for (std::string at = one.on; used.emplace(at, true).second && above.contains(at);)
-        at = above.at(at);
+      std::string& list = nodes_of[one.on];
+      for (const std::string& names : one.nodes)
+        absl::StrAppend(&list, list.empty() ? "" : ",", names);
+      std::size_t height = 1;
+      for (std::string at = one.on;; at = above.at(at), ++height) {
+        if (height == apiary::ragged_tree::max_levels)
+          return absl::InvalidArgumentError(
+              absl::StrCat("topology, line ", one.line, ": switch \"", one.on, "\" has more than ",
+                           height - 2, " switches above it, or is below a ring of switches"));
+        used.insert(at);
+        if (!above.contains(at)) break;
+      }
     }
     slurm_lines topology;
     for (const network_switch& one : switches_) {
@@ -98,8 +110,7 @@ class topograph_model : private strict_yaml {
     const std::string gres = absl::StrCat(" Gres=gpu:", model, model.empty() ? "" : ":", gpus);
     for (const block& one : blocks_) {
       std::map<std::string, std::string> labels = one.labels;
-      std::map<std::string, bool> seen;
-      for (std::string at = one.on; !at.empty() && seen.emplace(at, true).second;) {
+      for (std::string at = one.on; !at.empty();) {
         if (const auto here = found.find(at); here != found.end())
           labels.insert(here->second->labels.begin(), here->second->labels.end());
         const auto up = above.find(at);
@@ -110,7 +121,13 @@ class topograph_model : private strict_yaml {
         absl::StrAppend(&words, words.empty() ? " Labels=" : ",", key, "=", value);
       if (!one.on.empty() && written.emplace(one.on, true).second)
         topology.add(one.line, "SwitchName=", one.on, " Nodes=", nodes_of.at(one.on));
-      for (const std::string& list : one.nodes) nodes.add(one.line, "NodeName=", list, gres, words);
+      for (const std::string& list : one.nodes) {
+        if (nodes.text().size() + words.size() > max_bytes)
+          return absl::InvalidArgumentError(
+              absl::StrCat("nodes, line ", one.line, ": the labels of all blocks have more than ",
+                           max_bytes, " bytes"));
+        nodes.add(one.line, "NodeName=", list, gres, words);
+      }
     }
     auto all = apiary::gang_cluster::parse(topology.text(), nodes.text());
     if (all.ok()) return all;
@@ -150,7 +167,8 @@ class topograph_model : private strict_yaml {
           network_switch& to = switches_.emplace_back();
           to.name = name;
           to.line = line_of(one);
-          if (!slurm_lines::is_name(name)) fault(one, at, no_name);
+          if (const std::string why = slurm_lines::fault_of_name(name); !why.empty())
+            fault(one, at, why);
           return entries(one, at, [&](auto& key, auto& n, auto& p) {
             if (key == "labels") return read_labels(n, p, to.labels);
             return key == "switches" &&
@@ -190,10 +208,9 @@ class topograph_model : private strict_yaml {
   // A name, or a list of names.
   bool word(const YAML::Node& node, const std::string& path, bool one, std::string& to) {
     text(node, path, to);
-    if (node.IsScalar() && !(one ? slurm_lines::is_name(to) : slurm_lines::is_word(to)))
-      fault(node, path,
-            one ? no_name : "is empty, or has a space, \", # or a backslash at its end");
-    return true;
+    if (!node.IsScalar()) return true;
+    const std::string why = one ? slurm_lines::fault_of_name(to) : slurm_lines::fault_of_list(to);
+    return why.empty() || fault(node, path, why);
   }
 
   static void write_labels(const std::map<std::string, std::string>& labels, const char* key,
@@ -212,8 +229,8 @@ class topograph_model : private strict_yaml {
     to += ']';
   }
 
-  static constexpr const char* no_name =
-      "a name without a space, \", #, a comma or a bracket expected";
+  // Of the lines for gang_cluster: labels are written for each block.
+  static constexpr std::size_t max_bytes = std::size_t{64} << 20;
   std::vector<network_switch> switches_;
   std::vector<block> blocks_;
 };

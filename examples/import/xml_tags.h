@@ -90,8 +90,6 @@ class xml_tags {
       open_.push_back(to.name);
     return true;
   }
-  // How many elements are open behind the last tag.
-  [[nodiscard]] std::size_t depth() const noexcept { return open_.size(); }
 
  private:
   static constexpr std::size_t max_depth = 100;

@@ -101,6 +101,8 @@ TEST_CASE("a matrix that is wrong or no tree is refused") {
   CHECK(fault(replaced(matrix_of_four, "GPU1\tSYS", "GPU1\tPIX")) ==
         "line 3: GPU1 has a link \"PIX\" to GPU0; line 2 says \"SYS\"");
   CHECK(fault("GPU0 GPU1\nGPU0 X") == "line 2: 1 links; the header has 2");
+  CHECK(fault("GPU0 GPU1\nGPU0 X NV#\nGPU1 NV# X\n") ==
+        "line 2: \"NV#\" is no link from GPU0 to GPU1");
   CHECK(fault("GPU0\nGPU0 X\nGPU0 X") == "line 3: GPU0 has two rows");
   CHECK(fault("GPU0\nGPU1 X") == "line 2: GPU1 has no column");
   CHECK(fault("GPU0 GPU1\nGPU0 X SYS\n") == "line 3: GPU1 has no row");

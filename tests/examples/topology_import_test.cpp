@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -223,11 +224,14 @@ TEST_CASE("topology.yaml: which topology is meant") {
       topology_cluster(changed(three_topologies, "cluster_default: false", "cluster_default: true"),
                        "", five_nodes)
           .levels.size() == 2);
+  CHECK(topology_fault("[]") == "the file has no topology");
   // A type that cannot be described is refused when it is meant.
   const std::string ring = "- topology: r\n  ring: {}\n";
   CHECK(topology_fault(ring) ==
         "topology, line 1: topology \"r\" is of type \"ring\", not tree, block or flat");
   CHECK(topology_cluster(three_topologies + ring, "nvlink", four_nodes).levels.size() == 2);
+  const std::string odd = "- topology: r\n  'a: b': {}\n";
+  CHECK(topology_cluster(three_topologies + odd, "nvlink", four_nodes).levels.size() == 2);
 }
 
 TEST_CASE("topology.yaml: each fault has its line") {
@@ -258,13 +262,31 @@ TEST_CASE("topology.yaml: each fault has its line") {
         "[0].block.blocks[0] (line 5): block is missing\n"
         "[0].block.blocks[1].children (line 6): is not a field here\n"
         "[0].block.blocks[1] (line 6): nodes is missing\n"
-        "[0].block.blocks[2].block (line 7): is empty, or has a space, \", # or a backslash at its "
-        "end\n"
+        "[0].block.blocks[2].block (line 7): a name without a space, \", #, a comma or a bracket "
+        "expected\n"
         "[0].block.blocks[2].nodes (line 7): is empty, or has a space, \", # or a backslash at its "
         "end\n"
         "[0].block.switches (line 8): is not a field here");
   CHECK(topology_fault("- topology: a\n  tree:\n    switches:\n    - switch: s\n") ==
         "[0].tree.switches[0] (line 4): needs either nodes or children");
+  // A list is missing; an unknown field of a flat topology; a list where one name must be.
+  CHECK(topology_fault("- {topology: a, tree: {}}\n- {topology: b, tree: }\n- {topology: c, tree: "
+                       "{switches: }}\n"
+                       "- {topology: d, block: {block_sizes: [2]}}\n- {topology: e, tree: "
+                       "{switches: []}}\n") ==
+        "[0].tree (line 1): switches is missing or empty\n"
+        "[1].tree (line 2): switches is missing or empty\n"
+        "[2].tree (line 3): switches is missing or empty\n"
+        "[3].block (line 4): blocks is missing or empty\n"
+        "[4].tree (line 5): switches is missing or empty");
+  CHECK(topology_fault("- {topology: a, flat: {bogus: 1}}\n- {topology: b, flat: {alpha_step_rank: "
+                       "many}}\n") ==
+        "[0].flat.bogus (line 1): is not a field here\n"
+        "[1].flat.alpha_step_rank (line 2): true or false expected");
+  CHECK(topology_fault("- topology: a\n  tree:\n    switches:\n    - {switch: 's[1-2]', nodes: "
+                       "'n[01-04]'}\n") ==
+        "[0].tree.switches[0].switch (line 4): a name without a space, \", #, a comma or a bracket "
+        "expected");
   // Faults of the topology have the lines of the YAML, those of the nodes their own.
   CHECK(topology_fault(changed(three_topologies, "n[03-04],login", "n[02-04]")) ==
         "topology, line 11: node \"n02\" is in two switches");
@@ -336,6 +358,30 @@ TEST_CASE("Topology of Kueue and KAI: levels from labels") {
   const auto fault = [](const std::string& text, const std::string& name = "") {
     return std::string(kubernetes_topologies::read(text, name).status().message());
   };
+  // Names differ, whatever the labels and aliases.
+  const auto names = [](const std::string& levels) {
+    const auto one = kubernetes_topologies::read(
+        "{kind: Topology, metadata: {name: a}, spec: {levels: [" + levels + "]}}");
+    REQUIRE_MESSAGE(one.ok(), one.status().ToString());
+    strings all;
+    for (const auto& level : one->labels()) all.insert(all.begin(), level.name);
+    return all;
+  };
+  CHECK(names("{nodeLabel: x/rack, alias: block}, {nodeLabel: x/block}") ==
+        strings{"block", "x/block"});
+  CHECK(names("{nodeLabel: x/block}, {nodeLabel: x/rack, alias: block}") ==
+        strings{"x/block", "block"});
+  CHECK(names("{nodeLabel: rack}, {nodeLabel: a/rack}") == strings{"rack-2", "rack"});
+  CHECK(names("{nodeLabel: a/rack}, {nodeLabel: rack}") == strings{"a/rack", "rack"});
+  CHECK(names("{nodeLabel: x/node}, {nodeLabel: node}, {nodeLabel: y, alias: node-2}") ==
+        strings{"x/node", "node-3", "node-2"});
+  CHECK(names("{nodeLabel: x/}, {nodeLabel: y, alias: x/}") == strings{"x/-2", "x/"});
+  CHECK(fault("kind: Topology\nmetadata: {name: a}\nspec:\n  levels:\n  - {nodeLabel: x, alias: "
+              "node}\n  - {nodeLabel: y, alias: cluster}\n") ==
+        "spec.levels[0] (line 5): the alias \"node\" is reserved\n"
+        "spec.levels[1] (line 6): the alias \"cluster\" is reserved\n"
+        "spec.levels (line 1): a list of levels expected");
+  CHECK(fault("kind: Pod\n---\nkind: TopologyList\n") == "items (line 3): is missing");
   CHECK(fault(list) == "2 Topologies; name one of a, b");
   CHECK(fault(list, "c") == "no Topology has the name \"c\"; the file has a, b");
   CHECK(fault("kind: Pod") == "no manifest is of kind Topology");
@@ -388,6 +434,9 @@ TEST_CASE("Topograph: switches are levels, labels and annotations are labels of 
   const auto flat = topograph_model::read("blocks:\n- nodes: [a, b]\n");
   REQUIRE(flat.ok());
   CHECK(flat->cluster(8)->levels.empty());
+  CHECK(
+      std::string(flat->cluster(8, "h100 a").status().message()) ==
+      "model of the GPUs \"h100 a\": a name without a space, \", #, a comma or a bracket expected");
 }
 
 TEST_CASE("Topograph: each fault has its line") {
@@ -423,9 +472,72 @@ TEST_CASE("Topograph: each fault has its line") {
         "topology, line 4: switch \"core\" has switches and blocks below it; nodes must all be "
         "below equally "
         "many switches");
-  CHECK(!model_fault("switches:\n  a: {switches: [b]}\n  b: {switches: [a]}\nblocks:\n- {switch: "
-                     "a, nodes: [n]}\n")
-             .empty());
+  CHECK(model_fault("switches:\n  a: {switches: [b]}\n  b: {switches: [a]}\nblocks:\n- {switch: "
+                    "a, nodes: [n]}\n") ==
+        "topology, line 5: switch \"a\" has more than 8 switches above it, or is below a ring of "
+        "switches");
+  // Slurm takes the name DEFAULT for default values of the lines below.
+  CHECK(model_fault(
+            "blocks:\n- {nodes: [DEFAULT, a], annotations: {x: y}}\n- {nodes: ['b,DEFAULT']}\n"
+            "- {switch: DEFAULT, nodes: [DEFAULT0]}\n") ==
+        "blocks[0].nodes[0] (line 2): DEFAULT is no name: in Slurm it means default values\n"
+        "blocks[1].nodes[0] (line 3): DEFAULT is no name: in Slurm it means default values\n"
+        "blocks[2].switch (line 4): DEFAULT is no name: in Slurm it means default values");
+}
+
+TEST_CASE("Topograph: long chains of switches") {
+  using namespace topology_import;
+  const auto chain = [](int length, bool on_each) {
+    std::string switches = "switches:\n";
+    std::string blocks = "blocks:\n";
+    for (int s = 0; s < length; ++s) {
+      const std::string name = "s" + std::to_string(s);
+      switches += "  " + name + ": {labels: {l" + name + ": v}" +
+                  (s == 0 ? "" : ", switches: [s" + std::to_string(s - 1) + "]") + "}\n";
+      if (s == 0 || on_each) blocks += "- {switch: " + name + ", nodes: [n" + name + "]}\n";
+    }
+    return switches + blocks;
+  };
+  const auto most = topograph_model::read(chain(9, false));
+  REQUIRE_MESSAGE(most.ok(), most.status().ToString());
+  const auto cluster = most->cluster(8);
+  REQUIRE_MESSAGE(cluster.ok(), cluster.status().ToString());
+  CHECK(cluster->levels.size() == 9);
+  CHECK(cluster->nodes[0].labels.size() == 9);
+  CHECK(model_fault(chain(10, false)) ==
+        "topology, line 13: switch \"s0\" has more than 8 switches above it, or is below a ring of "
+        "switches");
+  // This took 8 s when each block walked up to the top.
+  CHECK(
+      model_fault(chain(4000, true)) ==
+      "topology, line 4003: switch \"s0\" has more than 8 switches above it, or is below a ring of "
+      "switches");
+  // Labels are written for each block.
+  std::string wide = "switches:\n  s: {labels: {l: " + std::string(1 << 20, 'v') + "}}\nblocks:\n";
+  for (int b = 0; b < 100; ++b) wide += "- {switch: s, nodes: [n" + std::to_string(b) + "]}\n";
+  CHECK(model_fault(wide) ==
+        "nodes, line 67: the labels of all blocks have more than 67108864 bytes");
+}
+
+TEST_CASE("aliases of YAML that repeat long names and texts") {
+  using namespace topology_import;
+  const std::string name(100'000, 'k');
+  std::string aliases;
+  for (int i = 0; i < 40'000; ++i) aliases += "- *m\n";
+  const std::string names = model_fault("blocks:\n- &m {? \"" + name + "\" : 1}\n" + aliases);
+  CHECK(names.size() < 40 * name.size());
+  CHECK(names.substr(names.rfind('\n') + 1) == "1242 more faults");
+  CHECK(names.find("\nblocks[631] (line 2): the entries have too many bytes\n") !=
+        std::string::npos);
+  CHECK(model_fault("blocks:\n- &m {nodes: [\"" + name + "\"]}\n" + aliases) ==
+        "blocks[671].nodes (line 2): the entries have too many bytes");
+  // The first 20 faults are listed, and the others counted.
+  std::string many = "blocks:\n";
+  for (int i = 0; i < 21; ++i) many += "- {nodes: ['']}\n";
+  const std::string faults = model_fault(many);
+  CHECK(std::count(faults.begin(), faults.end(), '\n') == 20);
+  CHECK(faults.substr(faults.rfind('\n')) == "\n1 more fault");
+  CHECK(std::count(faults.begin(), faults.end(), '[') == 40);
 }
 
 TEST_CASE("hwloc: bridges, packages and links make a tree") {
@@ -495,7 +607,10 @@ TEST_CASE("hwloc: what is a GPU, and its name") {
   CHECK(names(object(device + "\"1200 [1002:74a1]\"",
                      "<object type=\"OSDev\" name=\"rsmi0\" subtype=\"RSMI\"/>")) ==
         strings{"rsmi0"});
-  CHECK(names(object("type=\"PCIDev\" pci_type=\"0302 [10de:20b0]\"")) == strings{"GPU0"});
+  const std::string no_name = object("type=\"PCIDev\" pci_type=\"0302 [10de:20b0]\"");
+  CHECK(names(no_name) == strings{"GPU0"});
+  const std::string named = changed(no_name, "pci_type", "pci_busid=\"GPU0\" pci_type");
+  CHECK(names(no_name + no_name + named) == strings{"GPU1", "GPU2", "GPU0"});
   // A display is no GPU unless a program knows it; tiles of a GPU are parts of it.
   CHECK(names(object(device + "\"0300 [8086:56c0]\"",
                      object("type=\"OSDev\" name=\"ze0\" subtype=\"LevelZero\"",
@@ -543,6 +658,7 @@ TEST_CASE("hwloc: each fault has its line") {
   };
   CHECK(links("OSDev:20 OSDev:99", "") ==
         "the matrix of links names \"OSDev:99\", which is no object");
+  CHECK(links(std::string(1000, 'x'), "").size() < 150);
   CHECK(links("OSDev:20 OSDev:21", "1 2 3") == "the matrix of links has 3 values for 2 objects");
   CHECK(links("OSDev:20", "-1") == "the matrix of links has a value \"-1\", which is no number");
   CHECK(hwloc_fault(changed(with_links("NVLinkBandwidth", "", ""), "distances2hetero",
