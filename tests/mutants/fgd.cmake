@@ -103,7 +103,8 @@ mutant(shapes_least fgd/detail/shape_counts.h "wrong end: the least memory of a 
 mutant(victims_bound fgd/detail/victim_index.h "wrong end: the first node that is searched is chosen"
   IN [[if (best && at_least > best->cost) break;]] FROM [[at_least > best->cost]] TO [[true]])
 mutant(victims_priority fgd/detail/evictable_jobs.h "off by one: jobs of the same priority are evicted"
-  FROM [[first(position(priority, job_id(0)))]] TO [[first(position(priority + 1, job_id(0)))]])
+  IN [[first(position(priority, job_id(0)))]] FROM [[position(priority, job_id(0))]]
+  TO [[position(priority + 1, job_id(0))]])
 mutant(victims_own fgd/detail/victim_index.h "wrong key: a request uses the bounds of another one that is rounded to the same"
   FROM [[same(k.request, k.is_own ? task : request)]]
   TO [[same(k.is_own ? rounded(k.request) : k.request, request)]])
@@ -113,10 +114,10 @@ mutant(victims_kind fgd/detail/victim_index.h "forgotten update: a kind that rep
   FROM [[*to = {};]] TO [[]] STATEMENT)
 mutant(victims_level fgd/detail/victim_index.h "forgotten update: a priority that replaces another one keeps its bounds"
   FROM [[for (const node_id n : jobs_on_.ids()) set_least(*found, n);]] TO [[]] STATEMENT)
-mutant(bounds_two fgd/detail/victim_bounds.h "dropped case: two jobs that are enough together"
+mutant(bounds_two fgd/detail/eviction_bounds.h "dropped case: two jobs that are enough together"
   FROM [[(std::min)(one[k], two[k])]] TO [=[one[k]]=])
-mutant(bounds_fee fgd/detail/victim_bounds.h "wrong sum: a job on several GPUs is counted for each of them"
-  FROM [[fee += cost / used;]] TO [[fee += cost;]])
+mutant(bounds_fee fgd/detail/eviction_bounds.h "wrong sum: a job on several GPUs is counted for each of them"
+  FROM [[cost / used]] TO [[cost]])
 mutant(victims_reserved fgd/detail/preemption_core.h "forgotten update: what is reserved is hidden from others only until a victim ends"
   FROM [[reserved_.ended(nodes_, t.request, t.where);]] TO [[]] STATEMENT)
 mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims of a cancelled job cannot be evicted again"

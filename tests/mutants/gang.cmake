@@ -91,8 +91,8 @@ mutant(fill_full_node gang/detail/fill_nodes.h "dropped condition: a node that i
 mutant(fill_misses gang/detail/fill_nodes.h "dropped condition: a node is tried with all groups, however many do not fit"
   FROM [[smallest_ <= node.gpus && missed < misses]] TO [[smallest_ <= node.gpus]])
 mutant(fill_many_groups gang/topology_fit.h "dropped case: of many groups all are tried on each node"
-  FROM [[groups_.size() > many_groups && fill_nodes]] TO [[false && fill_nodes]])
+  FROM [[groups_.size() > many_groups]] TO [[false]])
 mutant(candidates_free gang/detail/candidate_cells.h "dropped condition: counts of four groups cost no steps"
-  FROM [[u > 0 && !steps.pay]] TO [[u > 3 && !steps.pay]])
+  IN [[u > 0 && !steps.pay]] FROM [[u > 0]] TO [[u > 3]])
 mutant(greedy_in_large_cells gang/topology_fit.h "dropped case: groups under constraints are not placed greedily in a large cell"
   FROM [[looks / looks_of_a_step > left(end)]] TO [[true]])

@@ -42,8 +42,7 @@ mutant(cell_in_two gang_scheduler/detail/gang_cluster_inl.h "dropped check: a ce
 mutant(candidates_priority gang_scheduler/detail/victim_planner.h "wrong comparison: gangs of the same priority are victims"
   FROM [[b.priority < request_->priority]] TO [[b.priority <= request_->priority]])
 mutant(candidate_forgotten gang_scheduler/detail/candidate_gangs.h "forgotten update: a gang that ends for another stays a candidate"
-  FROM [[briefs_[slot].is_candidate = false;]] TO [[]] STATEMENT
-  EQUIVALENT "the gang is added again at once, or has ended: then only a bound of GPU-time is higher")
+  FROM [[briefs_[slot].is_candidate = false;]] TO [[]] STATEMENT)
 mutant(bound_overcommitted gang_scheduler/detail/victim_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
   FROM [[overcommitted_ ? 0 : (std::min)(lower_bound_, cost_)]] TO [[(std::min)(lower_bound_, cost_)]])
 mutant(budget_unlimited gang_scheduler/detail/victim_planner.h "wrong group: a tenant without a budget has that of the first"
@@ -108,7 +107,7 @@ mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped conditi
 mutant(short_slice_rest gang_scheduler/detail/short_slices.h "forgotten update: the tasks of the rest are placed twice"
   FROM [[split.groups.back().tasks -= rest;]] TO [[]] STATEMENT)
 mutant(equal_slices gang_scheduler/detail/short_slices.h "wrong condition: a rest keeps slices of the lower of two levels with equal slices"
-  FROM [[if (s.tasks == largest.tasks)]] TO [[if (s.level == largest.level)]])
+  FROM [[s.tasks == largest.tasks]] TO [[s.level == largest.level]])
 mutant(allocations_of_node gang_scheduler/detail/cluster_state.h "forgotten update: gangs give back the GPUs of a node that has turned bad"
   FROM [[for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);]] TO [[]] STATEMENT)
 mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comparison: a gang with one GPU more overwrites the next gang"
@@ -149,4 +148,4 @@ mutant(queue_models gang_scheduler/gang_queue.h "forgotten update: a job runs on
 mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a filter that accepts no node is not the whole reason"
   FROM [[accepts_none = view.num_members == 0;]] TO [[]] STATEMENT)
 mutant(key_default gang_scheduler/gang_scheduler_types.h "wrong default: a forgotten job id is a number"
-  FROM [[bool is_text_ = true;]] TO [[bool is_text_ = false;]])
+  IN [[bool is_text_ = true;]] FROM [[true]] TO [[false]])

@@ -9,7 +9,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/fgd/detail/cost_tree.h>
 #include <apiary/fgd/detail/evictable_jobs.h>
-#include <apiary/fgd/detail/victim_bounds.h>
+#include <apiary/fgd/detail/eviction_bounds.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -31,7 +31,7 @@ namespace detail {
 // Knows the jobs on each node that may be evicted, and for kinds of request a lower bound of what the
 // eviction of enough of them costs on each node. A search takes the nodes in the order of these
 // bounds, and searches each of them exactly until no other node can cost less. After a change of a
-// node, its bound is what victim_bounds knows, until a search for the kind comes to it.
+// node, its bound is what eviction_bounds knows, until a search for the kind comes to it.
 //
 // A kind has a priority, and its request is rounded down: CPU to powers of four, fractions to eighths of
 // a GPU, memory to none, and it accepts all models. So what evictions cost for it is a bound for all
@@ -190,20 +190,20 @@ class victim_index {
   // What a task of one priority may evict.
   struct level {
     std::uint32_t priority = 0;
-    std::vector<victim_bounds> bounds{};  // by node
+    std::vector<eviction_bounds> bounds{};  // by node
     std::uint64_t last_use = 0;
   };
   struct kind {
     task_request request{};  // of the bounds
     std::uint32_t priority = 0;
-    std::uint32_t request_class = 0;  // of victim_bounds
+    std::uint32_t request_class = 0;  // of eviction_bounds
     bool is_own = false;              // the request is not rounded
     bool is_new = true;               // the costs are not known
     // By node: twice a bound, and one more if it is the bound of a search on the node.
     cost_tree costs{};
     std::uint64_t seen = 0;  // what is before this position of the log is in the costs
     std::uint64_t last_use = 0;
-    victim_bounds* nodes = nullptr;  // those of its level; found anew at each search
+    eviction_bounds* nodes = nullptr;  // those of its level; found anew at each search
   };
   // A request without a kind of its own, and the nodes that were searched for it in vain.
   struct wish {
@@ -229,7 +229,7 @@ class victim_index {
   }
   // The cost in the tree for a bound that is not that of a search.
   [[nodiscard]] static std::uint64_t entry_cost(std::uint64_t bound) noexcept {
-    return bound == victim_bounds::never ? cost_tree::never : 2 * bound;
+    return bound == eviction_bounds::never ? cost_tree::never : 2 * bound;
   }
   // What a node costs at least.
   [[nodiscard]] static std::uint64_t cost_of(const cost_tree::entry& e) noexcept {
@@ -244,7 +244,7 @@ class victim_index {
   bool refine(const node_table& nodes, const kind& of, const cost_tree::entry& e) {
     if (is_searched(e)) return false;
     const node_id n(e.index);
-    victim_bounds& here = of.nodes[n.value];
+    eviction_bounds& here = of.nodes[n.value];
     if (!here.known()) here.fill(nodes[n], jobs_on_[n].below(of.priority));
     std::uint64_t cost = entry_cost(here.of(of.request_class));
     if (cost <= e.cost) {
@@ -331,7 +331,7 @@ class victim_index {
     if (found->is_new) {
       found->request = own ? task : request;
       found->priority = priority;
-      found->request_class = victim_bounds::class_of(task);
+      found->request_class = eviction_bounds::class_of(task);
     }
     return *found;
   }

@@ -1,8 +1,8 @@
-// apiary/tests/fgd/detail/victim_bounds_test.cpp - bounds of eviction costs against exact searches.
+// apiary/tests/fgd/detail/eviction_bounds_test.cpp - bounds of eviction costs against exact searches.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/detail/victim_bounds.h>
+#include <apiary/fgd/detail/eviction_bounds.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/node_table.h>
 #include <apiary/preempt/shared_victim_search.h>
@@ -15,12 +15,12 @@
 
 namespace {
 
-using apiary::detail::victim_bounds;
+using apiary::detail::eviction_bounds;
 
 // A node with random jobs, some of which may be evicted.
 struct bounded_node {
   apiary::node_table table{};
-  std::vector<victim_bounds::candidate> candidates{};
+  std::vector<eviction_bounds::candidate> candidates{};
 
   bounded_node(apiary::rng& random, std::uint32_t cost_bits) {
     using namespace apiary;
@@ -36,7 +36,7 @@ struct bounded_node {
                                                           : table[n].first_free_gpus(task.gpus);
       table.place(task, {n, mask});
       if (random.uniform(4) == 0) continue;  // of a higher priority
-      victim_bounds::candidate c{.cost = random.uniform(50), .host = task.host()};
+      eviction_bounds::candidate c{.cost = random.uniform(50), .host = task.host()};
       c.cost = (c.cost << cost_bits) + (cost_bits > 0 ? random.uniform(1000) : 0);
       for (std::uint32_t i = 0; i < max_gpus_per_node; ++i)
         if ((mask >> i & 1) != 0) c.gpus[i] = task.gpu_milli;
@@ -50,10 +50,10 @@ struct bounded_node {
     }
   }
   [[nodiscard]] const apiary::node_state& state() const { return table[apiary::node_id(0)]; }
-  [[nodiscard]] victim_bounds bounds() const {
-    std::uint64_t least = victim_bounds::never;
-    for (const victim_bounds::candidate& c : candidates) least = (std::min)(least, c.cost);
-    victim_bounds result;
+  [[nodiscard]] eviction_bounds bounds() const {
+    std::uint64_t least = eviction_bounds::never;
+    for (const eviction_bounds::candidate& c : candidates) least = (std::min)(least, c.cost);
+    eviction_bounds result;
     result.reset(least);
     return result;
   }
@@ -69,8 +69,8 @@ TEST_CASE("bounds of eviction costs are not above the least costs, and mostly eq
   for (std::uint32_t seed = 0; seed < apiary_test::scaled(400u); ++seed) {
     rng random(seed);
     const bounded_node node(random, seed % 3 == 0 ? 40 : 0);
-    const victim_bounds before = node.bounds();
-    victim_bounds bounds = before;
+    const eviction_bounds before = node.bounds();
+    eviction_bounds bounds = before;
     CHECK(!bounds.known());
     bounds.fill(node.state(), node.candidates);
     REQUIRE(bounds.known());
@@ -83,8 +83,8 @@ TEST_CASE("bounds of eviction costs are not above the least costs, and mostly eq
       if (node.state().fits(task)) continue;
       shared_victim_search search;
       const auto exact = search(node.state(), task, node.candidates);
-      const std::uint64_t bound = bounds.of(victim_bounds::class_of(task));
-      CHECK(bound >= before.of(victim_bounds::class_of(task)));
+      const std::uint64_t bound = bounds.of(eviction_bounds::class_of(task));
+      CHECK(bound >= before.of(eviction_bounds::class_of(task)));
       if (exact.verdict != fit_verdict::fits) continue;
       REQUIRE(bound <= exact.cost);
       ++questions;
@@ -103,11 +103,11 @@ TEST_CASE("no evictions on a bad node are enough for a GPU, and a change makes b
   rng random(3);
   bounded_node node(random, 0);
   while (node.state().gpus == 0 || node.candidates.empty()) node = bounded_node(random, 0);
-  const std::uint32_t one = victim_bounds::class_of({.gpus = 1, .gpu_milli = whole_gpu});
-  victim_bounds bounds = node.bounds();
+  const std::uint32_t one = eviction_bounds::class_of({.gpus = 1, .gpu_milli = whole_gpu});
+  eviction_bounds bounds = node.bounds();
   node.table[node_id(0)].healthy = false;
   bounds.fill(node.state(), node.candidates);
-  CHECK(bounds.of(one) == victim_bounds::never);
+  CHECK(bounds.of(one) == eviction_bounds::never);
   bounds.forget();
   CHECK(!bounds.known());
   CHECK(bounds.of(one) == node.bounds().of(one));
@@ -116,12 +116,12 @@ TEST_CASE("no evictions on a bad node are enough for a GPU, and a change makes b
 TEST_CASE("each request has the class of the greatest one that is not above it") {
   using namespace apiary;
   const auto gpus = [](std::uint32_t n) {
-    return victim_bounds::class_of({.gpus = n, .gpu_milli = whole_gpu});
+    return eviction_bounds::class_of({.gpus = n, .gpu_milli = whole_gpu});
   };
   const auto part = [](milli_gpu milli) {
-    return victim_bounds::class_of({.gpus = 1, .gpu_milli = milli});
+    return eviction_bounds::class_of({.gpus = 1, .gpu_milli = milli});
   };
-  CHECK(victim_bounds::class_of({.cpu_milli = 1}) == 0);
+  CHECK(eviction_bounds::class_of({.cpu_milli = 1}) == 0);
   CHECK(part(1) == part(124));
   CHECK(part(125) == part(124) + 1);
   CHECK(part(999) == part(875));

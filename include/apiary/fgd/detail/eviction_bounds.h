@@ -1,4 +1,4 @@
-// apiary/fgd/detail/victim_bounds.h - what evictions on a node cost at least, by the requested GPUs.
+// apiary/fgd/detail/eviction_bounds.h - what evictions on a node cost at least, by the requested GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,7 +26,7 @@ namespace detail {
 // A bound is kept in 32 bits: costs from 2^27 on are rounded down to 27 binary digits.
 //
 // Cost: fill: O(candidates * GPUs of the node). Memory: 64 bytes.
-class alignas(64) victim_bounds {
+class alignas(64) eviction_bounds {
  public:
   using candidate = shared_victim_search::candidate;
   // The bound of a node where no evictions are enough.
