@@ -277,8 +277,7 @@ TEST_CASE("faults of a description") {
         "10 levels above the nodes; the limit is 9");
   CHECK(fault([](gang_cluster& c) { c.levels = {"node"}; }) ==
         "level name \"node\" is empty, used twice or reserved");
-  CHECK(fault([](gang_cluster& c) { c.nodes[0].name.clear(); }) ==
-        "a node has no name");
+  CHECK(fault([](gang_cluster& c) { c.nodes[0].name.clear(); }) == "a node has no name");
   CHECK(fault([](gang_cluster& c) { c.nodes[0].gpus = 33; }) ==
         "node \"a\" has 33 GPUs; the limit is 32");
   CHECK(fault([](gang_cluster& c) { c.nodes[0].cells.clear(); }) ==
