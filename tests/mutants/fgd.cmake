@@ -33,8 +33,7 @@ mutant(kinds_models fgd/detail/kind_cache.h "dropped term: kinds that differ in 
 mutant(reason_suggested fgd/gpu_sharing.h "dropped condition: bad nodes that are not suggested are the reason"
   FROM [[suggested != nullptr && !suggested->test(n)]] TO [[false]])
 mutant(health_forgotten fgd/gpu_sharing.h "forgotten update: a mended node stays in the set of bad ones"
-  FROM [[bad_.assign(n.value, !healthy);]] TO [[if (!healthy) bad_.set(n.value);]] STATEMENT
-  EQUIVALENT "a mended node that fits a task is where the task is placed; it waits only for others")
+  FROM [[bad_.assign(n.value, !healthy);]] TO [[if (!healthy) bad_.set(n.value);]] STATEMENT)
 mutant(gang_largest_first fgd/gang_sharing.h "swapped order: small tasks are placed first"
   FROM [[gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli()]]
   TO [[gang.groups[a].task().total_gpu_milli() < gang.groups[b].task().total_gpu_milli()]])
