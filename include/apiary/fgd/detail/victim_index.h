@@ -35,8 +35,8 @@ namespace detail {
 //
 // A kind has a priority, and its request is rounded down: CPU to powers of four, fractions to eighths of
 // a GPU, memory to none, and it accepts all models. So what evictions cost for it is a bound for all
-// requests of the kind. If such bounds have let searches for a request come to many nodes in vain, the
-// request gets a kind of its own, which is not rounded.
+// requests of the kind. If these bounds were too low for a request on many nodes, the index makes a
+// kind for this request alone, without rounding.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
 // Cost:     find: O(1) for each change of a node since the last search for this kind; once for each
@@ -121,7 +121,7 @@ class victim_index {
     std::optional<answer> best;
     std::uint64_t bound = cost_tree::never;
     std::uint32_t tried = 0;
-    std::uint32_t in_vain = 0;  // nodes that a kind of its own would not come to
+    std::uint32_t in_vain = 0;  // nodes on which the bound of the kind was too low
     steps_ = 0;
     for (std::optional<cost_tree::entry> next = walk_.next(); next; next = walk_.next()) {
       ++steps_;
@@ -205,7 +205,7 @@ class victim_index {
     std::uint64_t last_use = 0;
     eviction_bounds* nodes = nullptr;  // those of its level; found anew at each search
   };
-  // A request without a kind of its own, and the nodes that were searched for it in vain.
+  // A request that shares a kind with others, and on how many nodes the kind's bound was too low for it.
   struct wish {
     task_request request{};
     std::uint32_t priority = 0;
