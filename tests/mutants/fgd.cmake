@@ -32,8 +32,8 @@ mutant(kinds_models fgd/detail/kind_cache.h "dropped term: kinds that differ in 
   IN [[task.gpu_milli, task.models}]] FROM [[task.models]] TO [[any_model]])
 mutant(reason_suggested fgd/gpu_sharing.h "dropped condition: bad nodes that are not suggested are the reason"
   FROM [[suggested != nullptr && !suggested->test(n)]] TO [[false]])
-mutant(health_forgotten fgd/gpu_sharing.h "forgotten update: a mended node stays in the set of bad ones"
-  FROM [[bad_.assign(n.value, !healthy);]] TO [[if (!healthy) bad_.set(n.value);]] STATEMENT)
+mutant(health_forgotten fgd/gpu_sharing.h "forgotten update: a node that fails is not in the set of bad ones"
+  FROM [[bad_.assign(n.value, !healthy);]] TO [[if (healthy) bad_.reset(n.value);]] STATEMENT)
 mutant(gang_largest_first fgd/gang_sharing.h "swapped order: small tasks are placed first"
   FROM [[gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli()]]
   TO [[gang.groups[a].task().total_gpu_milli() < gang.groups[b].task().total_gpu_milli()]])
