@@ -37,6 +37,8 @@ mutant(bound_of_ended hived/detail/guest_fates.h "dropped condition: the lower b
   FROM [[if (f.ended > 0) continue;]] TO [[]] STATEMENT)
 mutant(guests_exact hived/detail/guest_choice.h "dropped step: only the first choice of each cell is tried"
   FROM [[parts_.size() <= max_exact && best_cost_ > 0]] TO [[false]])
+mutant(all_leaves_equal hived/detail/guest_choice.h "wrong key: one leaf of a node is tried, whoever uses the others"
+  FROM [[is_idle || !has_equals ? gang_slot() : fates_.user(q)]] TO [[gang_slot()]])
 mutant(twins_only hived/detail/guest_choice.h "wrong index: a cell like the one before may only get the cells before that one's"
   FROM [[while (list[k++].cell != images_[i - 1]) continue;]] TO [[list.resize(1);]] STATEMENT)
 mutant(all_active hived/detail/bindings.h "forgotten update: the cells above do not count the leaves of a node that come into use"

@@ -71,6 +71,7 @@ class guest_choice {
     cells.rollback_to(before);
     if (!is_best && parts_.size() <= max_exact && best_cost_ > 0) {
       budget_ = exact_budget;
+      tried_.clear();
       try_all(0, 0, cost);
     }
     cells.rollback_to(before);
@@ -87,7 +88,7 @@ class guest_choice {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   static constexpr std::size_t max_exact = 256;             // parts for which all choices are tried
   static constexpr std::uint64_t greedy_budget = 1U << 14;  // leaves and candidates looked at
-  static constexpr std::uint64_t exact_budget = 1U << 14;
+  static constexpr std::uint64_t exact_budget = 1U << 13;
   static constexpr std::size_t max_candidates = 256;  // physical cells for one whole cell
 
   // An unbound virtual cell with leaves of the gang. It comes after the cell around it, if that is
@@ -343,23 +344,30 @@ class guest_choice {
       list_candidates(i, max_candidates, list, candidate{best_cost_ - total, 0, {}}, false, cost);
       merge_sort(list, candidate::costs_less);
     }
-    bool idle = false;  // of the children of a cell, those without opportunistic leaves are equal
+    const std::size_t before = tried_.size();
     for (; k < list.size() && budget_ > 0; ++k) {
       const cell_id q = list[k].cell;
       // The costs in the list are those of now, and exact if the part is full.
-      if (p.full && !p.twin && total + list[k].cost >= best_cost_) return;
-      const bool is_idle = !is_root(p) && list[k].opportunistic == 0;
-      if (is_idle && idle) continue;
+      if (p.full && !p.twin && total + list[k].cost >= best_cost_) break;
+      // Of the children of a cell, those without opportunistic leaves are equal, and so are leaves
+      // with the same user.
+      const bool is_idle = list[k].opportunistic == 0;
+      const bool has_equals = !is_root(p) && (is_idle || p.level == 0);
+      const gang_slot user = is_idle || !has_equals ? gang_slot() : fates_.user(q);
+      if (has_equals && std::find(tried_.begin() + static_cast<std::ptrdiff_t>(before),
+                                  tried_.end(), user) != tried_.end())
+        continue;
       const std::size_t bound = cells_->position();
       const std::size_t ended = fates_.position();
       if (!set(i, q)) continue;
-      idle = idle || is_idle;
+      if (has_equals) tried_.push_back(user);
       spend(p.leaves);
       try_all(i + 1, total + (p.full ? fates_.end_users(q, cost) : 0), cost);
       fates_.undo(ended);
       used_[q.value] = 0;
       cells_->rollback_to(bound);
     }
+    tried_.resize(before);
   }
 
   struct gang_leaves {
@@ -382,6 +390,7 @@ class guest_choice {
   std::vector<std::uint64_t> used_;  // by physical cell: the epoch in which a part has got it
   guest_fates fates_;
   std::vector<gang_leaves> counts_;
+  std::vector<gang_slot> tried_;  // by try_all(): the users of leaves, or no user of an idle cell
 };
 
 }  // namespace detail
