@@ -624,6 +624,42 @@ TEST_CASE("more filters than are kept") {
   }
 }
 
+TEST_CASE("nodes and racks may be named like a level and a number") {
+  const gang_cluster named{.levels = {"rack"},
+                           .nodes = {{.name = "rack-1", .cells = {"node-7"}, .gpus = 8},
+                                     {.name = "node-0", .cells = {"node-7"}, .gpus = 8},
+                                     {.name = "gpu-3", .cells = {"rack-1"}, .gpus = 8}}};
+  CHECK(named.check().ok());
+  const auto texts = named.write();
+  REQUIRE(texts.ok());
+  CHECK(gang_cluster::parse(texts->topology, texts->nodes).value().nodes == named.nodes);
+  gang_scheduler s = gang_scheduler::create(named).value();
+  CHECK(s.find_node("gpu-3").value() == node_id(2));
+  const auto found = s.propose({.job = 1,
+                                .gang = {.groups = {{.tasks = 2, .gpus = 8}}, .required = 1},
+                                .filter = {.nodes = {"rack-1", "node-0", "gpu-3"}}});
+  REQUIRE(found.ok());
+  CHECK(found->result == plan_result::bind);
+}
+
+TEST_CASE("GPU models hold under constraints, too") {
+  gang_scheduler s = two_racks();  // a, b: v100; c, d: h100
+  auto r = tasks("x", 2, 2);
+  r.gang.groups[0].spread = {{0, 1}};
+  r.gang.groups.push_back({.tasks = 2, .gpus = 1, .slices = {{rack, 2}}});
+  for (const level_t required : {rack, any_level}) {
+    r.gang.required = required;
+    for (const bool h100 : {false, true}) {
+      r.filter.models = {h100 ? "h100" : "v100"};
+      const auto plan = s.propose(r);
+      REQUIRE(plan->result == plan_result::bind);
+      for (const placement& p : plan->tasks) CHECK((p.node.value >= 2) == h100);
+    }
+  }
+  r.gang.groups[0].tasks = 3;  // three nodes have none of the two models
+  CHECK(s.propose(r)->reason == wait_reason::never);
+}
+
 TEST_CASE("a taint keeps gangs away that do not tolerate it") {
   gang_scheduler s =
       gang_scheduler::create("", "NodeName=a Gres=gpu:4 Taints=x,y\nNodeName=b Gres=gpu:2").value();

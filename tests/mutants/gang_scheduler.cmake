@@ -129,6 +129,12 @@ mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition
 mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal gangs the last job is the victim"
   FROM [[state_->is_before(state_->ordered(b.number), state_->ordered(a.number))]]
   TO [[state_->is_before(state_->ordered(a.number), state_->ordered(b.number))]])
+mutant(one_gang_steps gang_scheduler/detail/victim_planner.h "forgotten update: gangs that are tried alone take no steps of the budget"
+  FROM [[steps_ += used;]] TO [[]] STATEMENT)
+mutant(planner_left gang_scheduler/detail/victim_planner.h "wrong budget: each batch of racks has the whole budget"
+  FROM [[budget_ - (std::min)(budget_, steps_)]] TO [[budget_]])
+mutant(planner_can_read gang_scheduler/detail/victim_planner.h "dropped condition: all gangs are listed, whatever the budget is"
+  FROM [[!search_.can_read(state_->num_nodes() + gangs, left())]] TO [[false]])
 mutant(one_gang_enough gang_scheduler/detail/victim_bounds.h "wrong comparison: a gang with exactly the nodes is not tried alone"
   FROM [[gain(s, gpus, nodes) >= missing_slots(s, cell)]] TO [[gain(s, gpus, nodes) > missing_slots(s, cell)]])
 mutant(name_order_digits gang_scheduler/detail/name_order.h "wrong comparison: numbers in names are compared as texts"

@@ -98,3 +98,9 @@ mutant(shared_restore preempt/shared_victim_search.h "missing restore: jobs on G
   FROM [=[forced_[taken_.back()] = 0]=] TO [=[forced_[taken_.back()] = 1]=])
 mutant(count_of_cheapest preempt/detail/gang_count_bound.h "swapped order: the cheapest gangs decide how many there must be"
   FROM [=[~candidates_[j].cost]=] TO [=[candidates_[j].cost]=])
+mutant(topology_can_read preempt/topology_victim_search.h "dropped condition: a search reads more than its budget pays for"
+  FROM [[(entries - free_entries) / entries_of_a_step <= budget]] TO [[true]])
+mutant(topology_unread preempt/topology_victim_search.h "wrong verdict: there are no victims among gangs that are not read"
+  IN [[    steps_ = budget_;
+    return this->answer(fit_verdict::budget_ended);]]
+  FROM [[fit_verdict::budget_ended]] TO [[fit_verdict::does_not_fit]])

@@ -64,7 +64,7 @@ class colocated_groups {
       const constrained_task_group& leader = gang.groups[m];
       if (leader.on_node_of_leader() || leader.tasks == 0) continue;
       group u{m, leader.tasks, 0, 0, 0, linked_[m]};
-      limits_.resize(limits_.size() + heights_, limit{1, u.tasks});
+      for (std::size_t h = 0; h < heights_; ++h) limits_.push_back({1, u.tasks});
       add(u, leader);
       for (std::uint32_t i = first_led_[m]; i != no_task_group; i = next_led_[i])
         add(u, gang.groups[i]);
@@ -72,7 +72,7 @@ class colocated_groups {
         limit& is = limits_[limits_.size() - heights_ + leader.leader_level - node_level_];
         is.step = common_multiple(is.step, leader.tasks / gang.groups[leader.leader].tasks);
       }
-      tighten_limits();
+      if (u.constrained != any_level) tighten_limits();
       group_of_[m] = static_cast<std::uint32_t>(join(u));
       if (group_of_[m] < groups_.size()) continue;
       hosted_ = hosted_ || u.cpu_milli > 0 || u.memory_mib > 0;

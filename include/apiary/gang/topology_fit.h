@@ -65,6 +65,8 @@ class topology_fit {
   explicit topology_fit(std::uint64_t budget = 1'000'000,
                         gang_objective objective = gang_objective::whole_cells) noexcept
       : budget_(budget), objective_(objective) {}
+  // Changes the budget of the following calls.
+  void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
 
   // Searches for a placement.
   result operator()(const capacity_index<Tree>& capacities, const topology_constraints& gang,

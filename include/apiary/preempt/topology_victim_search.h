@@ -43,10 +43,11 @@ APIARY_NAMESPACE_BEGIN
 //           that the gang prefers does not count.
 // Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
-// Cost:     O(candidates + allocations + cells + nodes), and the budget. If tasks differ, also
-//           victim_search in each cell that it searches; if they have other constraints, each set
-//           that it tries takes O(nodes * task groups): a step of the budget for 32 of them, but at
-//           most a 256th of the budget.
+// Cost:     O(candidates + allocations + cells + nodes), and the budget. If the budget does not pay
+//           for reading the input, see can_read(), it only decides whether the gang fits now. If
+//           tasks differ, also victim_search in each cell that it searches; if they have other
+//           constraints, each set that it tries takes O(nodes * task groups): a step of the budget
+//           for 32 of them, but at most a 256th of the budget.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -61,6 +62,16 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // topology_fit may take a quarter of what is left for each set. A set that it does not decide
   // counts as too small, and the search then does not raise the bound.
   explicit topology_victim_search(std::uint64_t budget = 200'000) noexcept : base(budget) {}
+  // Changes the budget of the following calls.
+  void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
+  // Whether a budget pays for reading so many candidates, allocations and nodes together: 24 for each
+  // step, and 32,768 more. The steps remain for the search. If it does not pay, a search ends with
+  // `budget_ended` and has used all steps, unless the gang fits without victims. If tasks differ and
+  // have constraints besides the required level, it must pay with a third of the budget.
+  [[nodiscard]] static constexpr bool can_read(std::uint64_t entries,
+                                               std::uint64_t budget) noexcept {
+    return entries <= free_entries || (entries - free_entries) / entries_of_a_step <= budget;
+  }
 
   // Searches the victims; CPU and memory do not count. Gangs beyond a disruption budget are passed
   // over, so it may find no set, or only by branch and bound. If the budget decides what fits, the
@@ -79,6 +90,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
                         std::span<const resources> freed, const disruption_budgets& budgets = {}) {
     gang_ = gang;
     gang_.preferred = any_level;
+    const std::uint64_t entries = candidates.size() + allocations.size() + capacities.num_nodes();
+    if (!can_read(entries, budget_)) return answer_unread(capacities, hosts);
     this->begin(candidates, allocations, budgets, never);
     evictions_.begin(capacities, candidates, allocations, hosts, freed);
     limit_fit(left() / 4);
@@ -96,6 +109,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const bool one_large_cell = level == capacities.top() && candidates.size() > max_small_cell;
     if (one_group_ && (one_large_cell || has_other_constraints()))
       return this->answer(search_one_group(level));
+    if (has_other_constraints() && !can_read(entries, budget_ / times_by_constraints)) {
+      steps_ = budget_;
+      return this->answer(fit_verdict::budget_ended);
+    }
     cells_.begin(capacities, level, candidates, allocations, groups_);
     if (has_other_constraints()) return this->answer(search_by_constraints());
     const fit_verdict verdict = search_by_gpus();
@@ -112,6 +129,20 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   using base::allocations_, base::bound_, base::budget_, base::candidates_, base::cost_, base::left,
       base::order_, base::set_, base::steps_, base::tally_, base::victims_, base::evictions_;
 
+  // The input is too much for the budget: whether the gang fits without victims.
+  victim_set answer_unread(const capacity_index<Tree>& capacities,
+                           std::span<const resources> hosts) {
+    this->begin({}, {}, {}, never);
+    limit_fit(budget_);
+    const auto found = fit_(capacities, gang_, hosts);
+    if (found.verdict == fit_verdict::fits) {
+      steps_ = found.steps;
+      return this->answer(fit_verdict::fits);
+    }
+    cost_ = never;
+    steps_ = budget_;
+    return this->answer(fit_verdict::budget_ended);
+  }
   [[nodiscard]] bool has_other_constraints() const {
     const auto has = [&](const constrained_task_group& m) {
       return !m.slices.empty() || !m.spread.empty() || m.leader != no_task_group || m.gpus == 0 ||
@@ -121,7 +152,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   }
   void limit_fit(std::uint64_t steps) {
     max_fit_steps_ = steps;
-    fit_ = topology_fit<Tree>(max_fit_steps_);
+    fit_.set_budget(steps);
   }
   // What a call of topology_fit does besides its own steps counts as so many, fewer than it takes on a
   // large cluster: a budget from 256 on pays for 256 calls, enough for a set of cheap gangs.
@@ -330,6 +361,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   }
 
   static constexpr std::size_t max_small_cell = 32;  // candidates
+  static constexpr std::uint64_t free_entries = 32'768;
+  static constexpr std::uint64_t entries_of_a_step = 24;
+  static constexpr std::uint64_t times_by_constraints =
+      3;  // that a candidate is evicted and reprieved
 
   std::uint64_t max_fit_steps_ = 0;  // of fit_
   bool one_group_ = false;           // of equal tasks

@@ -62,13 +62,14 @@ TEST_CASE("candidate_gangs: classes and GPU-time of the candidates, as a scan of
       const time_ms now = (with_future ? -60 : 50) + time_ms{random.uniform(120)};
       for (std::int32_t below = -3; below <= 3; ++below) {
         std::uint64_t gpu_time = 0;
-        bool any = false;
+        std::uint64_t gangs_below = 0;
         for (const candidate_gangs::brief& b : expected) {
           if (!b.is_candidate || b.priority >= below) continue;
-          any = true;
+          ++gangs_below;
           gpu_time += b.gpus * static_cast<std::uint64_t>(std::max<time_ms>(0, now - b.started));
         }
-        REQUIRE(all.has_candidate(below) == any);
+        REQUIRE(all.has_candidate(below) == (gangs_below > 0));
+        REQUIRE(all.num_candidates(below) == gangs_below);
         REQUIRE(all.gpu_time(below, now) == gpu_time);
       }
     }

@@ -68,6 +68,13 @@ class candidate_gangs : public cluster_state {
   [[nodiscard]] bool has_candidate(std::int32_t below) const noexcept {
     return !classes_.empty() && classes_.begin()->first < below;
   }
+  // How many gangs of lower priority are candidates. Cost: O(priorities).
+  [[nodiscard]] std::uint64_t num_candidates(std::int32_t below) const noexcept {
+    std::uint64_t sum = 0;
+    for (const auto& [priority, c] : classes_)
+      if (priority < below) sum += c.gangs;
+    return sum;
+  }
   // An upper bound on the GPU-time that the candidates of lower priority have used: the sum of GPUs *
   // (now - started), where negative times count as 0. Cost: O(priorities), if all gangs so far
   // started before `now`.

@@ -5,6 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/gang_audit.h>
+#include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
 #include <apiary/gang_scheduler/detail/gang_scheduler_inl.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 
@@ -55,9 +56,7 @@ APIARY_INLINE absl::Status gang_scheduler::mark_healthy(node_id node,
 }
 APIARY_INLINE absl::StatusOr<node_id> gang_scheduler::add_node(const gang_cluster::node& node) {
   detail::scheduled_gangs& state = core_->state;
-  const auto names = state.layout().level_names();
-  gang_cluster one{.levels = {names.begin() + 1, names.end()}, .nodes = {node}};
-  APIARY_RETURN_IF_ERROR(one.check());
+  APIARY_RETURN_IF_ERROR(detail::check_node(node, state.layout().level_names().subspan(1)));
   if (state.find_node(node.name))
     return absl::AlreadyExistsError(absl::StrCat("node \"", node.name, "\" exists already"));
   const std::string fault = state.layout().fault(node.cells);

@@ -141,7 +141,12 @@ class cluster_layout {
     while (end_of_gap < last && is_unused(l, end_of_gap)) ++end_of_gap;
     if (gap < end_of_gap) {
       if (end_of_gap < last) gap += (end_of_gap - gap) / 2;
-      return spread(l, gap, gap + 1, gap, n, shape_of);
+      if (l > 0) return spread(l, gap, gap + 1, gap, n, shape_of);
+      moves_.assign(1, {n, none, gap});
+      cells_moved_ = false;
+      put(moves_[0], shape_of);
+      ++joined_;
+      return true;
     }
     // The fewest neighbors, in a window with an unused child, and in a large one with some more.
     const auto height = static_cast<std::size_t>(std::bit_width((last - first) / min_window)) + 1;

@@ -49,6 +49,24 @@ namespace detail {
   return first;
 }
 
+// Whether a node alone is described as it must be. levels: the names of the levels above the nodes.
+[[nodiscard]] inline absl::Status check_node(const gang_cluster::node& n,
+                                             std::span<const std::string> levels) {
+  const auto fault = [](const auto&... words) {
+    return absl::InvalidArgumentError(absl::StrCat(words...));
+  };
+  if (n.name.empty()) return fault("a node has no name");
+  if (n.gpus > gang_cluster::max_gpus)
+    return fault("node \"", n.name, "\" has ", n.gpus, " GPUs; the limit is ",
+                 gang_cluster::max_gpus);
+  if (n.cells.size() != levels.size())
+    return fault("node \"", n.name, "\" names ", n.cells.size(), " cells; the cluster has ",
+                 levels.size(), " levels above the nodes");
+  for (std::size_t l = 0; l < levels.size(); ++l)
+    if (n.cells[l].empty()) return fault("node \"", n.name, "\" has no name for its ", levels[l]);
+  return absl::OkStatus();
+}
+
 }  // namespace detail
 
 APIARY_INLINE std::string node_filter::text() const {
@@ -79,17 +97,11 @@ APIARY_INLINE absl::Status gang_cluster::check() const {
   std::unordered_map<std::string_view, const node*> node_of;  // by name
   std::vector<std::unordered_map<std::string_view, std::string_view>> above(levels.size());
   for (const node& n : nodes) {
-    if (n.name.empty()) return fault("a node has no name");
+    APIARY_RETURN_IF_ERROR(detail::check_node(n, levels));
     if (!node_of.emplace(n.name, &n).second)
       return fault("node \"", n.name, "\" is described twice");
-    if (n.gpus > max_gpus)
-      return fault("node \"", n.name, "\" has ", n.gpus, " GPUs; the limit is ", max_gpus);
-    if (n.cells.size() != levels.size())
-      return fault("node \"", n.name, "\" names ", n.cells.size(), " cells; the cluster has ",
-                   levels.size(), " levels above the nodes");
     for (std::size_t l = 0; l < levels.size(); ++l) {
       const std::string_view up = l + 1 < levels.size() ? n.cells[l + 1] : std::string_view();
-      if (n.cells[l].empty()) return fault("node \"", n.name, "\" has no name for its ", levels[l]);
       const auto [at, is_new] = above[l].emplace(n.cells[l], up);
       if (!is_new && at->second != up)
         return fault("node \"", n.name, "\": ", levels[l], " \"", n.cells[l], "\" is in ",

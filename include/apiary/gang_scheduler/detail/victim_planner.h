@@ -43,7 +43,8 @@ namespace detail {
 // Cost: with a required level O(cells of the level) and O(nodes) of the cells whose bounds are below
 //       the cost; the cost function, if there is one, is asked about all candidates. Without:
 //       O(the most gangs that have run at once) if one gang is enough and the costs are the default
-//       ones; otherwise O(nodes + candidates + their nodes), and topology_victim_search.
+//       ones; otherwise, if the budget pays for it, O(nodes + candidates + their nodes), and
+//       topology_victim_search.
 class victim_planner {
  public:
   static constexpr std::uint64_t never = victim_set::never;
@@ -55,12 +56,8 @@ class victim_planner {
   // that the gang does not fit now.
   bool operator()(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
                   bool refused, bool with_hosts, time_ms now, std::uint64_t budget) {
-    if (of_budget_ != budget) {
-      search_ = topology_victim_search<ragged_tree>(budget);
-      fit_ = topology_fit<ragged_tree>(budget / 8);
-    }
-    of_budget_ = budget;
     budget_ = budget;
+    steps_ = 0;
     state_ = &state;
     view_ = &view;
     request_ = &r;
@@ -87,12 +84,14 @@ class victim_planner {
   // The slots of the victims, in ascending order of their jobs.
   [[nodiscard]] std::span<const std::uint32_t> victims() const noexcept { return victims_; }
   [[nodiscard]] std::uint64_t cost() const noexcept { return cost_; }
+  // The steps of the last call.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   // Whether it has found no set, but not looked everywhere.
   [[nodiscard]] bool budget_ended() const noexcept { return budget_ended_ && cost_ == never; }
   // No set costs less.
   [[nodiscard]] std::uint64_t lower_bound() const noexcept { return lower_bound_; }
-  // After a search that found victims: the cells where they are, with the victims evicted; null if
-  // the cluster was searched as a whole.
+  // After a search that found victims: their cells, with the victims evicted; null if the cluster was
+  // searched as a whole.
   [[nodiscard]] cluster_excerpt* excerpt() {
     if (!in_cells_) return nullptr;
     excerpt_.begin(view_->free, hosts_, level_, cells_of_victims_);
@@ -114,6 +113,7 @@ class victim_planner {
   }
 
  private:
+  [[nodiscard]] std::uint64_t left() const { return budget_ - (std::min)(budget_, steps_); }
   [[nodiscard]] bool is_candidate(std::uint32_t slot) const noexcept {
     const scheduled_gangs::brief& b = state_->brief_of(slot);
     return b.is_candidate && b.priority < request_->priority;
@@ -149,15 +149,14 @@ class victim_planner {
       const scheduled_gangs::usable_node& n = state_->usable(o.node);
       const std::uint32_t node = in == nullptr ? n.position : in->to_local(n.position);
       if (node == cluster_excerpt::none || view_->members[n.position] == 0) continue;
+      const auto gpus = static_cast<std::uint32_t>(std::popcount(o.mask & n.gpus));
       if (hosts_.empty()) {
-        if ((o.mask & n.gpus) != 0)
-          allocations_.push_back(
-              {node, static_cast<std::uint32_t>(std::popcount(o.mask & n.gpus))});
+        if (gpus > 0) allocations_.push_back({node, gpus});
         continue;
       }
       const used_node& full = state_->node(o.node);
       if (full.bad) continue;
-      allocations_.push_back({node, static_cast<std::uint32_t>(std::popcount(o.mask & n.gpus))});
+      allocations_.push_back({node, gpus});
       const resources& has = full.shape.host;
       overcommitted_ =
           overcommitted_ || full.cpu_milli > has.cpu_milli || full.memory_mib > has.memory_mib;
@@ -187,8 +186,9 @@ class victim_planner {
     }
     return {groups_, most_, gpus_};
   }
-  // Keeps the set if it costs less than the best one.
+  // Counts the steps of a search, and keeps its set if it costs less than the best one.
   bool keep(const victim_set& set) {
+    steps_ += set.steps;
     lower_bound_ = (std::min)(lower_bound_,
                               set.verdict == fit_verdict::does_not_fit ? never : set.lower_bound);
     budget_ended_ = budget_ended_ || set.verdict == fit_verdict::budget_ended;
@@ -200,9 +200,14 @@ class victim_planner {
   }
   // Finds the cheapest gang that is enough alone, if no other set can cost less: it costs at most as
   // much as any two gangs. False if there is none, or if an eighth of the budget does not suffice to
-  // know it. Requires: the gang does not fit now; the costs are the default ones.
+  // know it; the last gang that it tries may take another eighth. Requires: the gang does not fit now.
   bool find_one_gang() {
-    if (cost_function || classes_.empty()) return false;
+    const std::uint64_t eighth = budget_ / 8;
+    // The steps that each gang counts as, besides those of topology_fit.
+    const bool reads_nodes = !hosts_.empty() || !victim_bounds::only_gpus(request_->gang);
+    const std::uint32_t each = (std::max)(128U, reads_nodes ? view_->free.num_nodes() / 16 : 0);
+    std::uint64_t used = state_->num_slots() / slots_of_a_step;
+    if (cost_function || classes_.empty() || used + each > eighth) return false;
     const std::uint64_t two = 2 * (*costs_)({classes_[0].priority, 0});
     bounds_.begin(view_->free, view_->free.top(), request_->gang);
     if (!bounds_.lacks_slots(0)) return false;  // all gangs may be enough
@@ -220,25 +225,20 @@ class victim_planner {
     std::make_heap(alone_.begin(), alone_.end(), later);
     topology_constraints gang = request_->gang;
     gang.preferred = any_level;
-    const bool only_gpus =
-        hosts_.empty() && std::ranges::all_of(gang.groups, [](const auto& m) {
-          return m.gpus > 0 && m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
-        });
-    const std::uint32_t each = (std::max)(128U, only_gpus ? 0 : view_->free.num_nodes() / 16);
-    for (std::uint64_t left = of_budget_ / 8; !alone_.empty() && left >= each;) {
+    fit_.set_budget(eighth);
+    for (bool known = true; known && !alone_.empty() && used + each <= eighth;) {
       std::pop_heap(alone_.begin(), alone_.end(), later);
       const keyed_number one = alone_.back();
       alone_.pop_back();
       const auto then = fit_without(one.number, gang);
-      if (then.verdict == fit_verdict::fits) {
-        victims_.assign(1, one.number);
-        cost_ = lower_bound_ = one.key;
-        return true;
-      }
-      if (then.verdict == fit_verdict::budget_ended && !then.is_refused) return false;
-      left -= (std::min)(left, each + then.steps);
+      used += each + then.steps;
+      known = then.verdict == fit_verdict::does_not_fit || then.is_refused;
+      if (then.verdict != fit_verdict::fits) continue;
+      victims_.assign(1, one.number);
+      cost_ = lower_bound_ = one.key;
     }
-    return false;
+    steps_ += used;
+    return cost_ != never;
   }
   [[nodiscard]] topology_fit<ragged_tree>::result fit_without(std::uint32_t slot,
                                                               const topology_constraints& gang) {
@@ -266,7 +266,11 @@ class victim_planner {
     keep(search_(view_->free, request_->gang, candidates_, lists.all(), limits()));
   }
   void search_cluster() {
+    const std::uint64_t gangs = state_->num_candidates(request_->priority);
+    budget_ended_ = !search_.can_read(state_->num_nodes() + gangs, left());
+    if (budget_ended_) return;
     begin_list();
+    search_.set_budget(left());
     if (hosts_.empty() && view_->num_members == state_->num_nodes()) return search_all_nodes();
     for (const scheduled_gangs::ordered_gang& g : state_->in_order())
       if (is_candidate(g.slot)) list(g.slot, nullptr);
@@ -293,7 +297,7 @@ class victim_planner {
       }
       keyed_number::sort(order_);
       for (std::size_t i = 0; i < order_.size() && order_[i].key < cost_;) {
-        if (budget_ == 0) {
+        if (left() == 0) {
           lower_bound_ = (std::min)({lower_bound_, order_[i].key, each * (n + 1)});
           budget_ended_ = true;
           return;
@@ -332,9 +336,9 @@ class victim_planner {
       last = g.slot;
     }
     if (candidates_.empty()) return;
+    search_.set_budget(left());
     const victim_set set = search_(excerpt_.capacities(), request_->gang, candidates_, allocations_,
                                    excerpt_.hosts(), freed_, limits());
-    budget_ -= (std::min)(budget_, set.steps);
     if (!keep(set)) return;
     // The gang fits in a cell with victims.
     nodes_.clear();
@@ -351,17 +355,18 @@ class victim_planner {
     }
   }
 
-  static constexpr std::size_t most_cells = 512;  // of a batch
+  static constexpr std::size_t most_cells = 512;         // of a batch
+  static constexpr std::uint32_t slots_of_a_step = 256;  // that are read for gangs alone
 
   scheduled_gangs* state_ = nullptr;
   node_view* view_ = nullptr;
   const gang_scheduler_types::request* request_ = nullptr;
   time_ms now_ = 0;
-  std::span<resources> hosts_;   // empty if CPU and memory do not count
-  level_t level_ = 0;            // of the cells
-  bool in_cells_ = false;        // cells are searched, not the cluster as a whole
-  std::uint64_t of_budget_ = 0;  // the budget of the search; 0: not set
-  std::uint64_t budget_ = 0;     // what is left for more cells
+  std::span<resources> hosts_;  // empty if CPU and memory do not count
+  level_t level_ = 0;           // of the cells
+  bool in_cells_ = false;       // cells are searched, not the cluster as a whole
+  std::uint64_t budget_ = 0;
+  std::uint64_t steps_ = 0;
   topology_victim_search<ragged_tree> search_;
   topology_fit<ragged_tree> fit_;                 // of one gang's victims
   std::vector<victim_cost::class_size> classes_;  // of candidates

@@ -1,0 +1,158 @@
+// apiary/tests/gang_scheduler/detail/victim_planner_test.cpp - a search for victims stays within its budget.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/gang/fit_verdict.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/detail/victim_planner.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
+#include <apiary/model/placement.h>
+#include <apiary/topology/ragged_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+namespace victim_planner_tests {
+namespace {
+
+using namespace apiary;
+using detail::scheduled_gangs;
+using detail::victim_planner;
+
+constexpr level_t rack = 1;
+
+// Racks of eight nodes of eight GPUs.
+gang_cluster racks(std::uint32_t n) {
+  gang_cluster cluster{.levels = {"rack"}};
+  for (std::uint32_t i = 0; i < 8 * n; ++i)
+    cluster.nodes.push_back({.name = "n" + std::to_string(i),
+                             .cells = {"r" + std::to_string(i / 8)},
+                             .gpus = 8,
+                             .host = {64'000, 0}});
+  return cluster;
+}
+// Starts a gang on given GPUs; all its tasks are equal.
+void start(scheduled_gangs& state, std::uint64_t job, const constrained_task_group& group,
+           std::vector<placement> where, time_ms started) {
+  scheduled_gangs::gang added{.what = {.job = job}, .tasks = std::move(where), .started = started};
+  added.what.gang.groups = {group};
+  added.gpus = std::uint64_t{group.tasks} * group.gpus;
+  state.insert(std::move(added));
+}
+// Fills the nodes with gangs of one to eight tasks.
+void fill(scheduled_gangs& state, std::uint32_t nodes, rng& random) {
+  std::vector<std::uint32_t> used(nodes, 0);
+  for (std::uint64_t job = 0, misses = 0; misses < 20; ++job) {
+    const std::uint32_t gpus = 1 + random.uniform(random.uniform(2) == 0 ? 8 : 3);
+    std::vector<placement> where;
+    for (std::uint32_t i = 1 + random.uniform(random.uniform(8) == 0 ? 8 : 3); i > 0; --i) {
+      const std::uint32_t n = random.uniform(nodes);
+      const auto free = static_cast<std::uint32_t>(8 - std::popcount(used[n]));
+      if (gpus > free) continue;
+      const std::uint32_t mask = ((1U << gpus) - 1) << (8 - free);
+      used[n] |= mask;
+      where.push_back({node_id(n), mask});
+    }
+    misses += where.empty() ? 1U : 0U;
+    if (where.empty()) continue;
+    const auto tasks = static_cast<std::uint32_t>(where.size());
+    start(state, job, {.tasks = tasks, .gpus = gpus}, std::move(where), random.uniform(90));
+  }
+}
+topology_constraints random_gang(rng& random) {
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2 + random.uniform(6), .gpus = 3 + random.uniform(6)}};
+  switch (random.uniform(4)) {
+    case 0:
+      gang.groups[0].spread = {{0, 1}};
+      break;
+    case 1:
+      gang.groups[0] = {.tasks = 8, .gpus = 8, .slices = {{rack, 4}}};
+      break;
+    case 2:
+      gang.groups.push_back({.tasks = 3, .gpus = 2, .spread = {{0, 1 + random.uniform(2)}}});
+  }
+  if (random.uniform(2) == 0) gang.required = rack;
+  return gang;
+}
+
+TEST_CASE("victim_planner: all searches together take at most the budget") {
+  std::uint32_t found = 0;
+  std::uint32_t ended = 0;
+  std::uint32_t all_steps = 0;
+  for (std::uint64_t seed = 0; seed < std::max(40U, apiary_test::scaled(2'000U)); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    scheduled_gangs state(racks(12));
+    fill(state, 96, random);
+    gang_scheduler_types::request r{.job = "asked", .priority = 1, .gang = random_gang(random)};
+    detail::node_view& view = state.view(r.filter);
+    const auto verdict = topology_fit<ragged_tree>()(view.free, r.gang).verdict;
+    if (verdict == fit_verdict::fits) continue;
+    victim_planner planner;
+    for (const std::uint64_t budget : {0U, 200U, 1'100U, 3'000U, 10'000U, 30'000U}) {
+      CAPTURE(budget);
+      const bool is_found =
+          planner(state, view, r, verdict == fit_verdict::does_not_fit, false, 100, budget);
+      REQUIRE(planner.steps() <= budget);
+      REQUIRE(!(is_found && planner.budget_ended()));
+      found += is_found ? 1U : 0U;
+      ended += planner.budget_ended() ? 1U : 0U;
+      all_steps += planner.steps() == budget ? 1U : 0U;
+    }
+  }
+  CHECK(found > 0);
+  CHECK(ended > 0);
+  CHECK(all_steps > 0);
+}
+
+TEST_CASE("victim_planner: a gang that is tried alone counts as 128 steps, and those of the fit") {
+  scheduled_gangs state(racks(2));
+  std::vector<placement> first;
+  for (std::uint32_t n = 0; n < 8; ++n) first.push_back({node_id(n), 255});
+  start(state, 1, {.tasks = 8, .gpus = 8}, first, 0);
+  for (std::uint32_t n = 8; n < 16; ++n)
+    start(state, n, {.tasks = 1, .gpus = 8}, {{node_id(n), 255}}, 0);
+  gang_scheduler_types::request r{.job = "asked", .priority = 1};
+  r.gang.groups = {{.tasks = 2, .gpus = 8}};
+  victim_planner planner;
+  // Two gangs of a node cost more than the wide one.
+  REQUIRE(planner(state, state.view(r.filter), r, true, false, 0, 8 * 128));
+  CHECK(planner.victims().size() == 1);
+  CHECK(planner.steps() >= 128);
+  CHECK(planner.steps() <= 256);
+  CHECK(planner.cost() == planner.lower_bound());
+}
+
+TEST_CASE("victim_planner: gangs that the budget does not pay to read are undecided") {
+  // 33,000 tasks without GPUs on one node: with the node 233 entries more than are free.
+  scheduled_gangs state(gang_cluster{.nodes = {{.name = "n", .gpus = 1, .host = {33'000, 0}}}});
+  for (std::uint64_t job = 0; job < 33'000; ++job)
+    start(state, job, {.tasks = 1, .gpus = 0, .host = {1, 0}}, {{node_id(0), 0}}, 0);
+  gang_scheduler_types::request r{.job = "asked", .priority = 1};
+  r.gang.groups = {{.tasks = 1, .gpus = 1, .host = {10, 0}}};
+  victim_planner planner;
+  CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 8));
+  CHECK(planner.budget_ended());
+  CHECK(planner.steps() == 0);  // it has listed nothing
+  CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 9));
+  CHECK(planner.budget_ended());
+  CHECK(planner.steps() == 9);  // the search counts the gangs' nodes, too
+  REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 100'000));
+  CHECK(planner.victims().size() == 10);
+}
+
+}  // namespace
+}  // namespace victim_planner_tests
