@@ -53,6 +53,13 @@ bool failed(const absl::Status& status) {
   return !status.ok();
 }
 
+// Prints the faults of one file, then those of another one, if it has any. Returns the exit status.
+int refuse(const absl::Status& first, const absl::Status& second) {
+  failed(first);
+  if (!second.ok()) std::printf("%s\n", std::string(second.message()).c_str());
+  return 1;
+}
+
 // Prints nodes and GPUs, the cells of each level, and the models.
 void print_summary(const gang_cluster& cluster, const std::vector<std::string>& unusable) {
   std::uint64_t gpus = 0;
@@ -108,9 +115,10 @@ bool is_yaml(const std::string& file) { return file.ends_with(".yaml") || file.e
 int show_yaml_topology(const std::string& yaml, const std::string& name, const std::string& nodes,
                        const std::string& gres, bool hived) {
   const auto file = example::slurm_topologies_yaml::read(yaml);
-  if (failed(file.status())) return 1;
+  const absl::Status of_nodes = gang_cluster::parse("", nodes, gres).status();
+  if (!file.ok()) return refuse(file.status(), of_nodes);
   const auto topology = file->find(name);
-  if (failed(topology.status())) return 1;
+  if (!topology.ok()) return refuse(topology.status(), of_nodes);
   const auto again = example::slurm_topologies_yaml::read(file->write());
   const bool same = again.ok() && again->all() == file->all();
   std::printf("topology %s; the file reads back %s\n", topology->name.c_str(),
@@ -128,7 +136,8 @@ int show_kubernetes(const std::string& text,
 int show_kubernetes_topology(const std::string& nodes, const std::string& yaml,
                              const std::string& name, bool hived) {
   const auto topology = example::kubernetes_topologies::read(yaml, name);
-  if (failed(topology.status())) return 1;
+  if (!topology.ok())
+    return refuse(topology.status(), example::kubernetes_reader::read(nodes, {}).status());
   const auto again = example::kubernetes_topologies::read(topology->write());
   const bool same = again.ok() && *again == *topology;
   std::printf("Topology %s; it reads back %s\n", topology->name.c_str(),
@@ -264,11 +273,11 @@ int show_samples() {
                                      "NodeName=n[0-3] Gres=gpu:gb200:4"),
                  {}, true);
   std::printf("\nSlurm, with faults:\n");
-  show(gang_cluster::parse("", wrong_nodes), {}, false);
+  show(gang_cluster::parse("SwitchName=rack0 Nodes=n[0-1", wrong_nodes), {}, false);
   std::printf("\nSlurm, topology.yaml:\n");
   status += show_yaml_topology(topologies, "", nodes, gres, false);
   std::printf("\nSlurm, topology.yaml, with faults:\n");
-  show_yaml_topology(wrong_topologies, "", nodes, "", false);
+  show_yaml_topology(wrong_topologies, "", wrong_nodes, "", false);
   std::printf("\nKubernetes, racks from a label:\n");
   status += show_kubernetes(node_list, example::named_levels({"example.com/rack"}), false);
   std::printf("\nKubernetes, racks from a Topology:\n");

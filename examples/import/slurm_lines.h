@@ -30,7 +30,8 @@ class slurm_lines {
   }
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
-  // The status, where each "WHAT, line N" at the beginning of a line names the line of the other file.
+  // The status, where each "WHAT, line N" at the beginning or at the end of a line names the line of the
+  // other file.
   [[nodiscard]] absl::Status with_lines(std::string_view what, const absl::Status& status) const {
     if (status.ok()) return status;
     std::string all;
@@ -42,15 +43,18 @@ class slurm_lines {
       rest.remove_prefix((std::min)(end + 1, rest.size()));
       const std::string before = absl::StrCat(std::string(what), ", line ");
       const std::size_t colon = (std::min)(line.find(':'), line.size());
-      std::optional<std::uint64_t> number;
-      if (line.substr(0, before.size()) == before)
-        number = apiary::detail::read_digits(line.substr(before.size(), colon - before.size()));
       absl::StrAppend(&all, all.empty() ? "" : "\n");
-      if (number && *number >= 1 && *number <= lines_.size()) {
-        absl::StrAppend(&all, before, lines_[static_cast<std::size_t>(*number - 1)]);
-        line.remove_prefix(colon);
+      if (line.substr(0, before.size()) == before) {
+        if (const std::size_t own = own_line(line.substr(before.size(), colon - before.size()))) {
+          absl::StrAppend(&all, before, own);
+          line.remove_prefix(colon);
+        }
       }
-      absl::StrAppend(&all, std::string(line));
+      const std::size_t last = line.rfind(before);
+      const std::size_t own =
+          last == std::string_view::npos ? 0 : own_line(line.substr(last + before.size()));
+      absl::StrAppend(&all, std::string(line.substr(0, own > 0 ? last : line.size())));
+      if (own > 0) absl::StrAppend(&all, before, own);
     }
     return {status.code(), all};
   }
@@ -76,6 +80,13 @@ class slurm_lines {
   }
 
  private:
+  // The line of the other file for the number of a line; 0: the text is no such number.
+  [[nodiscard]] std::size_t own_line(std::string_view number) const {
+    const std::optional<std::uint64_t> line = apiary::detail::read_digits(number);
+    if (!line || *line < 1 || *line > lines_.size()) return 0;
+    return lines_[static_cast<std::size_t>(*line - 1)];
+  }
+
   static constexpr const char* no_default = "DEFAULT is no name: in Slurm it means default values";
   std::string text_;
   std::vector<std::size_t> lines_;  // of the other file

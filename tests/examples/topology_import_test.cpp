@@ -319,6 +319,8 @@ TEST_CASE("lines of a text that stand for lines of another one") {
         "t, line 5: x\nt, line 7: y: t, line 1: z\nu, line 1: v\n2 more faults");
   CHECK(mapped("t, line 3: x\nt, line 0: x\nt, line: x\nt, line 2") ==
         "t, line 3: x\nt, line 0: x\nt, line: x\nt, line 5");
+  CHECK(mapped("t, line 2: x, first in t, line 1\nu, line 2: t, line 1\nt, line 1: t, line 3") ==
+        "t, line 5: x, first in t, line 7\nu, line 2: t, line 7\nt, line 7: t, line 3");
   CHECK(lines.with_lines("t", absl::OkStatus()).ok());
 }
 
@@ -460,12 +462,15 @@ TEST_CASE("Topograph: each fault has its line") {
         "expected");
   // A node twice, a node without a switch, a switch in two others, switches and blocks below one switch.
   CHECK(model_fault(changed(small_model, "[n4]", "[n3]")) ==
-        "topology, line 13: node \"n3\" is in two switches");
+        "topology, line 13: node \"n3\" is listed twice in the switch");
+  CHECK(model_fault("blocks:\n- {nodes: ['a[1-2]']}\n- {nodes: [a2]}\n") ==
+        "nodes, line 3: node \"a2\" is described twice, first in nodes, line 2");
   CHECK(model_fault(small_model + "- nodes: [cpu]\n") ==
         "nodes, line 17: node \"cpu\" is in no switch of the topology");
   CHECK(
       model_fault(changed(small_model, "  leaf1:\n", "  other: {switches: [leaf1]}\n  leaf1:\n")) ==
-      "topology: switch \"other\" lists switch \"leaf1\", which is not described, is in another "
+      "topology, line 6: switch \"other\" lists switch \"leaf1\", which is not described, is in "
+      "another "
       "switch, or "
       "is the same");
   CHECK(model_fault(changed(small_model, "switch: leaf2", "switch: core")) ==

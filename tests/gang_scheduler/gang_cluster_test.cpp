@@ -149,6 +149,12 @@ TEST_CASE("a wrong description is refused, with its line") {
        "topology, line 2: block \"b1\" is described twice"},
       {{"BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n1", good},
        "topology, line 2: node \"n1\" is in two blocks"},
+      {{"BlockName=b1 Nodes=n1,n1", good},
+       "topology, line 1: node \"n1\" is listed twice in the block"},
+      {{"SwitchName=r1 Nodes=n[1-2],n2", good},
+       "topology, line 1: node \"n2\" is listed twice in the switch"},
+      {{"BlockName=b1 Nodes=n1\nBlockSizes=1,2,4,8,16,32,64,128,256,512", good},
+       "topology, line 2: BlockSizes has more than 9 numbers"},
       {{"SwitchName=r1 Nodes=n1\nBlockSizes=1", good},
        "topology, line 2: BlockSizes without blocks"},
       {{"BlockName=b1 Nodes=n1\nBlockSizes=2,6", good},
@@ -158,19 +164,32 @@ TEST_CASE("a wrong description is refused, with its line") {
        "topology, line 1: block \"b1\" has 1 nodes; the first of BlockSizes is 2"},
       {{"BlockName=p Nodes=n1\nBlockName=q Nodes=n2\nBlockName=block2:p-q Nodes=n3\nBlockSizes=1,2",
         good},
-       "topology: a block has the name \"block2:p-q\", which is reserved"},
+       "topology, line 3: block \"block2:p-q\" has a name that is reserved"},
       {{"SwitchName=r1 Level=rack Nodes=n1\nSwitchName=r2 Level=pod Nodes=n2", good},
-       "topology: switch \"r2\" has level \"pod\", others of its height have \"rack\""},
-      {{"", "NodeName=a,a"}, "node \"a\" is described twice"},
+       "topology, line 2: switch \"r2\" has level \"pod\", others of its height have \"rack\""},
+      {{"", "NodeName=a,a"},
+       "nodes, line 1: node \"a\" is described twice, first in nodes, line 1"},
+      {{"", "NodeName=n[1-3]\n\nNodeName=n[2-4]\nNodeName=x\nNodeName=n2"},
+       "nodes, line 3: node \"n2\" is described twice, first in nodes, line 1\n"
+       "nodes, line 3: node \"n3\" is described twice, first in nodes, line 1\n"
+       "nodes, line 5: node \"n2\" is described twice, first in nodes, line 1"},
       {{"SwitchName=r1 Nodes=n2", good},
-       "nodes, line 1: node \"n1\" is in no switch of the topology"},
+       "nodes, line 1: node \"n1\" is in no switch of the topology\n"
+       "topology, line 1: node \"n2\" of switch \"r1\" has no NodeName line"},
       {{"SwitchName=r1 Nodes=n1\nSwitchName=r2 Nodes=n2\nSwitchName=b Switches=r2", good},
-       "nodes, line 1: node \"n1\" is below 1 switch; the topology has 2 levels of switches"},
-      {{"SwitchName=r1 Nodes=n[1-3]", good},
-       "topology: node \"n2\" of switch \"r1\" has no NodeName line"},
+       "nodes, line 1: node \"n1\" is below 1 switch; the topology has 2 levels of switches\n"
+       "topology, line 2: node \"n2\" of switch \"r2\" has no NodeName line"},
+      {{"SwitchName=r1 Nodes=n3,n1\nSwitchName=r2 Nodes=n2", good},
+       "topology, line 2: node \"n2\" of switch \"r2\" has no NodeName line\n"
+       "topology, line 1: node \"n3\" of switch \"r1\" has no NodeName line"},
+      {{"SwitchName=r1 Nodes=n[1-\nSwitchName=r2 Ports=8", "NodeName=n1 CPUs=x\nNodeName=n1"},
+       "topology, line 1: the list \"n[1-\" lacks a \"]\"\n"
+       "topology, line 2: unknown key \"ports\"\n"
+       "nodes, line 1: \"cpus=x\" is not a number up to 4000000"},
       {{good, "SwitchName=r1 Nodes=n1"},
        "topology, line 1: unknown key \"nodename\"; the topology is the first text, the nodes are "
-       "the second"},
+       "the second\n"
+       "nodes, line 1: \"switchname\" belongs into the topology, the first text"},
       {{"Nodes=n1", good}, "topology, line 1: no SwitchName"},
       {{"SwitchName=r1", good}, "topology, line 1: switch \"r1\" needs either Nodes or Switches"},
       {{"SwitchName=r1 Ports=n1", good}, "topology, line 1: unknown key \"ports\""},
@@ -179,14 +198,19 @@ TEST_CASE("a wrong description is refused, with its line") {
       {{"SwitchName=r1 Nodes=n1\nSwitchName=r2 Nodes=n1", good},
        "topology, line 2: node \"n1\" is in two switches"},
       {{"SwitchName=b Switches=r9", good},
-       "topology: switch \"b\" lists switch \"r9\", which is not described, is in another switch, "
-       "or is the same"},
+       "topology, line 1: switch \"b\" lists switch \"r9\", which is not described, is in another "
+       "switch, or is the same"},
+      {{"SwitchName=b Switches=b,r\nSwitchName=r Nodes=n1\nSwitchName=c Switches=r", good},
+       "topology, line 1: switch \"b\" lists switch \"b\", which is not described, is in another "
+       "switch, or is the same\n"
+       "topology, line 3: switch \"c\" lists switch \"r\", which is not described, is in another "
+       "switch, or is the same"},
       {{"SwitchName=a Switches=b\nSwitchName=b Switches=a", good},
-       "topology: switch \"a\" is above itself"},
+       "topology, line 1: switch \"a\" is above itself"},
       {{"SwitchName=r1 Nodes=n1\nSwitchName=r2 Nodes=n2\nSwitchName=b Switches=r1\n"
         "SwitchName=t Switches=b,r2",
         good},
-       "topology: switch \"t\" lists switches of different heights"},
+       "topology, line 4: switch \"t\" lists switches of different heights"},
   };
   for (const auto& [texts, message] : all) {
     const auto cluster = gang_cluster::parse(texts.first, texts.second);
@@ -232,6 +256,60 @@ TEST_CASE("the names of all lists of a text are limited, and the reader stops th
         "gres, line 33: the lines without NodeName have more than 32 GPUs");
 }
 
+TEST_CASE("short texts cannot use up the memory with copies") {
+  const auto fault = [](const std::string& topology, const std::string& nodes,
+                        const std::string& gres) {
+    return std::string(gang_cluster::parse(topology, nodes, gres).status().message());
+  };
+  const std::string text(1 << 14, 'v');  // 65,536 times, it is 1 GiB
+  const std::string of_nodes =
+      ": the nodes up to here need more than 268435456 bytes for their names, labels, taints and "
+      "models";
+  for (const char* key : {"Feature=", "Labels=", "Taints="}) {
+    CAPTURE(key);
+    CHECK(fault("", "NodeName=a\nNodeName=n[1-65536] " + (key + text) + "\nNo", "") ==
+          "nodes, line 2" + of_nodes);
+  }
+  CHECK(fault("", "NodeName=n[1-65536] Gres=gpu:" + text + ":8", "") == "nodes, line 1" + of_nodes);
+  // Short words need more than their bytes.
+  std::string words = "a";
+  for (int i = 0; i < 256; ++i) words += ",a";
+  CHECK(fault("", "NodeName=n[1-65536] Feature=" + words, "") == "nodes, line 1" + of_nodes);
+  // Values that many lines inherit, also those that mean nothing here.
+  for (const auto& [key, last] : {std::pair("Feature", 8184), std::pair("Reason", 16380)}) {
+    std::string lines = "NodeName=DEFAULT " + std::string(key) + '=' + text + '\n';
+    for (int i = 0; i < 20'000; ++i) lines += "NodeName=n" + std::to_string(i) + '\n';
+    CHECK(fault("", lines, "") == "nodes, line " + std::to_string(last) + of_nodes);
+  }
+  const std::string list = text + "[1-65536]";
+  CHECK(fault("", "NodeName=" + list, "") ==
+        "nodes, line 1: the list \"" + list + "\" has more than 268435456 bytes of names");
+  CHECK(fault("SwitchName=s Nodes=a\nSwitchName=r Switches=" + list, "NodeName=a", "") ==
+        "topology, line 2: the list \"" + list +
+            "\" and those before it have more than 268435456 bytes of names");
+  CHECK(fault("", "", "NodeName=" + list + " Name=gpu") ==
+        "gres, line 1: the list \"" + list + "\" has more than 268435456 bytes of names");
+  const std::string files = text + text + text + text + text + "[1-4096]";
+  CHECK(fault("", "NodeName=a Gres=gpu:1", "Name=gpu File=" + files) ==
+        "gres, line 1: the list \"" + files + "\" has more than 268435456 bytes of names");
+  CHECK(fault("SwitchName=" + text + " Nodes=n[1-65536]", "NodeName=n[1-65536]", "") ==
+        "nodes, line 1: the nodes up to here need more than 268435456 bytes for the names of their "
+        "switches");
+  const std::string said = fault("", "NodeName=n[1-65536] Gres=gpu:1", "Name=gpu Type=" + text);
+  CHECK(
+      said.starts_with("gres, line 1: node \"n16385\" and those before it need more than "
+                       "268435456 bytes for their models\ngres, line 1: node \"n16386\" and"));
+  // A text that is long itself is read: each line has one node, and all labels.
+  if (apiary_test::scale() < 1) return;
+  std::string lines;
+  for (int i = 0; i < 5; ++i) {
+    lines += "NodeName=n" + std::to_string(i) + " Feature=a";
+    for (int w = 0; w < 1'800'000; ++w) lines += ",a";
+    lines += '\n';
+  }
+  CHECK(gang_cluster::parse("", lines).ok());
+}
+
 TEST_CASE("a chain of switches has as many levels as a cluster") {
   // Each switch lists the next one; the top is the first line or the last one.
   const auto chain = [](int switches, bool top_first) {
@@ -248,7 +326,8 @@ TEST_CASE("a chain of switches has as many levels as a cluster") {
     CHECK(chain(9, top_first)->levels.size() == 9);
     for (const int switches : {10, 5000})
       CHECK(std::string(chain(switches, top_first).status().message()) ==
-            "topology: switch \"s10\" is at level 10 above the nodes; the limit is 9");
+            "topology, line " + std::to_string(top_first ? switches - 9 : 10) +
+                ": switch \"s10\" is at level 10 above the nodes; the limit is 9");
   }
 }
 

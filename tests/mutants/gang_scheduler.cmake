@@ -114,6 +114,12 @@ mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comp
   FROM [[now_.size() > at.last - at.first]] TO [[now_.size() > at.last - at.first + 1]])
 mutant(block_last gang_scheduler/detail/slurm_topology.h "off by one: the last block of a larger block is left out"
   FROM [[b <= last / blocks_below]] TO [[b < last / blocks_below]])
+mutant(copies_inherited gang_scheduler/detail/slurm_nodes.h "off by one: what the first node of a line inherits does not count"
+  FROM [[names.size() - (inherited > 0 ? 0 : 1)]] TO [[names.size() - 1]])
+mutant(copies_of_words gang_scheduler/detail/slurm_nodes.h "wrong value: a word needs no more than its bytes"
+  FROM [[bytes += 32 + word.size()]] TO [[bytes += word.size()]])
+mutant(twice_first gang_scheduler/detail/gang_cluster_inl.h "wrong value: a node that is described twice is first at its second line"
+  FROM [[at(first->second)]] TO [[at(n)]])
 mutant(list_width gang_scheduler/detail/slurm_writer.h "dropped zeros: n08 and n9 become one range"
   FROM [[number.insert(0, digits.size() - number.size(), '0');]] TO [[]] STATEMENT)
 mutant(gres_fewer gang_scheduler/detail/slurm_nodes.h "wrong comparison: a gres.conf with too few GPUs is accepted"

@@ -106,7 +106,7 @@ struct gang_cluster {
   // racks. With the block topology, blocks are the lowest level, and each further number of
   // BlockSizes is a level: block36 for 36 nodes. The module page lists the keys that are read.
   // If `nodes` is empty, the gres.conf describes the nodes.
-  // kInvalidArgument: the faults, one on each line, each with its line and what is wrong with it.
+  // kInvalidArgument: the faults of all texts, one on each line, each with its line and what is wrong.
   [[nodiscard]] static absl::StatusOr<gang_cluster> parse(std::string_view topology,
                                                           std::string_view nodes,
                                                           std::string_view gres = {});

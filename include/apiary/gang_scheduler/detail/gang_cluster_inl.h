@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,19 +35,54 @@ namespace detail {
   return text;
 }
 
-// The first name, in the order of the alphabet, that a switch lists and no node has.
-[[nodiscard]] inline std::string undescribed_node(
-    std::span<const gang_cluster::node> nodes,
-    const std::unordered_map<std::string, std::string>& leaf_of) {
-  std::vector<std::string_view> described;
-  for (const gang_cluster::node& n : nodes) described.push_back(n.name);
-  std::sort(described.begin(), described.end());
-  std::string first;
-  for (const auto& [name, leaf] : leaf_of)
-    if (!std::binary_search(described.begin(), described.end(), std::string_view(name)) &&
-        (first.empty() || name < first))
-      first = name;
-  return first;
+// Puts nodes below the switches of a topology. `at` says which line describes a node.
+// kInvalidArgument: nodes that are described twice, that are not below one switch of each level, or that
+// only the topology has.
+template <class At>
+[[nodiscard]] absl::Status put_below_switches(const slurm_topology& topology, const At& at,
+                                              std::vector<gang_cluster::node>& nodes) {
+  slurm_faults faults;
+  const auto fault = [&](const auto&... words) {
+    faults.ok(absl::InvalidArgumentError(absl::StrCat(words...)));
+  };
+  std::unordered_map<std::string_view, std::size_t> number_of;
+  std::size_t below_switches = 0;
+  std::uint64_t copied = 0;  // bytes of names of switches
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    gang_cluster::node& one = nodes[n];
+    const auto [first, is_new] = number_of.emplace(one.name, n);
+    if (!is_new) {
+      fault(at(n), ": node \"", one.name, "\" is described twice, first in ", at(first->second));
+      continue;
+    }
+    std::vector<std::string> cells = topology.above(one.name);
+    below_switches += cells.empty() ? 0U : 1U;
+    for (const std::string& cell : cells) copied += cell.size();
+    if (copied > slurm_reader::max_copied) {
+      fault(at(n), ": the nodes up to here need more than ", slurm_reader::max_copied,
+            " bytes for the names of their switches");
+      return faults.status();
+    }
+    if (cells.size() == topology.levels.size())
+      one.cells = std::move(cells);
+    else if (cells.empty())
+      fault(at(n), ": node \"", one.name, "\" is in no switch of the topology");
+    else
+      fault(at(n), ": node \"", one.name, "\" is below ", cells.size(),
+            cells.size() == 1 ? " switch" : " switches", "; the topology has ",
+            topology.levels.size(), " levels of switches");
+  }
+  if (below_switches == topology.leaf_of.size()) return faults.status();
+  std::vector<std::string_view> missing;
+  for (const auto& [name, leaf] : topology.leaf_of)
+    if (number_of.find(name) == number_of.end()) missing.push_back(name);
+  std::sort(missing.begin(), missing.end());
+  for (const std::string_view name : missing) {
+    const slurm_switch& leaf = topology.switches[topology.leaf_of.at(std::string(name))];
+    fault("topology, line ", leaf.line, ": node \"", std::string(name), "\" of switch \"",
+          leaf.name, "\" has no NodeName line");
+  }
+  return faults.status();
 }
 
 // Whether a node alone is described as it must be. levels: the names of the levels above the nodes.
@@ -115,35 +151,23 @@ APIARY_INLINE absl::Status gang_cluster::check() const {
 APIARY_INLINE absl::StatusOr<gang_cluster> gang_cluster::parse(std::string_view topology,
                                                                std::string_view node_list,
                                                                std::string_view gres) {
-  APIARY_ASSIGN_OR_RETURN(detail::slurm_topology above,
-                          detail::slurm_topology_reader::read(topology));
+  absl::StatusOr<detail::slurm_topology> above = detail::slurm_topology_reader::read(topology);
   detail::slurm_node_reader from(node_list);
+  absl::StatusOr<std::vector<node>> described = from.read();
+  absl::Status faults = detail::faults_of_both(above.status(), described.status());
+  if (!gres.empty())
+    faults = detail::faults_of_both(
+        faults, detail::slurm_gres_reader::read(gres, described.ok() ? &*described : nullptr));
+  APIARY_RETURN_IF_ERROR(faults);
   gang_cluster all;
-  APIARY_ASSIGN_OR_RETURN(all.nodes, from.read());
-  if (!gres.empty()) APIARY_RETURN_IF_ERROR(detail::slurm_gres_reader::read(gres, all.nodes));
-  all.levels = std::move(above.levels);
-  detail::slurm_faults faults;
-  for (std::size_t n = 0; n < all.nodes.size(); ++n) {
-    node& one = all.nodes[n];
-    one.cells = above.above(one.name);
-    if (one.cells.size() == all.levels.size()) continue;
-    const std::string at = n < from.lines().size() ? absl::StrCat("nodes, line ", from.lines()[n])
-                                                   : std::string("gres");
-    faults.ok(absl::InvalidArgumentError(
-        one.cells.empty()
-            ? absl::StrCat(at, ": node \"", one.name, "\" is in no switch of the topology")
-            : absl::StrCat(at, ": node \"", one.name, "\" is below ", one.cells.size(),
-                           one.cells.size() == 1 ? " switch" : " switches", "; the topology has ",
-                           all.levels.size(), " levels of switches")));
-  }
-  APIARY_RETURN_IF_ERROR(faults.status());
+  all.nodes = *std::move(described);
+  const auto at = [&](std::size_t n) {
+    return n < from.lines().size() ? absl::StrCat("nodes, line ", from.lines()[n])
+                                   : std::string("gres");
+  };
+  APIARY_RETURN_IF_ERROR(detail::put_below_switches(*above, at, all.nodes));
+  all.levels = std::move(above->levels);
   APIARY_RETURN_IF_ERROR(all.check());
-  if (above.leaf_of.size() > all.nodes.size()) {
-    const std::string name = detail::undescribed_node(all.nodes, above.leaf_of);
-    return absl::InvalidArgumentError(absl::StrCat("topology: node \"", name, "\" of switch \"",
-                                                   above.leaf_of.at(name),
-                                                   "\" has no NodeName line"));
-  }
   return all;
 }
 

@@ -83,7 +83,7 @@ class slurm_node_reader {
     }
     gang_cluster::node one;
     std::vector<std::string> names;
-    add_defaults(line);
+    const std::uint64_t inherited = add_defaults(line);
     bool has_cpus = false;
     for (const auto& [key, value] : line) {
       if (key == "nodename") {
@@ -104,6 +104,9 @@ class slurm_node_reader {
       defaults_ = line;
       return absl::OkStatus();
     }
+    // The first node has what the line says; the others, and what is inherited, are copies.
+    const std::uint64_t copies = names.size() - (inherited > 0 ? 0 : 1);
+    APIARY_RETURN_IF_ERROR(from_.count_copied(inherited + copies * bytes_of(one)));
     for (std::string& name : names) {
       one.name = std::move(name);
       nodes_.push_back(one);
@@ -112,14 +115,25 @@ class slurm_node_reader {
     return absl::OkStatus();
   }
 
-  // Adds the values that the line does not set itself.
-  void add_defaults(slurm_reader::line& to) const {
+  // Adds the values that the line does not set itself. Returns their bytes.
+  std::uint64_t add_defaults(slurm_reader::line& to) const {
     const std::size_t own = to.size();
+    std::uint64_t bytes = 0;
     for (const auto& value : defaults_) {
       const auto last = to.begin() + static_cast<std::ptrdiff_t>(own);
-      if (std::none_of(to.begin(), last, [&](const auto& v) { return v.first == value.first; }))
-        to.push_back(value);
+      if (std::any_of(to.begin(), last, [&](const auto& v) { return v.first == value.first; }))
+        continue;
+      to.push_back(value);
+      bytes += value.first.size() + value.second.size();
     }
+    return bytes;
+  }
+  // What a node needs for its texts, without its name. Each word counts 32 bytes more.
+  [[nodiscard]] static std::uint64_t bytes_of(const gang_cluster::node& one) {
+    std::uint64_t bytes = one.model.size();
+    for (const auto* words : {&one.labels, &one.taints})
+      for (const std::string& word : *words) bytes += 32 + word.size();
+    return bytes;
   }
 
   [[nodiscard]] absl::Status no_number(const std::string& key, const std::string& value,
@@ -232,9 +246,9 @@ class slurm_node_reader {
 // are no nodes, it describes them. Lines without NodeName are for all nodes that have GPUs.
 class slurm_gres_reader {
  public:
-  // kInvalidArgument: the faults, each with its line.
+  // Without nodes, only the lines themselves are checked. kInvalidArgument: the faults, each with its line.
   [[nodiscard]] static absl::Status read(std::string_view text,
-                                         std::vector<gang_cluster::node>& nodes) {
+                                         std::vector<gang_cluster::node>* nodes) {
     slurm_gres_reader reader(text);
     slurm_faults faults;
     slurm_reader::line line;
@@ -243,8 +257,9 @@ class slurm_gres_reader {
       if (more.ok() && !*more) break;
       faults.ok(more.ok() ? reader.read_line(line) : more.status());
     }
-    if (nodes.empty()) reader.make_nodes(nodes);
-    if (faults.status().ok()) reader.compare(nodes, faults);
+    if (nodes == nullptr || !faults.status().ok()) return faults.status();
+    if (nodes->empty()) reader.make_nodes(*nodes);
+    reader.compare(*nodes, faults);
     return faults.status();
   }
 
@@ -318,6 +333,7 @@ class slurm_gres_reader {
     for (std::size_t n = 0; n < nodes.size(); ++n) number_of.emplace(nodes[n].name, n);
     std::vector<std::uint64_t> gpus(nodes.size(), 0);
     std::vector<bool> listed(nodes.size(), false);
+    std::uint64_t copied = 0;  // bytes of models
     const auto add = [&](const gpus_of_line& line, std::size_t n) {
       gang_cluster::node& node = nodes[n];
       const auto fault = [&](const auto&... words) {
@@ -334,6 +350,10 @@ class slurm_gres_reader {
       if (only_gres_ && listed[n] && line.model.empty() != node.model.empty())
         return fault("has GPUs with and without a model");
       listed[n] = true;
+      if (node.model.empty()) copied += line.model.size();
+      if (copied > slurm_reader::max_copied)
+        return fault("and those before it need more than ", slurm_reader::max_copied,
+                     " bytes for their models");
       if (!line.model.empty()) node.model = line.model;
       gpus[n] += line.gpus;
       if (gpus[n] > gang_cluster::max_gpus)

@@ -28,6 +28,8 @@ class slurm_reader {
   using line = std::vector<std::pair<std::string, std::string>>;  // keys in lower case
   // The most names that the lists of nodes and switches of a text may have.
   static constexpr std::uint64_t max_names = 1'000'000;
+  // The most bytes of a text's copies: names that ranges stand for, and what each node of a list gets.
+  static constexpr std::uint64_t max_copied = std::uint64_t{256} << 20;
 
   slurm_reader(std::string_view text, const char* what, std::uint64_t most_names = max_names)
       : left_(text), what_(what), most_names_(most_names) {}
@@ -61,18 +63,26 @@ class slurm_reader {
   [[nodiscard]] absl::Status fault(const std::string& fault) const {
     return absl::InvalidArgumentError(absl::StrCat(what_, ", line ", number_, ": ", fault));
   }
-  // Expands "n[1-3,07],m" to names. If the lists of all calls have too many names, the text ends: next()
-  // returns false.
+  // Expands "n[1-3,07],m" to names. If the lists of all calls have too many names, or too many bytes, the
+  // text ends: next() returns false.
   [[nodiscard]] absl::StatusOr<std::vector<std::string>> names(std::string_view list) {
-    absl::StatusOr<std::vector<std::string>> all = expand(list, names_, most_names_);
+    absl::StatusOr<std::vector<std::string>> all = expand(list, lists_, most_names_);
     if (!absl::IsOutOfRange(all.status())) return all;
     left_ = std::string_view();
     return absl::InvalidArgumentError(all.status().message());
   }
+  // Counts bytes of copies. If they are too many, with those of names(), the text ends.
+  [[nodiscard]] absl::Status count_copied(std::uint64_t bytes) {
+    lists_.copied += bytes;
+    if (lists_.copied <= max_copied) return absl::OkStatus();
+    left_ = std::string_view();
+    return fault(absl::StrCat("the nodes up to here need more than ", max_copied,
+                              " bytes for their names, labels, taints and models"));
+  }
   // Expands a list of files in the same way. They do not count as names.
   [[nodiscard]] absl::StatusOr<std::vector<std::string>> files(std::string_view list) const {
-    std::uint64_t size = 0;
-    absl::StatusOr<std::vector<std::string>> all = expand(list, size, max_files);
+    sizes of_files;
+    absl::StatusOr<std::vector<std::string>> all = expand(list, of_files, max_files);
     if (!absl::IsOutOfRange(all.status())) return all;
     return absl::InvalidArgumentError(all.status().message());
   }
@@ -93,20 +103,25 @@ class slurm_reader {
   // The most files that one list may have.
   static constexpr std::uint64_t max_files = 4'096;
 
-  // Expands a list, and adds its names to `size`, also if a fault stops it. kOutOfRange: `size` is above
-  // the limit.
-  [[nodiscard]] absl::StatusOr<std::vector<std::string>> expand(std::string_view list,
-                                                                std::uint64_t& size,
+  // Of lists.
+  struct sizes {
+    std::uint64_t names = 0;
+    std::uint64_t copied = 0;  // bytes of the names that ranges stand for
+  };
+
+  // Expands a list, and adds its names to `size`, also if a fault stops it. kOutOfRange: there are more
+  // names than the limit, or more than max_copied bytes.
+  [[nodiscard]] absl::StatusOr<std::vector<std::string>> expand(std::string_view list, sizes& size,
                                                                 std::uint64_t limit) const {
-    const std::uint64_t before = size;
+    const std::uint64_t before = size.names;
     std::vector<std::string> all;
     std::string_view rest = list;
     const auto wrong = [&](const char* why) {
       return fault(absl::StrCat("the list \"", std::string(list), "\" ", why));
     };
-    const auto too_many = [&] {
-      const std::string why = absl::StrCat(before > 0 ? "and those before it have" : "has",
-                                           " more than ", limit, " names");
+    const auto too_many = [&](std::uint64_t most, const char* what) {
+      const std::string why =
+          absl::StrCat(before > 0 ? "and those before it have" : "has", " more than ", most, what);
       return absl::OutOfRangeError(wrong(why.c_str()).message());
     };
     while (!rest.empty()) {
@@ -114,8 +129,8 @@ class slurm_reader {
       const std::size_t open = rest.substr(0, comma).find('[');
       if (open == std::string_view::npos) {
         if (comma == 0) return wrong("has an empty name");
-        if (size >= limit) return too_many();
-        ++size;
+        if (size.names >= limit) return too_many(limit, " names");
+        ++size.names;
         all.emplace_back(rest.substr(0, comma));
         rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
         continue;
@@ -138,8 +153,11 @@ class slurm_reader {
         const std::optional<std::uint64_t> to = read_digits(last);
         if (!from || !to || *to < *from || (std::max)(first.size(), last.size()) > 10)
           return wrong("has a range that is not a number or two in ascending order");
-        if (*to - *from >= limit - size) return too_many();
-        size += *to - *from + 1;
+        if (*to - *from >= limit - size.names) return too_many(limit, " names");
+        const std::uint64_t names = *to - *from + 1;
+        size.names += names;
+        size.copied += names * (prefix.size() + (std::max)(first.size(), last.size()));
+        if (size.copied > max_copied) return too_many(max_copied, " bytes of names");
         for (std::uint64_t i = *from; i <= *to; ++i) {
           std::string digits = std::to_string(i);
           if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
@@ -188,10 +206,18 @@ class slurm_reader {
   std::string_view left_;
   const char* what_;
   std::uint64_t most_names_;
-  std::uint64_t names_ = 0;  // of all calls of names()
+  sizes lists_{};  // of all calls of names(), with count_copied()
   std::uint32_t number_ = 0;
   std::uint32_t more_lines_ = 0;  // of the line that was read last
 };
+
+// The faults of two texts, one below the other.
+[[nodiscard]] inline absl::Status faults_of_both(const absl::Status& first,
+                                                 const absl::Status& second) {
+  if (first.ok() || second.ok()) return first.ok() ? second : first;
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(first.message()), "\n", std::string(second.message())));
+}
 
 // Collects the faults of a text, one on each line.
 class slurm_faults {

@@ -27,25 +27,27 @@ namespace detail {
 
 // A switch or block of a topology.conf.
 struct slurm_switch {
+  static constexpr std::size_t none = ~std::size_t{0};
   std::string name;
-  std::size_t level = 0;  // 1: it lists nodes
-  std::string above{};    // the switch that lists it
+  std::size_t level = 0;     // 1: it lists nodes
+  std::uint32_t line = 0;    // that describes it
+  std::size_t above = none;  // the number of the switch that lists it
 };
 
 // What a topology.conf says.
 struct slurm_topology {
   std::vector<slurm_switch> switches{};
   std::unordered_map<std::string, std::size_t> number_of{};  // of a switch, by name
-  std::unordered_map<std::string, std::string> leaf_of{};    // the switch that lists a node
+  std::unordered_map<std::string, std::size_t> leaf_of{};    // the number of a node's switch
   std::vector<std::string> levels{};                         // the lowest first
 
   // The switches above a node, the lowest first.
   [[nodiscard]] std::vector<std::string> above(const std::string& node) const {
     std::vector<std::string> all;
     const auto leaf = leaf_of.find(node);
-    for (std::string at = leaf == leaf_of.end() ? "" : leaf->second; !at.empty();
-         at = switches[number_of.at(at)].above)
-      all.push_back(at);
+    for (std::size_t at = leaf == leaf_of.end() ? slurm_switch::none : leaf->second;
+         at != slurm_switch::none; at = switches[at].above)
+      all.push_back(switches[at].name);
     return all;
   }
 };
@@ -110,14 +112,21 @@ class slurm_topology_reader {
     if (!all_.number_of.emplace(name, all_.switches.size()).second)
       return from_.fault(
           absl::StrCat(is_block ? "block" : "switch", " \"", name, "\" is described twice"));
-    if (is_block) blocks_.push_back({from_.number(), nodes.size()});
-    all_.switches.push_back({name, nodes.empty() ? std::size_t{0} : std::size_t{1}});
-    if (!level.empty()) level_names_.emplace_back(all_.switches.size() - 1, level);
-    for (const std::string& n : nodes)
-      if (!all_.leaf_of.emplace(n, name).second)
-        return from_.fault(
-            absl::StrCat("node \"", n, "\" is in two ", is_block ? "blocks" : "switches"));
-    if (!below.empty()) upper_.emplace_back(name, std::move(below));
+    if (is_block) blocks_.push_back(nodes.size());
+    const std::size_t number = all_.switches.size();
+    all_.switches.push_back(
+        {name, nodes.empty() ? std::size_t{0} : std::size_t{1}, from_.number()});
+    if (!level.empty()) level_names_.emplace_back(number, level);
+    for (const std::string& n : nodes) {
+      const auto [at, is_new] = all_.leaf_of.emplace(n, number);
+      if (is_new) continue;
+      const std::string kind = is_block ? "block" : "switch";
+      return from_.fault(
+          at->second == number
+              ? absl::StrCat("node \"", n, "\" is listed twice in the ", kind)
+              : absl::StrCat("node \"", n, "\" is in two ", kind, is_block ? "s" : "es"));
+    }
+    if (!below.empty()) upper_.emplace_back(number, std::move(below));
     return absl::OkStatus();
   }
   absl::Status read_sizes(std::string_view list) {
@@ -131,6 +140,9 @@ class slurm_topology_reader {
         return from_.fault(absl::StrCat("\"BlockSizes=", std::string(list),
                                         "\" is not a list of numbers, each the "
                                         "first one times a larger power of two"));
+      if (sizes_.size() + 1 == ragged_tree::max_levels)
+        return from_.fault(
+            absl::StrCat("BlockSizes has more than ", ragged_tree::max_levels - 1, " numbers"));
       sizes_.push_back(*size);
     }
     return sizes_.empty() ? from_.fault("BlockSizes is empty") : absl::OkStatus();
@@ -141,22 +153,25 @@ class slurm_topology_reader {
     if (!sizes_.empty())
       return absl::InvalidArgumentError(
           absl::StrCat("topology, line ", sizes_line_, ": BlockSizes without blocks"));
-    for (const auto& [name, below] : upper_) {
+    for (const auto& [number, below] : upper_) {
       for (const std::string& b : below) {
         const auto at = all_.number_of.find(b);
-        if (at == all_.number_of.end() || b == name || !all_.switches[at->second].above.empty())
-          return absl::InvalidArgumentError(
-              absl::StrCat("topology: switch \"", name, "\" lists switch \"", b,
-                           "\", which is not described, is in another switch, or is the same"));
-        all_.switches[at->second].above = name;
+        if (at != all_.number_of.end() && at->second != number &&
+            all_.switches[at->second].above == slurm_switch::none)
+          all_.switches[at->second].above = number;
+        else
+          faults_.ok(fault(number, absl::StrCat(" lists switch \"", b,
+                                                "\", which is not described, is in another "
+                                                "switch, or is the same")));
       }
     }
+    APIARY_RETURN_IF_ERROR(faults_.status());
     // A level is known when those of all switches below are. Each pass decides at least the next level
     // as a whole, so there are at most ragged_tree::max_levels passes.
     for (std::size_t decided = 1; decided > 0;) {
       decided = 0;
-      for (const auto& [name, below] : upper_) {
-        slurm_switch& at = all_.switches[all_.number_of.at(name)];
+      for (const auto& [number, below] : upper_) {
+        slurm_switch& at = all_.switches[number];
         std::size_t lowest = ~std::size_t{0};
         std::size_t highest = 0;
         for (const std::string& b : below) {
@@ -164,14 +179,12 @@ class slurm_topology_reader {
           highest = (std::max)(highest, all_.switches[all_.number_of.at(b)].level);
         }
         if (at.level > 0 || lowest == 0) continue;
-        if (lowest != highest)
-          return absl::InvalidArgumentError(
-              absl::StrCat("topology: switch \"", name, "\" lists switches of different heights"));
+        if (lowest != highest) return fault(number, " lists switches of different heights");
         at.level = lowest + 1;
         if (at.level >= ragged_tree::max_levels)
-          return absl::InvalidArgumentError(
-              absl::StrCat("topology: switch \"", name, "\" is at level ", at.level,
-                           " above the nodes; the limit is ", ragged_tree::max_levels - 1));
+          return fault(number,
+                       absl::StrCat(" is at level ", at.level, " above the nodes; the limit is ",
+                                    ragged_tree::max_levels - 1));
         ++decided;
       }
     }
@@ -180,14 +193,12 @@ class slurm_topology_reader {
 
   // Blocks that follow one another make the cells of the further BlockSizes.
   absl::Status join_blocks() {
-    slurm_faults faults;
     for (std::size_t b = 0; b < blocks_.size() && !sizes_.empty(); ++b) {
-      if (blocks_[b].nodes < sizes_[0])
-        faults.ok(absl::InvalidArgumentError(absl::StrCat(
-            "topology, line ", blocks_[b].line, ": block \"", all_.switches[b].name, "\" has ",
-            blocks_[b].nodes, " nodes; the first of BlockSizes is ", sizes_[0])));
+      if (blocks_[b] < sizes_[0])
+        faults_.ok(fault(b, absl::StrCat(" has ", blocks_[b], " nodes; the first of BlockSizes is ",
+                                         sizes_[0])));
     }
-    APIARY_RETURN_IF_ERROR(faults.status());
+    APIARY_RETURN_IF_ERROR(faults_.status());
     names_of_level_.emplace_back("block");
     const std::size_t num_blocks = blocks_.size();
     std::size_t below = 0;  // the first cell of the level below
@@ -200,12 +211,11 @@ class slurm_topology_reader {
         const std::size_t last = (std::min)(from + blocks, num_blocks) - 1;
         const std::string name = absl::StrCat(names_of_level_.back(), ":", all_.switches[from].name,
                                               "-", all_.switches[last].name);
-        if (!all_.number_of.emplace(name, all_.switches.size()).second)
-          return absl::InvalidArgumentError(
-              absl::StrCat("topology: a block has the name \"", name, "\", which is reserved"));
+        const auto [at, is_new] = all_.number_of.emplace(name, all_.switches.size());
+        if (!is_new) return fault(at->second, " has a name that is reserved");
         for (std::size_t b = from / blocks_below; b <= last / blocks_below; ++b)
-          all_.switches[below + b].above = name;
-        all_.switches.push_back({name, s + 1});
+          all_.switches[below + b].above = at->second;
+        all_.switches.push_back({name, s + 1, sizes_line_});
       }
       below = first;
     }
@@ -214,9 +224,7 @@ class slurm_topology_reader {
 
   absl::Status name_levels() {
     for (const slurm_switch& s : all_.switches) {
-      if (s.level == 0)
-        return absl::InvalidArgumentError(
-            absl::StrCat("topology: switch \"", s.name, "\" is above itself"));
+      if (s.level == 0) return fault(all_.number_of.at(s.name), " is above itself");
       while (all_.levels.size() < s.level) {
         const std::size_t l = all_.levels.size();
         all_.levels.push_back(l < names_of_level_.size() ? names_of_level_[l]
@@ -227,26 +235,29 @@ class slurm_topology_reader {
     for (const auto& [s, name] : level_names_) {
       const std::size_t l = all_.switches[s].level - 1;
       if (named[l] && all_.levels[l] != name)
-        return absl::InvalidArgumentError(
-            absl::StrCat("topology: switch \"", all_.switches[s].name, "\" has level \"", name,
-                         "\", others of its height have \"", all_.levels[l], "\""));
+        return fault(s, absl::StrCat(" has level \"", name, "\", others of its height have \"",
+                                     all_.levels[l], "\""));
       named[l] = true;
       all_.levels[l] = name;
     }
     return absl::OkStatus();
   }
 
-  struct block {
-    std::uint32_t line = 0;
-    std::size_t nodes = 0;
-  };
+  // A fault of a switch or block.
+  [[nodiscard]] absl::Status fault(std::size_t number, const std::string& what) const {
+    const slurm_switch& at = all_.switches[number];
+    return absl::InvalidArgumentError(absl::StrCat("topology, line ", at.line,
+                                                   blocks_.empty() ? ": switch \"" : ": block \"",
+                                                   at.name, "\"", what));
+  }
+
   slurm_reader from_;
   slurm_faults faults_;
   slurm_topology all_;
-  std::vector<std::pair<std::string, std::vector<std::string>>> upper_;  // switches above switches
+  std::vector<std::pair<std::size_t, std::vector<std::string>>> upper_;  // switches above switches
   std::vector<std::pair<std::size_t, std::string>> level_names_;         // of some switches
-  std::vector<block> blocks_;                                            // the first switches
-  std::vector<std::uint64_t> sizes_;                                     // BlockSizes
+  std::vector<std::size_t> blocks_;   // the nodes of each block; blocks are the first switches
+  std::vector<std::uint64_t> sizes_;  // BlockSizes
   std::uint32_t sizes_line_ = 0;
   std::vector<std::string> names_of_level_;  // of blocks
 };
