@@ -51,10 +51,8 @@ struct express_queue {
   }
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id server, time_ms now) {
     const std::vector<job_id> stopped = servers.jobs_on(server);
-    for (const job_id job : stopped) {
-      waiting[job] = {running.at(job).first, now};
-      APIARY_RETURN_IF_ERROR(finish(job, now));
-    }
+    for (const job_id job : stopped) waiting[job] = {running.at(job).first, now};
+    for (const job_id job : stopped) APIARY_RETURN_IF_ERROR(finish(job, now));
     APIARY_RETURN_IF_ERROR(servers.mark_bad(server));
     return stopped;
   }

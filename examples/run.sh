@@ -2,9 +2,10 @@
 # apiary/examples/run.sh - installs what is missing (Debian, Ubuntu), builds and runs the main example.
 # SPDX-License-Identifier: MIT
 #
-# sh examples/run.sh                        both views of it: replay, then simulate
-# sh examples/run.sh argument...            replay alone, with these arguments
-# sh examples/run.sh simulate argument...   simulate alone, with these
+# sh examples/run.sh                        both programs of it: replay, then simulate
+# sh examples/run.sh simulate argument...   simulate alone, with these arguments
+# sh examples/run.sh replay argument...     replay alone; the word replay may be left out
+# sh examples/run.sh --help                 these lines; "simulate --help" and "replay --help" list the options
 #
 # The output of the build goes to standard error, so that standard output is the programs'. The
 # build is kept in build/examples, or where the environment variable APIARY_BUILD_DIR says: the
@@ -13,6 +14,11 @@ set -eu
 unset CDPATH  # with it, cd may go elsewhere and say where
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=${APIARY_BUILD_DIR:-$source/build/examples}
+
+if [ "${1-}" = --help ]; then
+  sed -n 's/^# \(sh examples.*\)/\1/p' "$source/examples/run.sh"
+  exit
+fi
 
 {
   sh "$source/tests/packages.sh" g++ cmake ninja-build libabsl-dev gnuplot-nox
@@ -26,6 +32,7 @@ if [ "${1-}" = simulate ]; then
   shift
   exec "$build/examples/simulate" "$@"
 fi
+[ "${1-}" = replay ] && shift && exec "$build/examples/replay" "$@"
 [ $# -eq 0 ] || exec "$build/examples/replay" "$@"
 "$build/examples/replay"
 echo

@@ -46,18 +46,31 @@ absl::StatusOr<job_list> load(const simulate_options& o) {
   return read_swf(std::move(lines));
 }
 
+// Jobs of the file that do not run.
+struct left_out_jobs {
+  std::uint64_t empty = 0;      // without GPUs or without duration
+  std::uint64_t too_large = 0;  // with more GPUs than the cluster has
+  std::uint32_t largest = 0;    // the most GPUs of these
+};
+
 // Removes jobs that the cluster cannot hold. An error if no job is left, or if the times overflow.
-absl::Status fit(const simulate_options& o, job_list& list) {
+absl::Status fit(const simulate_options& o, job_list& list, left_out_jobs& left_out) {
   constexpr time_ms longest = time_ms{1} << 43;
   constexpr time_ms all = time_ms{1} << 52;
-  std::erase_if(list.jobs, [&](const timed_job& j) { return j.request.gpus > o.cluster.gpus(); });
+  left_out = {.empty = list.left_out};
+  std::erase_if(list.jobs, [&](const timed_job& j) {
+    if (j.request.gpus <= o.cluster.gpus()) return false;
+    ++left_out.too_large;
+    left_out.largest = std::max(left_out.largest, j.request.gpus);
+    return true;
+  });
   if (list.jobs.empty()) {
     return absl::InvalidArgumentError(o.jobs + ": every job requests more than the " +
                                       std::to_string(o.cluster.gpus()) + " GPUs of the cluster");
   }
   const auto plain = [](const timed_job& j) { return j.per_gpu == resources{} && j.model == 0; };
   const auto odd = std::find_if_not(list.jobs.begin(), list.jobs.end(), plain);
-  if (odd != list.jobs.end() && !knows_demands(o.policy)) {
+  if (odd != list.jobs.end() && !o.demands()) {
     return absl::InvalidArgumentError(
         o.jobs + ": job " + std::to_string(odd - list.jobs.begin()) +
         " needs CPU, memory or a GPU model; only --policy gang and gang_backfill know them");
@@ -221,12 +234,13 @@ std::string times_of(const job_metrics::time_summary& t) {
 }
 
 // Times in milliseconds.
-std::string report_of(const simulate_options& o, const job_list& list, std::size_t left_out,
-                      const std::vector<policy_run>& runs) {
+std::string report_of(const simulate_options& o, const job_list& list,
+                      const left_out_jobs& left_out, const std::vector<policy_run>& runs) {
   std::string text = "{\n  \"nodes\": " + std::to_string(o.cluster.nodes) +
                      ",\n  \"gpus_per_node\": " + std::to_string(o.cluster.gpus_per_node) +
                      ",\n  \"jobs\": " + std::to_string(list.jobs.size()) +
-                     ",\n  \"left_out\": " + std::to_string(left_out) +
+                     ",\n  \"left_out\": " + std::to_string(left_out.empty + left_out.too_large) +
+                     ",\n  \"left_out_too_large\": " + std::to_string(left_out.too_large) +
                      ",\n  \"tenants\": " + std::to_string(list.tenants.size()) +
                      ",\n  \"policies\": [";
   for (const policy_run& r : runs) {
@@ -261,7 +275,7 @@ std::string report_of(const simulate_options& o, const job_list& list, std::size
 struct simulate_task {
   simulate_options chosen;
   std::vector<job_list> lists{};
-  std::size_t left_out = 0;
+  left_out_jobs left_out{};
   std::vector<std::optional<output_file>> files{};  // the report, the plot, the jobs, the events
 };
 
@@ -291,9 +305,7 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
       t.lists.push_back(embedded_jobs(seed, chosen.load));
   } else {
     APIARY_ASSIGN_OR_RETURN(job_list list, load(chosen));
-    t.left_out = list.left_out + list.jobs.size();
-    APIARY_RETURN_IF_ERROR(fit(chosen, list));
-    t.left_out -= list.jobs.size();
+    APIARY_RETURN_IF_ERROR(fit(chosen, list, t.left_out));
     t.lists.push_back(std::move(list));
   }
   APIARY_RETURN_IF_ERROR(check_quotas(chosen, t.lists.front()));
@@ -304,13 +316,25 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
   return t;
 }
 
+// Says which jobs do not run, and why.
+void print_left_out(const left_out_jobs& jobs, std::uint32_t gpus) {
+  const auto count = [](std::uint64_t n) {
+    return std::to_string(n) + (n == 1 ? " job is" : " jobs are") + " left out: ";
+  };
+  if (jobs.empty > 0) std::fprintf(stderr, "%sno GPUs or no duration\n", count(jobs.empty).c_str());
+  if (jobs.too_large > 0) {
+    std::fprintf(stderr, "%smore GPUs (up to %" PRIu32 ") than the cluster has (%" PRIu32 ")\n",
+                 count(jobs.too_large).c_str(), jobs.largest, gpus);
+  }
+}
+
 // Runs the policies, prints the table and leaves the files.
 absl::Status perform(simulate_task t) {
-  if (t.left_out > 0) std::fprintf(stderr, "%zu jobs are left out\n", t.left_out);
+  print_left_out(t.left_out, t.chosen.cluster.gpus());
   std::vector<list_runs> runs;
   std::vector<policy_run> first;  // on the first list
   std::string rows = csv_header;
-  for (const std::string_view policy : t.chosen.policies()) {
+  for (const std::string_view policy : t.chosen.policies) {
     const progress_bar bar(policy, t.lists.size() * t.lists.front().jobs.size());
     runs.emplace_back();
     for (const job_list& list : t.lists) {
@@ -351,7 +375,7 @@ absl::StatusOr<simulate_options> parse_run(const sweep_run& run) {
   for (const std::string& argument : run.arguments) arguments.push_back(argument.c_str());
   APIARY_ASSIGN_OR_RETURN(simulate_options o, parse_simulate_options(arguments));
   if (o.help) return absl::InvalidArgumentError("--help is not an option of a run");
-  if (o.policy == "all")
+  if (o.policies.size() != 1)
     return absl::InvalidArgumentError("a run needs --policy with the name of one policy");
   if (!o.report.empty() || !o.plot.empty() || !o.csv.empty() || !o.events.empty())
     return absl::InvalidArgumentError("a run has no --report, --plot, --csv and --events");
@@ -380,7 +404,7 @@ int sweep(const sweep_options& o) {
         APIARY_ASSIGN_OR_RETURN(const simulate_task t, prepare(chosen));
         APIARY_ASSIGN_OR_RETURN(const policy_run r,
                                 run_policy(
-                                    chosen.policy, chosen.cluster, t.lists.front(),
+                                    chosen.policies.front(), chosen.cluster, t.lists.front(),
                                     [](std::size_t) {}, chosen.settings));
         return row_of(r, t.lists.front());
       });

@@ -31,7 +31,7 @@ inline constexpr const char* simulate_usage =
     "                [--load day|busy|wide] [--seed N]\n"
     "                [--policy fifo|backfill|easy|easy_gpus|conservative|qssf|srtf|las|tiresias|\n"
     "                          bounded|bounded_srtf|philly|gandiva|gandiva_fgd|hived|\n"
-    "                          gandiva_hived|all|gang|gang_backfill]\n"
+    "                          gandiva_hived|all|gang|gang_backfill[,...]]\n"
     "                [--start-cost S] [--migration-cost S] [--quantum S] [--checkpoint S]\n"
     "                [--mtbf S] [--repair S] [--failures T,P,U] [--retries N] [--gandiva RULE]\n"
     "                [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas A,B,...]\n"
@@ -52,7 +52,7 @@ inline constexpr const char* simulate_usage =
     "(wide)\n"
     "  --seed N           without --jobs: only the trace with this seed, at most 4294967295; also\n"
     "                     the seed of the failures\n"
-    "  --policy NAME      runs one scheduler instead of all\n"
+    "  --policy A,B,...   runs these schedulers instead of all, in this order\n"
     "  --start-cost S     seconds from a start until a job makes progress (default: 1)\n"
     "  --migration-cost S the same after a migration (default: 2)\n"
     "  --quantum S        seconds between two choices of las, tiresias, bounded and bounded_srtf\n"
@@ -86,7 +86,7 @@ inline constexpr const char* simulate_usage =
     "  --report FILE      writes the figures of the table, and more, as JSON\n"
     "  --csv FILE         writes a row for each job of each run: times in ms, -1 for never\n"
     "  --events FILE      writes each event of the first trace with the place of the job (needs\n"
-    "                     --policy NAME)\n"
+    "                     --policy with one name)\n"
     "  --plot FILE        draws GPU use, completion times, delays and the GPUs of each tenant, as "
     "SVG\n"
     "\n"
@@ -105,7 +105,8 @@ inline constexpr const char* simulate_usage =
     "backfilling.\n"
     "gandiva_fgd and gandiva_hived are Gandiva's time sharing over FGD and HiveD. Tenants of\n"
     "Philly and HiveD get quotas in proportion to their GPU-time, if there is no --quotas. Jobs\n"
-    "that request more GPUs than the cluster has are left out.\n"
+    "that request more GPUs than the cluster has are left out, and so are jobs without GPUs or\n"
+    "without duration; a message says how many.\n"
     "Without --jobs five traces are generated, for 16 servers of 8 GPUs, with lognormal durations: "
     "the\n"
     "table has means and standard deviations, the report and the plot show the first trace. A plot "
@@ -121,14 +122,15 @@ struct simulate_options {
   std::string load = "day";
   std::optional<std::uint64_t> seed{};
   run_settings settings{};
-  std::string policy = "all";
+  // Names of job_policies and demand_policies, each once.
+  std::vector<std::string_view> policies{job_policies.begin(), job_policies.end()};
   job_cluster cluster{};
   bool help = false;
 
   [[nodiscard]] bool embedded() const noexcept { return jobs.empty(); }
-  [[nodiscard]] std::vector<std::string_view> policies() const {
-    if (policy == "all") return {job_policies.begin(), job_policies.end()};
-    return {policy};
+  // Whether all of the policies know CPU, memory and GPU models.
+  [[nodiscard]] bool demands() const {
+    return std::all_of(policies.begin(), policies.end(), knows_demands);
   }
 };
 
@@ -178,6 +180,34 @@ inline absl::StatusOr<std::vector<std::pair<std::string, std::uint32_t>>> named_
     at = end + 1;
   }
   return named;
+}
+
+// The policies that a list of names with commas between them chooses; `all` stands for job_policies.
+inline absl::StatusOr<std::vector<std::string_view>> policies_of(std::string_view value) {
+  std::vector<std::string_view> known(job_policies.begin(), job_policies.end());
+  known.insert(known.end(), demand_policies.begin(), demand_policies.end());
+  std::vector<std::string_view> chosen;
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t end = std::min(value.find(',', at), value.size());
+    const std::string_view name = value.substr(at, end - at);
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (name == "all") {
+      chosen.insert(chosen.end(), job_policies.begin(), job_policies.end());
+    } else if (found != known.end()) {
+      chosen.push_back(*found);
+    } else {
+      std::string names;
+      for (const std::string_view one : known) names += std::string(one) + ", ";
+      return absl::InvalidArgumentError("--policy " + apiary::line_reader::quoted(name) +
+                                        " is none of " + names + "all");
+    }
+    at = end + 1;
+  }
+  for (auto at = chosen.begin(); at != chosen.end(); ++at) {
+    if (std::find(chosen.begin(), at, *at) != at)
+      return absl::InvalidArgumentError("--policy names " + std::string(*at) + " twice");
+  }
+  return chosen;
 }
 
 }  // namespace detail
@@ -272,16 +302,7 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
                      " is neither philly nor swf");
     }
     if (flag == "--policy") {
-      o.policy = value;
-      if (value != "all" &&
-          std::find(job_policies.begin(), job_policies.end(), value) == job_policies.end() &&
-          !knows_demands(value)) {
-        std::string names;
-        for (const std::string_view name : job_policies) names += std::string(name) + ", ";
-        for (const std::string_view name : demand_policies) names += std::string(name) + ", ";
-        return fault("--policy " + apiary::line_reader::quoted(value) + " is none of " + names +
-                     "all");
-      }
+      APIARY_ASSIGN_OR_RETURN(o.policies, detail::policies_of(value));
     }
     if (flag == "--nodes" || flag == "--gpus-per-node") {
       const std::uint32_t most = flag == "--nodes" ? 100'000 : apiary::max_gpus_per_node;
@@ -294,10 +315,10 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     if (has(flag) != has("--jobs"))
       return fault("--jobs, --format, --nodes and --gpus-per-node need each other");
   }
-  if (has("--events") && o.policy == "all")
+  if (has("--events") && o.policies.size() != 1)
     return fault("--events needs --policy with the name of one policy");
   for (const char* flag : {"--cpus", "--memory-gib", "--models"}) {
-    if (has(flag) && !knows_demands(o.policy))
+    if (has(flag) && !o.demands())
       return fault(std::string(flag) + " needs --policy gang or gang_backfill");
   }
   std::uint64_t of_models = 0;
