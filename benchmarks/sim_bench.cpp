@@ -1,6 +1,7 @@
 // apiary/benchmarks/sim_bench.cpp - whole job lists through schedulers over time, beside queues and
 // servers that are scanned.
 // SPDX-License-Identifier: MIT
+#include "tests/support/forwarding_scheduler.h"
 #include "tests/support/naive_conservative_queue.h"
 #include "tests/support/naive_hived_queue.h"
 #include "tests/support/naive_philly.h"
@@ -253,8 +254,7 @@ void backfill_copies(benchmark::State& state) {
 }
 
 // A host that measures: once a job runs, alone or beside another, Gandiva is told how it goes.
-struct measuring_host {
-  gandiva scheduler;
+struct measuring_host : apiary_test::forwarding_scheduler<gandiva> {
   std::vector<job_id> fresh{};  // started, or packed, with the last decision
   std::uint64_t packed = 0;
 
@@ -263,14 +263,6 @@ struct measuring_host {
     return utilization(a) + utilization(b) < 1200 ? 800 : 400;
   }
 
-  absl::Status submit(const job_request& r, time_ms t) { return scheduler.submit(r, t); }
-  absl::Status finish(job_id j, time_ms t) { return scheduler.finish(j, t); }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
-    return scheduler.mark_bad(n, t);
-  }
-  absl::Status mark_healthy(node_id n, time_ms t) { return scheduler.mark_healthy(n, t); }
-  time_ms wake() const { return scheduler.wake(); }
-  std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
   absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     for (const job_id job : fresh) {
       const std::optional<gandiva::standing> s = scheduler.find(job);
@@ -302,13 +294,13 @@ void gandiva_copies(benchmark::State& state) {
   };
   std::uint64_t events = 0;
   for (auto _ : state) {
-    measuring_host host{gandiva::create({.servers = cluster_of(state.range(0)),
-                                         .max_wait = 0,
-                                         .packs = true,
-                                         .gpu_memory = 2,
-                                         .migrates = true,
-                                         .grows = true})
-                            .value()};
+    measuring_host host{{gandiva::create({.servers = cluster_of(state.range(0)),
+                                          .max_wait = 0,
+                                          .packs = true,
+                                          .gpu_memory = 2,
+                                          .migrates = true,
+                                          .grows = true})
+                             .value()}};
     const absl::StatusOr<simulation_result> run =
         simulate(host, list, {}, {.start_cost = 1000, .migration_cost = 2000}, speed,
                  [](const simulation_event&) {});
@@ -447,23 +439,14 @@ struct outcome {
 
 // Gives up after a minute, so that each row ends.
 template <class Scheduler>
-struct limited {
+struct limited : apiary_test::forwarding_scheduler<Scheduler> {
   using clock = std::chrono::steady_clock;
-  Scheduler scheduler;
   clock::time_point end = clock::now() + std::chrono::seconds(60);
   std::uint32_t calls = 0;
 
-  absl::Status submit(const job_request& r, time_ms t) { return scheduler.submit(r, t); }
-  absl::Status finish(job_id j, time_ms t) { return scheduler.finish(j, t); }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
-    return scheduler.mark_bad(n, t);
-  }
-  absl::Status mark_healthy(node_id n, time_ms t) { return scheduler.mark_healthy(n, t); }
-  time_ms wake() const { return scheduler.wake(); }
-  std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
   absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     if (++calls % 16 == 0 && clock::now() > end) return absl::DeadlineExceededError("too long");
-    return scheduler.decide(t, actions);
+    return this->scheduler.decide(t, actions);
   }
 };
 
@@ -479,7 +462,7 @@ policy policy_of(std::string name, Make make, std::uint32_t divisor = 1) {
   const auto ready = [make](const server_spec& spec, std::uint32_t tenants,
                             std::span<const timed_job> list, time_ms until) -> policy::runs {
     using scheduler = limited<decltype(make(spec, tenants))>;
-    const auto made = std::make_shared<scheduler>(scheduler{make(spec, tenants)});
+    const auto made = std::make_shared<scheduler>(scheduler{{make(spec, tenants)}});
     return [made, list, until]() -> absl::StatusOr<outcome> {
       const auto run = simulate(
           *made, list, {}, {.until = until},

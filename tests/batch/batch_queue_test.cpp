@@ -1,5 +1,6 @@
 // apiary/tests/batch/batch_queue_test.cpp - batch queues against a line of time, tick by tick.
 // SPDX-License-Identifier: MIT
+#include "support/forwarding_scheduler.h"
 #include "support/naive_batch.h"
 #include "support/scale.h"
 #include <apiary/batch/batch_queue.h>
@@ -183,20 +184,12 @@ namespace {
 // A queue whose promises are written down: once the first one (easy) or any one (conservative) has
 // been given a start, it must not be later.
 template <class Queue>
-struct reserved {
-  Queue queue;
+struct reserved : apiary_test::forwarding_scheduler<Queue> {
   std::map<std::uint32_t, time_ms> by{};
   std::uint64_t kept = 0;
 
-  absl::Status submit(const job_request& r, time_ms t) { return queue.submit(r, t); }
-  absl::Status finish(job_id j, time_ms t) { return queue.finish(j, t); }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
-    return queue.mark_bad(n, t);
-  }
-  absl::Status mark_healthy(node_id n, time_ms t) { return queue.mark_healthy(n, t); }
-  time_ms wake() const { return queue.wake(); }
-  std::uint32_t total_gpus() const { return queue.total_gpus(); }
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    Queue& queue = this->scheduler;
     absl::Status status = queue.decide(now, actions);
     for (const job_action& a : actions) {
       const auto reserve = by.find(a.job.value);
@@ -230,9 +223,9 @@ TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative tha
     const std::uint32_t gpus = 1 + random.uniform(12);
     const std::vector<timed_job> jobs = random_jobs(random, gpus, false);
     reserved<batch_queue<server_placer>> easy{
-        batch_queue(gpus_of_any_kind(gpus), {.rule = batch_options::rules::easy})};
+        {batch_queue(gpus_of_any_kind(gpus), {.rule = batch_options::rules::easy})}};
     REQUIRE(simulate(easy, jobs).ok());
-    reserved<conservative_queue<server_placer>> all{conservative_queue(gpus_of_any_kind(gpus))};
+    reserved<conservative_queue<server_placer>> all{{conservative_queue(gpus_of_any_kind(gpus))}};
     REQUIRE(simulate(all, jobs).ok());
     kept += easy.kept + all.kept;
   }
@@ -264,41 +257,34 @@ TEST_CASE("batch_queue: easy reserves a number of GPUs, easy_gpus particular one
 namespace {
 
 // Whether easy_gpus reserves the first time at which the first job fits, asked tick by tick.
-struct earliest_places {
-  batch_queue<server_placer> queue;
+struct earliest_places : apiary_test::forwarding_scheduler<batch_queue<server_placer>> {
   std::map<std::uint32_t, std::pair<job_request, time_ms>> ends{};  // of running jobs
   std::map<std::uint32_t, job_request> waiting{};
 
   absl::Status submit(const job_request& r, time_ms t) {
     waiting[r.job.value] = r;
-    return queue.submit(r, t);
+    return scheduler.submit(r, t);
   }
   absl::Status finish(job_id j, time_ms t) {
     ends.erase(j.value);
-    return queue.finish(j, t);
+    return scheduler.finish(j, t);
   }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
-    return queue.mark_bad(n, t);
-  }
-  absl::Status mark_healthy(node_id n, time_ms t) { return queue.mark_healthy(n, t); }
-  time_ms wake() const { return queue.wake(); }
-  std::uint32_t total_gpus() const { return queue.total_gpus(); }
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    absl::Status status = queue.decide(now, actions);
+    absl::Status status = scheduler.decide(now, actions);
     for (const job_action& a : actions) {
       const job_request r = waiting.extract(a.job.value).mapped();
       ends[a.job.value] = {r, now + r.estimate};
     }
-    if (!queue.reserved()) return status;
-    const job_request& first = waiting.at(queue.reserved()->job.value);
+    if (!scheduler.reserved()) return status;
+    const job_request& first = waiting.at(scheduler.reserved()->job.value);
     REQUIRE(first.job.value == waiting.begin()->first);
     for (time_ms at = now;; ++at) {
-      server_placer then = queue.placer();
+      server_placer then = scheduler.placer();
       for (const auto& [job, end] : ends) {
         if (end.second <= at) REQUIRE(then.finish(job_id(job)).ok());
       }
       if (!then.propose(first).value()) continue;
-      REQUIRE(queue.reserved()->at == at);
+      REQUIRE(scheduler.reserved()->at == at);
       return status;
     }
   }
@@ -318,10 +304,10 @@ TEST_CASE("batch_queue: easy_gpus reserves the earliest time at which the first 
     const std::vector<timed_job> jobs = random_jobs(random, total, seed % 2 == 0);
     const batch_queue queue(server_placer::create(spec).value(),
                             {.rule = batch_options::rules::easy_gpus});
-    reserved<batch_queue<server_placer>> easy{queue};
+    reserved<batch_queue<server_placer>> easy{{queue}};
     REQUIRE(simulate(easy, jobs).ok());
     kept += easy.kept;
-    earliest_places earliest{queue};
+    earliest_places earliest{{queue}};
     REQUIRE(simulate(earliest, jobs).ok());
   }
   CHECK(kept > 0);

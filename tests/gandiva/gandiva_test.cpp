@@ -1,5 +1,6 @@
 // apiary/tests/gandiva/gandiva_test.cpp - where jobs go, which run, which migrate.
 // SPDX-License-Identifier: MIT
+#include "support/forwarding_scheduler.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva.h>
@@ -177,54 +178,48 @@ TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, 
     for (time_ms at = 20; at < 400; at += 40) {
       outages.push_back({node_id(random.uniform(2)), at, at + 30});
     }
-    struct watched {
-      gandiva g;
-      bool bounded;
+    struct watched : apiary_test::forwarding_scheduler<gandiva> {
+      bool bounded = false;
       std::vector<job_request> jobs{};
       absl::Status submit(const job_request& r, time_ms t) {
-        if (r.gpus <= g.total_gpus()) jobs.push_back(r);
-        return g.submit(r, t);
+        if (r.gpus <= scheduler.total_gpus()) jobs.push_back(r);
+        return scheduler.submit(r, t);
       }
-      absl::Status finish(job_id j, time_ms t) { return g.finish(j, t); }
-      absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
-        return g.mark_bad(n, t);
-      }
-      absl::Status mark_healthy(node_id n, time_ms t) { return g.mark_healthy(n, t); }
-      time_ms wake() const { return g.wake(); }
-      std::uint32_t total_gpus() const { return g.total_gpus(); }
       absl::Status decide(time_ms t, std::vector<job_action>& actions) {
-        absl::Status status = g.decide(t, actions);
+        absl::Status status = scheduler.decide(t, actions);
         std::set<job_id> seen;
         for (const job_action& a : actions) REQUIRE(seen.insert(a.job).second);
         std::map<std::uint32_t, std::uint32_t> has;
-        for (const node_id n : g.pool().servers()) {
-          for (std::uint32_t d = 0; d < g.pool().gpus(n); ++d) {
-            if (g.pool().owner(n, d).valid()) ++has[g.pool().owner(n, d).value];
+        for (const node_id n : scheduler.pool().servers()) {
+          for (std::uint32_t d = 0; d < scheduler.pool().gpus(n); ++d) {
+            if (scheduler.pool().owner(n, d).valid()) ++has[scheduler.pool().owner(n, d).value];
           }
         }
         std::map<std::uint32_t, std::uint32_t> load;
         for (const job_request& r : jobs) {
-          const std::optional<gandiva::standing> s = g.find(r.job);
+          const std::optional<gandiva::standing> s = scheduler.find(r.job);
           if (!s) continue;
           REQUIRE(has[r.job.value] == (s->phase == gandiva_phase::run ? r.gpus : 0));
           if (s->server.valid()) load[s->server.value] += r.gpus;
           if (s->phase != gandiva_phase::suspended) continue;
           // It would run, unless this decision suspended it for a job that starves: a decision has at most
           // one action for each job. The next one, a millisecond later, must start it then.
-          const bool again = bounded && seen.contains(r.job) && g.wake() == t + 1;
-          REQUIRE((again || r.gpus > g.pool().idle(s->server)));
+          const bool again = bounded && seen.contains(r.job) && scheduler.wake() == t + 1;
+          REQUIRE((again || r.gpus > scheduler.pool().idle(s->server)));
           // At a quantum, unless it was suspended just now, it would move.
           if (t % 20 != 0 || seen.contains(r.job)) continue;
-          for (const node_id n : g.pool().servers())
-            REQUIRE((g.load(n) + r.gpus > g.pool().gpus(n) || !g.pool().healthy(n)));
+          for (const node_id n : scheduler.pool().servers())
+            REQUIRE((scheduler.load(n) + r.gpus > scheduler.pool().gpus(n) ||
+                     !scheduler.pool().healthy(n)));
         }
-        for (const auto& [n, sum] : load) REQUIRE(g.load(node_id(n)) >= sum);
+        for (const auto& [n, sum] : load) REQUIRE(scheduler.load(node_id(n)) >= sum);
         return status;
       }
     };
     for (const std::uint32_t max_wait : {0U, 10U}) {
       watched scheduler{
-          gandiva::create({.servers = {.gpus = gpus}, .quantum = 20, .max_wait = max_wait}).value(),
+          {gandiva::create({.servers = {.gpus = gpus}, .quantum = 20, .max_wait = max_wait})
+               .value()},
           max_wait > 0};
       const auto run = simulate(
           scheduler, list.jobs, outages, {.start_cost = 1},
@@ -237,7 +232,7 @@ TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, 
         REQUIRE(r.ended - list.jobs[j].arrival >=
                 r.waited.total() + list.jobs[j].duration + r.lost + 1);
       }
-      REQUIRE(scheduler.g.num_jobs() == 0);
+      REQUIRE(scheduler.scheduler.num_jobs() == 0);
     }
   }
 }

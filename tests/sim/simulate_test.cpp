@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <support/forwarding_scheduler.h>
 #include <support/scale.h>
 #include <support/skip.h>
 #include <utility>
@@ -295,26 +296,18 @@ TEST_CASE("simulate: a server that is broken does not break, and is broken until
 }
 
 TEST_CASE("simulate: a scheduler that wants to be woken now, for ever, is an error") {
-  struct restless {
-    batch_queue<server_placer> queue;
+  struct restless : apiary_test::forwarding_scheduler<batch_queue<server_placer>> {
     time_ms now = 0;
     time_ms behind = 0;
-    absl::Status submit(const job_request& r, time_ms t) { return queue.submit(r, t); }
-    absl::Status finish(job_id j, time_ms t) { return queue.finish(j, t); }
-    absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
-      return queue.mark_bad(n, t);
-    }
-    absl::Status mark_healthy(node_id n, time_ms t) { return queue.mark_healthy(n, t); }
     absl::Status decide(time_ms t, std::vector<job_action>& actions) {
       now = t;
-      return queue.decide(t, actions);
+      return scheduler.decide(t, actions);
     }
     time_ms wake() const { return now + behind; }
-    std::uint32_t total_gpus() const { return queue.total_gpus(); }
   };
   const std::vector<timed_job> jobs{job(0, 4, 0, 10)};
   for (const time_ms behind : {-1, 0, 1}) {
-    restless scheduler{batch_queue(servers({4})), 0, behind};
+    restless scheduler{{batch_queue(servers({4}))}, 0, behind};
     const auto run = simulate(scheduler, jobs);
     CHECK(run.ok() == (behind == 1));
     if (run.ok()) continue;
@@ -434,39 +427,32 @@ TEST_CASE("simulate: the same seed gives the same events everywhere, conservativ
 namespace {
 
 // Gandiva as a host has it that measures: what a job needs follows from its number.
-struct measured {
-  gandiva inner;
+struct measured : apiary_test::forwarding_scheduler<gandiva> {
   std::vector<job_id> jobs{};
   std::array<std::uint32_t, 7> counts{};  // of actions by kind
 
   absl::Status submit(const job_request& r, time_ms t) {
     jobs.push_back(r.job);
-    return inner.submit(r, t);
+    return scheduler.submit(r, t);
   }
   absl::Status finish(job_id j, time_ms t) {
     std::erase(jobs, j);
-    return inner.finish(j, t);
+    return scheduler.finish(j, t);
   }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
-    return inner.mark_bad(n, t);
-  }
-  absl::Status mark_healthy(node_id n, time_ms t) { return inner.mark_healthy(n, t); }
   absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     for (const job_id j : jobs) {
-      const gandiva::standing s = *inner.find(j);
+      const gandiva::standing s = *scheduler.find(j);
       if (s.phase != gandiva::phase::run) continue;
       const std::uint32_t busy = 100 + j.value * 37 % 900;
       const std::uint32_t both = busy + (s.beside.valid() ? 100 + s.beside.value * 37 % 900 : 0);
       const std::uint64_t rate = 800'000 / std::max(1000U, both);
       APIARY_RETURN_IF_ERROR(
-          inner.report(j, {busy, 10 + j.value * 53 % 60, s.beside.valid() ? rate : 1000}, t));
+          scheduler.report(j, {busy, 10 + j.value * 53 % 60, s.beside.valid() ? rate : 1000}, t));
     }
-    absl::Status status = inner.decide(t, actions);
+    absl::Status status = scheduler.decide(t, actions);
     for (const job_action& a : actions) ++counts[static_cast<std::size_t>(a.what)];
     return status;
   }
-  time_ms wake() const { return inner.wake(); }
-  std::uint32_t total_gpus() const { return inner.total_gpus(); }
 };
 
 // Two racks of four nodes of four GPUs; three tenants own a half, a quarter and an eighth.
@@ -513,15 +499,15 @@ TEST_CASE(
     return run->log.value();
   };
   const auto all_on = [] {
-    return measured{gandiva::create({.servers = {.gpus = std::vector<std::uint32_t>(8, 4)},
-                                     .quantum = 600,
-                                     .packs = true,
-                                     .gpu_memory = 100,
-                                     .migrates = true,
-                                     .migration_cost = 6,
-                                     .grows = true,
-                                     .idle_period = 300})
-                        .value()};
+    return measured{{gandiva::create({.servers = {.gpus = std::vector<std::uint32_t>(8, 4)},
+                                      .quantum = 600,
+                                      .packs = true,
+                                      .gpu_memory = 100,
+                                      .migrates = true,
+                                      .migration_cost = 6,
+                                      .grows = true,
+                                      .idle_period = 300})
+                         .value()}};
   };
   measured whole = all_on();
   CHECK(hash(whole, {}) == 13705111928958171047U);
