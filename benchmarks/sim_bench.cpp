@@ -1,6 +1,7 @@
 // apiary/benchmarks/sim_bench.cpp - whole job lists through schedulers over time, beside queues and
 // servers that are scanned.
 // SPDX-License-Identifier: MIT
+#include "tests/support/cluster_experiment.h"
 #include "tests/support/forwarding_scheduler.h"
 #include "tests/support/naive_conservative_queue.h"
 #include "tests/support/naive_hived_queue.h"
@@ -652,6 +653,91 @@ void run_growth(benchmark::State& state, const policy& p) {
   for (const policy& p : policies()) {
     benchmark::RegisterBenchmark(("growth/" + p.name).c_str(), run_growth, p)
         ->ArgsProduct({{2'000, 20'000, 100'000}, {80, 100}})
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
+  }
+  return true;
+}();
+
+// Gandiva's published cluster experiment: the time until a job has done 100 mini-batches, in seconds, under
+// assumptions about what is not published.
+struct assumption {
+  const char* name;
+  apiary_test::cluster_experiment experiment{};
+  bool packs = true;  // and migrates
+};
+std::vector<assumption> assumptions() {
+  using apiary_test::cluster_experiment;
+  const auto with = [](auto&& change) {
+    // As busy as gives the published use with backfill; costs as published.
+    cluster_experiment e{.utilization = {546, 546, 546}};
+    e.costs = {.start_cost = 1000, .migration_cost = 2000};
+    change(e);
+    return e;
+  };
+  return {
+      {"published", with([](auto&) {})},
+      {"time_slices_alone", with([](auto&) {}), false},
+      {"published_rates", with([](auto& e) {
+         e.minibatches = {1200, 2500, 10'000};
+       })},
+      {"starts_take_30_s",
+       with([](auto& e) { e.costs.start_cost = e.costs.migration_cost = 30'000; })},
+      {"new_jobs_last", with([](auto& e) { e.last_in_round = true; })},
+      {"jobs_of_one_gpu", with([](auto& e) {
+         e.sizes = {100, 0, 0};
+       })},
+      {"wide_jobs", with([](auto& e) {
+         e.sizes = {50, 25, 25};
+       })},
+      {"minutes_of_jobs", with([](auto& e) { e.per_gpu = true; })},
+      {"starts_take_30_s_new_jobs_last", with([](auto& e) {
+         e.costs.start_cost = e.costs.migration_cost = 30'000;
+         e.last_in_round = true;
+       })},
+      {"setup_300_s_beside", with([](auto& e) { e.setup = 300'000; })},
+      {"setup_300_s_within", with([](auto& e) {
+         for (time_ms& time : e.minibatches) time += 300'000;
+       })},
+      {"container_400_s", with([](auto& e) { e.container = 400'000; })},
+      {"two_jobs_a_gpu", with([](auto& e) { e.over_subscription = 200; })},
+      {"three_jobs_a_gpu", with([](auto& e) { e.over_subscription = 300; })},
+      {"four_jobs_a_gpu", with([](auto& e) { e.over_subscription = 400; })},
+      {"minibatches_nine_times", with([](auto& e) {
+         e.minibatches = {432'000, 288'000, 180'000};
+       })},
+  };
+}
+void cluster_experiment(benchmark::State& state, const assumption& a) {
+  apiary_test::cluster_experiment before = a.experiment;
+  before.costs = {};
+  before.over_subscription = 0;
+  before.last_in_round = false;
+  for (auto _ : state) {
+    const auto backfill = apiary_test::run_experiment(before, [](const server_spec& spec) {
+      return batch_queue(server_placer::create(spec).value(),
+                         {.rule = batch_options::rules::backfill});
+    });
+    const auto shared = apiary_test::run_experiment(a.experiment, [&](const server_spec& spec) {
+      return gandiva::create(
+                 {.servers = spec, .max_wait = 0, .packs = a.packs, .migrates = a.packs})
+          .value();
+    });
+    if (!backfill.ok() || !shared.ok()) return state.SkipWithError("the experiment failed");
+    state.counters["backfill_s"] = backfill->seconds;
+    state.counters["backfill_use"] = 100 * backfill->utilization;
+    state.counters["gandiva_s"] = shared->seconds;
+    state.counters["first_wait_s"] = shared->first_wait;
+    state.counters["alone_s"] = shared->alone;
+    state.counters["use"] = 100 * shared->utilization;
+    state.counters["jobs_per_gpu"] = shared->requested;
+    state.counters["at_start"] = shared->requested_at_start;
+  }
+}
+[[maybe_unused]] const bool has_assumptions = [] {
+  for (const assumption& a : assumptions()) {
+    const std::string name = std::string("cluster_experiment/") + a.name;
+    benchmark::RegisterBenchmark(name.c_str(), cluster_experiment, a)
         ->Iterations(1)
         ->Unit(benchmark::kMillisecond);
   }
