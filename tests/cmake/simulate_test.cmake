@@ -282,6 +282,18 @@ string(JSON count LENGTH "${report}" policies)
 if(NOT (count EQUAL 16))
   failed("all policies, the report")
 endif()
+# On a terminal a bar grows from 1 to 99 %, with the time left.
+find_program(script script)
+if(script)
+  execute_process(COMMAND "${script}" -qec "'${PROGRAM}' --policy fifo --seed 1 --plot /dev/null" /dev/null
+                  WORKING_DIRECTORY "${WORK}" INPUT_FILE /dev/null
+                  RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  string(REGEX MATCHALL "\rfifo +.[# ]+. +[0-9]+ %, [0-9]+ s left" bars "${out}")
+  list(LENGTH bars count)
+  if(NOT (status EQUAL 0 AND count GREATER 50 AND out MATCHES "   1 %, .* 50 %, .* 99 %, "))
+    failed("a progress bar")
+  endif()
+endif()
 run(--help)
 if(NOT (status EQUAL 0 AND out MATCHES "^usage: simulate " AND err STREQUAL ""))
   failed("help")
