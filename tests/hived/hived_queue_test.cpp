@@ -61,8 +61,8 @@ std::string said(hived_queue& queue, time_ms now) {
 }
 
 // Audits the cells below after every call, and looks after each decision whether it took all it
-// could: what waits is asked for again, one by one, and the order of those that started is counted
-// out.
+// could: what waits is asked for again, one by one, the order of those that started is counted out,
+// and another decision at the same time does nothing.
 struct audited_queue {
   hived_queue queue;
   bool over_quota = true;
@@ -128,6 +128,9 @@ struct audited_queue {
     }
     check_phases();
     for (const auto& [job, r] : waiting) check_wait(r);
+    std::vector<job_action> again;
+    REQUIRE(queue.decide(now, again).ok());
+    REQUIRE(again.empty());
     return status;
   }
 
@@ -374,6 +377,34 @@ TEST_CASE("hived_queue: a job that is suspended does not end the reservation of 
   CHECK(said(queue, 53).empty());
   CHECK(queue.finish(job_id(0), 100).ok());
   CHECK(said(queue, 100) == "+3");
+}
+
+TEST_CASE("hived_queue: a first job that starts on idle GPUs lets those that it held back start") {
+  const auto with = [](job_request r, time_ms estimate) {
+    r.estimate = estimate;
+    return r;
+  };
+  using phase = hived_queue::phase;
+  hived_queue queue = queue_of(two_racks(), true);
+  CHECK(queue.submit(of_tenant(2, 0, 8, -1), 0).ok());  // the two nodes that are not a's
+  CHECK(said(queue, 0) == "+0");
+  CHECK(queue.submit(with(of_tenant(0, 1, 3), 10), 1).ok());
+  CHECK(queue.submit(with(of_tenant(0, 2, 3), 20), 1).ok());
+  CHECK(queue.submit(of_tenant(2, 3, 1, -1), 1).ok());  // beside them
+  CHECK(queue.submit(of_tenant(2, 4, 1, -1), 1).ok());
+  CHECK(said(queue, 1) == "+1+2+3+4");
+  CHECK(queue.idle_gpus() == 0);
+  CHECK(queue.submit(with(of_tenant(0, 5, 8), 50), 2).ok());   // from 20 on
+  CHECK(queue.submit(with(of_tenant(0, 6, 1), 100), 2).ok());  // must not overtake it
+  CHECK(queue.submit(with(of_tenant(0, 7, 1), 90), 2).ok());
+  CHECK(said(queue, 2).empty());
+  CHECK(queue.finish(job_id(0), 5).ok());
+  const std::string now = said(queue, 5);  // both suspend an opportunistic job
+  CHECK((now == "+5-3+6-4+7" || now == "+5-4+6-3+7"));
+  CHECK(queue.find(job_id(5)) == phase::opportunistic);
+  CHECK(queue.find(job_id(6)) == phase::guaranteed);
+  CHECK(queue.find(job_id(7)) == phase::guaranteed);
+  CHECK(said(queue, 5).empty());
 }
 
 TEST_CASE("hived_queue: a job that has to wait for bad hardware is overtaken") {

@@ -168,6 +168,10 @@ mutant(queue_estimate hived/detail/tenant_queues.h "wrong bound: a job without a
   FROM [[at == max_time ? max_time - 1 : at - now]] TO [[at == max_time ? max_time : at - now]])
 mutant(queue_level hived/hived_queue.h "missing reset: a job is held back for one of higher priority"
   FROM [[if (first && first->priority != r.priority) first.reset();]] TO [[]] STATEMENT)
+mutant(queue_held_back hived/hived_queue.h "dropped step: jobs that a job held back do not start once it runs on idle GPUs"
+  FROM [[again = tenants_[r.tenant.value].changed;]] TO [[]] STATEMENT)
+mutant(queue_holds_priority hived/detail/tenant_queues.h "dropped condition: a job holds back those of another priority"
+  FROM [[std::get<3>(k) == -r.priority && q.ends_by && !q.full]] TO [[q.ends_by && !q.full]])
 mutant(queue_begins_again hived/hived_queue.h "dropped condition: an earlier job that is suspended does not restart the round"
   FROM [[waiting_.passed_over() && rule_ == rules::easy]] TO [[false]])
 mutant(queue_of_tenant hived/detail/tenant_queues.h "dropped condition: jobs of other tenants restart the round"

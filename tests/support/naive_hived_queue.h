@@ -73,13 +73,14 @@ class naive_hived_queue {
 
   absl::Status decide(time_ms now, std::vector<apiary::job_action>& actions) {
     const auto tenants = static_cast<std::uint32_t>(scheduler_.layout().tenants.size());
-    for (bool again = true; again;) {
-      again = false;
-      for (std::uint32_t t = 0; t < tenants; ++t) {
-        if (start_own(t, now, actions)) again = true;
+    do {
+      for (bool again = true; again;) {
+        again = false;
+        for (std::uint32_t t = 0; t < tenants; ++t) {
+          if (start_own(t, now, actions)) again = true;
+        }
       }
-    }
-    while (start_guest(now, actions)) continue;
+    } while (start_guest(now, actions));
     return absl::OkStatus();
   }
   [[nodiscard]] time_ms wake() const { return apiary::max_time; }

@@ -52,11 +52,11 @@ APIARY_NAMESPACE_BEGIN
 //           job of a priority does not fit (EASY): it will start, by the estimates, when enough of
 //           its tenant's cells are free; a later job of this priority overtakes it only if it ends
 //           by then, or if the first job then fits beside it. A job of lower priority may always
-//           overtake, because the first job can suspend it. If a job suspends an earlier one of
-//           its tenant, which ran on idle GPUs, the tenant's jobs are tried again at once, from the
-//           first on. With rules::first_fit each job that fits overtakes, and a large job may wait
-//           forever. On idle GPUs, jobs start by arrival, then id. For each tenant and number of
-//           GPUs, it tries only the first job by priority, arrival and id.
+//           overtake, because the first job can suspend it. The tenant's jobs are tried again at
+//           once if one suspends an earlier one that ran on idle GPUs, or if a job that held others
+//           back starts on idle GPUs. With rules::first_fit each job that fits overtakes, and a
+//           large job may wait forever. On idle GPUs, jobs start by arrival, then id. For each
+//           tenant and number of GPUs, it tries only the first job by priority, arrival and id.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
 //           has fewer free GPUs than the job asks for; an opportunistic job for capacity while
 //           fewer are idle; else for fragmentation.
@@ -156,20 +156,22 @@ class hived_queue {
   // applied them already. Fails only if hived fails.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     for (bool again = true; again;) {
-      again = false;  // a job suspended for another tenant may fit into its own tenant's cells
+      again = false;  // a suspended job may fit into its own tenant's cells
       for (std::uint32_t t = 0; t < tenants_.size(); ++t) {
         if (!std::exchange(tenants_[t].changed, false)) continue;
         APIARY_ASSIGN_OR_RETURN(const bool started, fill_cells(tenant_id(t), now, actions));
         tenants_[t].changed = started;
         again = again || started;
       }
-    }
-    while (true) {
-      const std::uint32_t most = (std::min)(idle_gpus(), too_large_ - 1);
-      const std::optional<job_id> next = waiting_.next_on_idle(most, gangs_.over_quota());
-      if (!next) break;
-      APIARY_ASSIGN_OR_RETURN(const answer done, start(*next, phase::opportunistic, now, actions));
-      if (done == answer::full) too_large_ = jobs_.at(next->value).request.gpus;
+      while (!again) {
+        const std::uint32_t most = (std::min)(idle_gpus(), too_large_ - 1);
+        const std::optional<job_id> next = waiting_.next_on_idle(most, gangs_.over_quota());
+        if (!next) break;
+        const job_request& r = jobs_.at(next->value).request;
+        APIARY_ASSIGN_OR_RETURN(const answer got, start(*next, phase::opportunistic, now, actions));
+        if (got == answer::full) too_large_ = r.gpus;
+        again = tenants_[r.tenant.value].changed;  // the job had held others back
+      }
     }
     waiting_.set_causes(now, [this](tenant_id t, bool opportunistic, std::uint32_t gpus,
                                     const detail::tenant_queues::queue& q) {
@@ -206,7 +208,6 @@ class hived_queue {
 
  private:
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
-
   // When a job ends by its estimate, how many jobs started before it, its id. Without estimates the
   // oldest job is taken to end first, so that the jobs that overtake are not.
   using ending = std::tuple<time_ms, std::uint64_t, std::uint32_t>;
@@ -248,7 +249,7 @@ class hived_queue {
   }
   // The job waits no longer. Returns how long it waited, by cause.
   delays leave(const record& r, time_ms now) {
-    tenants_[r.request.tenant.value].changed = true;
+    if (waiting_.holds_back(r.request)) tenants_[r.request.tenant.value].changed = true;
     delays waited = waiting_.leave(r.request, r.arrival, now);
     return waited -= r.entered;
   }

@@ -155,6 +155,31 @@ TEST_CASE("tenant_queues: the first job that ends in time") {
   CHECK(queues.of(any).clock.cause() == delay_cause::order);
 }
 
+TEST_CASE("tenant_queues: a job holds others back if it did not fit, and they must not overtake") {
+  tenant_queues queues;
+  const job_request first = waiting_job(0, 0, 8, 1);
+  const job_request small = waiting_job(1, 0, 1, 1);
+  const job_request low = waiting_job(2, 0, 2, 0);
+  const job_request other = waiting_job(3, 1, 1, 1);
+  for (const job_request& r : {first, small, low, other}) queues.enter(r, 5, true);
+  queues.of(small).ends_by = 9;
+  CHECK_FALSE(queues.holds_back(first));  // not tried yet
+  queues.set_full(first, true);
+  CHECK(queues.holds_back(first));
+  CHECK_FALSE(queues.holds_back(small));
+  queues.set_full(low, false);
+  CHECK_FALSE(queues.holds_back(low));  // another priority
+  queues.set_full(other, false);
+  CHECK_FALSE(queues.holds_back(other));  // another tenant
+  queues.set_full(small, false);
+  CHECK_FALSE(queues.holds_back(first));  // the other one does not fit, either
+  queues.retry(tenant_id(0));
+  queues.set_full(first, false);
+  CHECK(queues.holds_back(first));
+  queues.begin_round(tenant_id(0));
+  CHECK_FALSE(queues.holds_back(first));
+}
+
 TEST_CASE("tenant_queues: a job that comes to wait before the one that was tried last") {
   tenant_queues queues;
   const job_request low = waiting_job(5, 0, 1, 0);

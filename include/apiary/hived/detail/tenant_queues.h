@@ -64,6 +64,16 @@ class tenant_queues {
     if (at->second.jobs.empty()) queues_.erase(at);
     return reading;
   }
+  // Whether this job may be why others wait: it did not fit into its tenant's cells, and in the last
+  // round a job of its tenant and priority must not overtake. Requires: it waits.
+  [[nodiscard]] bool holds_back(const job_request& r) {
+    bool any = false;
+    if (!of(r).full) return any;
+    each_of(r.tenant, [&](const queue_key& k, const queue& q) {
+      any = any || (std::get<3>(k) == -r.priority && q.ends_by && !q.full);
+    });
+    return any;
+  }
   // Jobs of the tenant, or of all tenants, may fit again.
   void retry(tenant_id t) {
     each_of(t, [](const queue_key&, queue& q) { q.full = false; });
