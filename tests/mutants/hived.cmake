@@ -65,6 +65,12 @@ mutant(unbound_usable hived/detail/bindings.h "forgotten update: a leaf that is 
   FROM [[if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, true);]] TO [[]] STATEMENT)
 mutant(hash_of_holders hived/detail/bindings.h "forgotten update: the hash keeps the old holders of a leaf"
   FROM [[hash_ ^= fact_of(c, leaf, from) ^ fact_of(c, leaf, to);]] TO [[hash_ ^= fact_of(c, leaf, to);]] STATEMENT)
+mutant(hash_of_ended hived/detail/guarantees.h "forgotten update: a gang that ends leaves its part of the hash behind"
+  FROM [[facts_[s.value] = all.value();]] TO [[]] STATEMENT)
+mutant(hash_of_admitted hived/detail/state.h "forgotten step: the hash of a gang that is admitted lacks its leaves"
+  FROM [[for (const cell_id leaf : leaves) add_leaf({c, leaf}, all);]] TO [[]] STATEMENT)
+mutant(idle_stays hived/detail/physical_chain.h "dropped term: leaves that come into use stay idle"
+  FROM [[(idle_[node] & ~changed) | idle]] TO [[idle_[node] | idle]])
 mutant(slot_of_removed hived/gang_table.h "forgotten update: the slot of a gang that left is not used again"
   FROM [[vacant_.push_back(slot);]] TO [[]] STATEMENT)
 mutant(ranked_leaves hived/gang_table.h "forgotten update: the order keeps the old number of leaves"

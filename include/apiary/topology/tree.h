@@ -68,6 +68,13 @@ template <CellTree Tree>
 // leaves, at most 64. Cost: O(these cells).
 template <CellTree Tree, class F>
 void for_each_ancestor(const Tree& tree, std::span<const cell_id> leaves, F&& f) {
+  if (leaves.empty()) return;
+  if (cell_id above = tree.parent(leaves.front(), 0);
+      above.valid() && tree.parent(leaves.back(), 0) == above) {  // often, whole nodes
+    const auto all = static_cast<std::uint32_t>(leaves.size());
+    for (level_t l = 1; above.valid(); above = tree.parent(above, l++)) f(above, all);
+    return;
+  }
   std::array<cell_id, 64> cells;
   std::array<std::uint32_t, 64> counts;
   APIARY_ASSERT(leaves.size() <= cells.size());

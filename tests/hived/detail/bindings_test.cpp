@@ -171,15 +171,36 @@ void change_bindings(hived_bindings& is, known_bindings& known, rng& random) {
     known.image.erase({c.value, v.value});
   } else {
     const cell_id leaf = chain.tree().cells(0)[pick(chain.tree().num_leaves())];
-    leaf_holders to;
-    if (random.uniform(3) > 0) to.user = gang_slot(pick(3));
-    if (chain.owner(leaf).cell.valid()) {
-      to.guaranteed = to.user.valid() && random.uniform(2) == 0;
-      if (random.uniform(3) == 0) to.claimer = gang_slot(pick(3));
+    const bool alone = random.uniform(2) == 0;
+    std::vector<cell_id> leaves;  // or several of its node
+    bool bound = true;
+    for (std::uint32_t k = 0; k < chain.node_leaves(); ++k) {
+      const cell_id other(chain.first_leaf(chain.node_of(leaf)).value + k);
+      if (other != leaf && (alone || random.uniform(3) == 0)) continue;
+      leaves.push_back(other);
+      bound = bound && chain.owner(other).cell.valid();
     }
-    is.hold(cluster.chain(), leaf, to);
-    known.holders.erase({cluster.chain(), leaf.value});
-    if (!to.idle()) known.holders[{cluster.chain(), leaf.value}] = to;
+    leaf_holders same;
+    if (random.uniform(3) > 0) same.user = gang_slot(pick(3));
+    if (bound) {
+      same.guaranteed = same.user.valid() && random.uniform(2) == 0;
+      if (random.uniform(3) == 0) same.claimer = gang_slot(pick(3));
+    }
+    const bool claims = bound && random.uniform(3) == 0;
+    const auto next = [&](std::size_t i) {
+      leaf_holders to = claims ? chain.holders(leaves[i]) : same;
+      if (claims) to.claimer = gang_slot(2);
+      return to;
+    };
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      known.holders.erase({cluster.chain(), leaves[i].value});
+      if (!next(i).idle()) known.holders[{cluster.chain(), leaves[i].value}] = next(i);
+    }
+    if (alone) {
+      is.hold(cluster.chain(), leaf, next(0));
+    } else {
+      is.hold_all(cluster.chain(), leaves, next);
+    }
   }
 }
 

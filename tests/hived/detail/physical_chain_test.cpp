@@ -164,6 +164,26 @@ TEST_CASE("random holders and faults against a recount") {
         const bool good = random.uniform(3) != 0;
         REQUIRE(chain.mark(leaf, good) == (known.good[i] != good));
         known.good[i] = good;
+      } else if (random.uniform(3) == 0) {  // leaves of one node, alike or claimed as they are
+        std::vector<cell_id> leaves;
+        const std::uint32_t node = chain.node_of(leaf);
+        const std::uint32_t in = 1 + random.uniform(3);  // one leaf in so many stays as it is
+        for (std::uint32_t k = 0; k < chain.node_leaves(); ++k) {
+          const cell_id other(chain.first_leaf(node).value + k);
+          if (other == leaf || random.uniform(4) >= in) leaves.push_back(other);
+        }
+        leaf_holders same;
+        if (random.uniform(2) == 0) same.user = gang_slot(random.uniform(5));
+        same.guaranteed = same.user.valid() && random.uniform(2) == 0;
+        const bool claims = random.uniform(3) == 0;
+        const auto next = [&](std::size_t at) {
+          leaf_holders to = claims ? chain.holders(leaves[at]) : same;
+          if (claims) to.claimer = gang_slot(7);
+          return to;
+        };
+        for (std::size_t at = 0; at < leaves.size(); ++at)
+          known.holders[leaves[at].value - tree.cells(0).first.value] = next(at);
+        chain.hold_all(leaves, next);
       } else {
         leaf_holders to;
         if (random.uniform(2) == 0) to.user = gang_slot(random.uniform(5));

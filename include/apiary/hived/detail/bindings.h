@@ -117,23 +117,27 @@ class hived_bindings {
       log_.on_rollback<&hived_bindings::hold_now>(*this, chain, leaf, chains_[chain].holders(leaf));
     hold_now(chain, leaf, to);
   }
-  // The same for several leaves of one node, ascending; to[i] are the holders of the i-th.
-  // Cost: O(cells around them) if all change alike and changes are not recorded.
-  void hold_all(std::uint32_t c, std::span<const cell_id> leaves,
-                std::span<const leaf_holders> to) {
+  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which may
+  // depend on those that it has. Cost: O(cells around them) if all change alike and changes are not
+  // recorded.
+  template <class To>
+  void hold_all(std::uint32_t c, std::span<const cell_id> leaves, const To& to) {
     physical_chain& chain = chains_[c];
     bool alike = !recording_;
     const bool was = chain.holders(leaves.front()).taken();
-    const bool is = to.front().taken();
+    const bool is = to(0).taken();
+    std::uint64_t facts = 0;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
-      alike = alike && chain.holders(leaves[i]).taken() == was && to[i].taken() == is;
+      const leaf_holders from = chain.holders(leaves[i]);
+      const leaf_holders next = to(i);
+      alike = alike && from.taken() == was && next.taken() == is;
+      facts ^= fact_of(c, leaves[i], from) ^ fact_of(c, leaves[i], next);
     }
     if (!alike) {
-      for (std::size_t i = 0; i < leaves.size(); ++i) hold(c, leaves[i], to[i]);
+      for (std::size_t i = 0; i < leaves.size(); ++i) hold(c, leaves[i], to(i));
       return;
     }
-    for (std::size_t i = 0; i < leaves.size(); ++i)
-      hash_ ^= fact_of(c, leaves[i], chain.holders(leaves[i])) ^ fact_of(c, leaves[i], to[i]);
+    hash_ ^= facts;
     chain.hold_all(leaves, to);
     if (was == is) return;
     for (std::size_t i = 0; i < leaves.size();) {

@@ -155,13 +155,13 @@ class hived_cells : private hived_bindings {
       return;
     }
     released_.clear();
-    to_.clear();
     for (const cell_id leaf : leaves) {
       const leaf_holders h = chain.holders(leaf);
-      to_.push_back({gang_slot(), h.claimer, false});
       if (h.taken() && !h.claimer.valid()) released_.push_back(chain.owner(leaf));
     }
-    hold_all(c, leaves, to_);
+    hold_all(c, leaves, [&](std::size_t i) {
+      return leaf_holders{gang_slot(), chain.holders(leaves[i]).claimer, false};
+    });
     for (std::size_t i = 0; i < released_.size();) {
       const vc_chain_id cluster = released_[i].cluster;
       path_.clear();
@@ -390,7 +390,6 @@ class hived_cells : private hived_bindings {
   }
   // Scratch memory, not part of the state. bind_whole_cells reuses its rankings if `again`.
   std::vector<cell_id> path_;
-  std::vector<leaf_holders> to_;
   std::vector<virtual_cell> released_;
   std::vector<grant_ranking> rankings_;  // by level
   std::vector<std::uint32_t> skipped_;   // bind_whole_cells: for each whole cell bound

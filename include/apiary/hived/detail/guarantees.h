@@ -82,13 +82,13 @@ class hived_guarantees {
   // Takes its tenant's cells from a guaranteed gang, which runs on and remembers their levels.
   void downgrade(gang_slot slot) {
     gang_record& gang = gangs_[slot];
-    hash_ ^= fact(slot);
+    forget(slot);
     gang.lost_levels = levels_of(gang);
     for (const chain_leaf& l : gang.leaves)
       if (l.leaf.valid()) cells_.downgrade(l.chain, l.leaf);
     gangs_.move(slot, vc_chain_id());
     gang.downgraded = true;
-    hash_ ^= fact(slot);
+    enter(slot);
   }
   // Gives the downgraded gangs among `jobs` free cells of their tenants where they run, by
   // descending priority, then by job, in whole cells of the levels that they had if possible.
@@ -148,9 +148,9 @@ class hived_guarantees {
  protected:
   // Records that a gang must end for a preempting gang; not valid: it need not end.
   void end_for(gang_slot slot, gang_slot preempting) {
-    hash_ ^= fact(slot);
+    forget(slot);
     gangs_[slot].ends_for = preempting;
-    hash_ ^= fact(slot);
+    enter(slot);
   }
   // Gives a gang cells of its tenant where it runs: whole cells of these levels if possible, else
   // the highest that are free, else the lowest. Returns whether it has them.
@@ -161,12 +161,12 @@ class hived_guarantees {
     if (!(!levels.empty() && try_upgrade(gang, slot, cluster, true, levels)) &&
         !try_upgrade(gang, slot, cluster, true) && !try_upgrade(gang, slot, cluster, false))
       return false;
-    hash_ ^= fact(slot);
+    forget(slot);
     gangs_.move(slot, cluster);
     gang.downgraded = false;
     gang.ends_for = gang_slot();
     gang.lost_levels.clear();
-    hash_ ^= fact(slot);
+    enter(slot);
     return true;
   }
   // Binds the unhealthy cells in the gang's whole cells.
@@ -180,8 +180,16 @@ class hived_guarantees {
       done = cells_.bind_unhealthy(at.cluster, at.cell, done);
     }
   }
-  // A hash of what the holders do not say about a gang, such as which leaf belongs to which task.
-  [[nodiscard]] std::uint64_t fact(gang_slot s) const noexcept {
+  // Takes a gang out of the hash. Call it before each change of the gang, enter() after it.
+  void forget(gang_slot s) noexcept { hash_ ^= facts_[s.value]; }
+  // Enters what the holders do not say about a gang, such as which leaf belongs to which task.
+  void enter(gang_slot s) {
+    digest all = begin_fact(s);
+    for (const chain_leaf& l : gangs_[s].leaves) add_leaf(l.leaf.valid() ? l : chain_leaf(), all);
+    end_fact(s, all);
+  }
+  // The same in three steps: add_leaf for each leaf in between.
+  [[nodiscard]] digest begin_fact(gang_slot s) const noexcept {
     const gang_record& gang = gangs_[s];
     const gang_request& r = gang.request;
     digest all;
@@ -196,20 +204,26 @@ class hived_guarantees {
     if (r.constraints.any()) add_constraints(*r.constraints, all);
     if (!r.chains.empty()) all.add(r.chains.size());
     for (const std::uint32_t c : r.chains) all.add(c);
-    for (const chain_leaf& l : gang.leaves) {
-      const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
-      all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
-    }
+    return all;
+  }
+  static void add_leaf(chain_leaf l, digest& all) noexcept {
+    all.add((std::uint64_t{l.chain} << 32) | l.leaf.value);
+  }
+  void end_fact(gang_slot s, digest all) {
+    const gang_record& gang = gangs_[s];
     for (const gang_record::missing_leaf& m : gang.missing)
       all.add(m.index).add(m.node).add(m.device);
     for (const job_id job : gang.downgraded_victims) all.add(job.value);
     for (const level_t l : gang.lost_levels) all.add(l);
-    return all.value();
+    if (facts_.size() <= s.value) facts_.resize(std::size_t{s.value} + 1);
+    facts_[s.value] = all.value();
+    hash_ ^= all.value();
   }
 
   hived_cells cells_;
   gang_table gangs_;
   std::uint64_t hash_;
+  std::vector<std::uint64_t> facts_;  // of each gang, by slot: what is in hash_
 
  private:
   // Records that the gang of `job` is downgraded for a preempting gang.
@@ -217,9 +231,9 @@ class hived_guarantees {
     std::vector<job_id>& victims = gangs_[preempting].downgraded_victims;
     const auto at = std::lower_bound(victims.begin(), victims.end(), job);
     if (at != victims.end() && *at == job) return;
-    hash_ ^= fact(preempting);
+    forget(preempting);
     victims.insert(at, job);
-    hash_ ^= fact(preempting);
+    enter(preempting);
   }
   // The virtual cluster whose cells the gang can use where it runs; not valid: none.
   [[nodiscard]] vc_chain_id cluster_for(const gang_record& gang) const {

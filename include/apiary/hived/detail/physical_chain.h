@@ -97,19 +97,21 @@ class physical_chain {
     refresh_node({&leaf, 1});
   }
 
-  // The same for several leaves of one node, ascending; to[i] are the holders of the i-th.
-  // Cost: O(cells around them) if all change alike.
-  void hold_all(std::span<const cell_id> leaves, std::span<const leaf_holders> to) noexcept {
+  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which may
+  // depend on those that it has. Cost: O(cells around them) if all change alike.
+  template <class To>
+  void hold_all(std::span<const cell_id> leaves, const To& to) noexcept {
     const auto before = use_.class_of(leaves.front());
-    const auto after = class_of(to.front());
+    const auto after = class_of(to(0));
     bool alike = true;
     for (std::size_t i = 0; i < leaves.size(); ++i)
-      alike = alike && use_.class_of(leaves[i]) == before && class_of(to[i]) == after;
+      alike = alike && use_.class_of(leaves[i]) == before && class_of(to(i)) == after;
     if (!alike) {
-      for (std::size_t i = 0; i < leaves.size(); ++i) hold(leaves[i], to[i]);
+      for (std::size_t i = 0; i < leaves.size(); ++i) hold(leaves[i], to(i));
       return;
     }
-    for (std::size_t i = 0; i < leaves.size(); ++i) holders_[tree().index(leaves[i], 0)] = to[i];
+    const std::uint32_t first = tree().cells(0).first.value;
+    for (std::size_t i = 0; i < leaves.size(); ++i) holders_[leaves[i].value - first] = to(i);
     if (before == after) return;
     use_.assign_all(leaves, after);
     if (before == opportunistic || after == opportunistic)
@@ -241,14 +243,14 @@ class physical_chain {
   void refresh_node(std::span<const cell_id> leaves) noexcept {
     const std::uint32_t node = node_of(leaves.front());
     const cell_id first = first_leaf(node);
+    std::uint64_t changed = 0;
+    std::uint64_t idle = 0;
     for (const cell_id leaf : leaves) {
       const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first.value);
-      if (holders(leaf).idle() && health_.healthy(leaf)) {
-        idle_[node] |= bit;
-      } else {
-        idle_[node] &= ~bit;
-      }
+      changed |= bit;
+      if (holders(leaf).idle() && health_.healthy(leaf)) idle |= bit;
     }
+    idle_[node] = (idle_[node] & ~changed) | idle;
     index_node(node);
   }
   [[nodiscard]] static priority_usage<uniform_tree>::class_t class_of(leaf_holders h) noexcept {

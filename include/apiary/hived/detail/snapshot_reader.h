@@ -330,7 +330,7 @@ class hived_snapshot_reader {
       }
       bindings_.hold(l.chain, l.leaf, to);
     }
-    state_.hash_ ^= state_.fact(slot);
+    state_.enter(slot);
   }
 
   std::string_view rest_;

@@ -2,15 +2,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/guarantees.h>
+#include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,20 +43,22 @@ class hived_state : public hived_guarantees {
     gang.leaves.reserve(place.leaves.size());
     for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
     const gang_slot slot = gangs_.add(std::move(gang));
-    for (const bound_leaf& l : place.leaves)
-      if (l.leaf.valid()) cells_.bind_leaf_at(place.cluster, l);
+    if (place.cluster.valid())
+      for (const bound_leaf& l : place.leaves) cells_.bind_leaf_at(place.cluster, l);
+    const leaf_holders user{slot, gang_slot(), place.cluster.valid()};
+    digest all = begin_fact(slot);
     for_each_node(gangs_[slot].leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
-      to_.clear();
-      for (const cell_id leaf : leaves) {
-        to_.push_back({slot, gang_slot(), place.cluster.valid()});
-        if (!preempting) continue;
-        to_.back() = cells_.chain(c).holders(leaf);
-        to_.back().claimer = slot;
-      }
-      cells_.hold_all(c, leaves, to_);
+      for (const cell_id leaf : leaves) add_leaf({c, leaf}, all);  // here it costs least time
+      const physical_chain& chain = cells_.chain(c);
+      if (!preempting) return cells_.hold_all(c, leaves, [&](std::size_t) { return user; });
+      cells_.hold_all(c, leaves, [&](std::size_t i) {
+        leaf_holders to = chain.holders(leaves[i]);
+        to.claimer = slot;
+        return to;
+      });
     });
     if (place.cluster.valid()) bind_unhealthy(gangs_[slot]);
-    hash_ ^= fact(slot);
+    end_fact(slot, all);
     for (const gang_slot s : place.downgraded)
       if (!gangs_[s].request.lazy) end_for(s, slot);
     return slot;
@@ -61,15 +66,15 @@ class hived_state : public hived_guarantees {
   // Lets a preempting gang run on the leaves that it has claimed. Requires: their users have ended.
   void bind_reserved(gang_slot slot) {
     gang_record& gang = gangs_[slot];
-    hash_ ^= fact(slot);
+    forget(slot);
+    const leaf_holders user{slot, gang_slot(), true};
     for_each_node(gang.leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
-      to_.assign(leaves.size(), {slot, gang_slot(), true});
-      cells_.hold_all(c, leaves, to_);
+      cells_.hold_all(c, leaves, [&](std::size_t) { return user; });
     });
     gang.state = gang_state::allocated;
     gangs_.rank(slot);
     gang.downgraded_victims.clear();
-    hash_ ^= fact(slot);
+    enter(slot);
   }
   // Adds a gang that runs already on idle leaves; a leaf that is not valid does not exist.
   // `levels`: for each leaf the level of the whole cell that it had, tried first; empty: unknown.
@@ -83,13 +88,14 @@ class hived_state : public hived_guarantees {
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), false});
-    hash_ ^= fact(slot);
+    enter(slot);
     return opportunistic || upgrade(slot, levels);
   }
   // Merges the gang `other` into a gang, as its last tasks. Requires: both gangs run, no gang has
   // claimed their leaves, and both have cells of the same virtual cluster or both have none.
   void join(gang_slot slot, gang_slot other) {
-    hash_ ^= fact(slot) ^ fact(other);
+    forget(slot);
+    forget(other);
     gang_record& gang = gangs_[slot];
     const gang_record joining = gangs_[other];
     const auto before = static_cast<std::uint32_t>(gang.leaves.size());
@@ -109,12 +115,12 @@ class hived_state : public hived_guarantees {
     gang.levels_known = gang.levels_known || joining.levels_known;
     gangs_.remove(other);
     gangs_.rank(slot);
-    hash_ ^= fact(slot);
+    enter(slot);
   }
   // Releases the leaves first, ..., last-1 of a gang.
   void release(gang_slot slot, std::size_t first, std::size_t last) {
     gang_record& gang = gangs_[slot];
-    hash_ ^= fact(slot);
+    forget(slot);
     for (std::size_t i = first; i < last; ++i) {
       if (!gang.leaves[i].leaf.valid()) continue;
       release_leaf(gang, gang.leaves[i]);
@@ -125,11 +131,11 @@ class hived_state : public hived_guarantees {
       return m.index >= first && m.index < last;
     });
     gangs_.rank(slot);
-    hash_ ^= fact(slot);
+    enter(slot);
   }
   // Removes a gang and releases its leaves and claims.
   void drop(gang_slot slot) {
-    hash_ ^= fact(slot);
+    forget(slot);
     for_each_node(gangs_[slot].leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
       if (gangs_[slot].state != gang_state::preempting) return cells_.release_all(c, leaves);
       for (const cell_id leaf : leaves) cells_.unclaim(c, leaf);
@@ -165,19 +171,21 @@ class hived_state : public hived_guarantees {
   // Calls f(chain, leaves) for the leaves of each node, ascending; several times for a node if they
   // are not.
   template <class F>
-  void for_each_node(const std::vector<chain_leaf>& leaves, const F& f) {
+  void for_each_node(const std::vector<chain_leaf>& leaves, const F& f) const {
+    std::array<cell_id, 64> on_node;  // a node has no more leaves
     for (std::size_t i = 0; i < leaves.size();) {
       const chain_leaf l = leaves[i++];
       if (!l.leaf.valid()) continue;
       const physical_chain& chain = cells_.chain(l.chain);
       const std::uint32_t node = chain.node_of(l.leaf);
       const std::uint32_t end = chain.first_leaf(node).value + chain.node_leaves();
-      on_node_.assign(1, l.leaf);
-      for (; i < leaves.size() && leaves[i].chain == l.chain && leaves[i].leaf > on_node_.back() &&
+      on_node[0] = l.leaf;
+      std::size_t n = 1;
+      for (; i < leaves.size() && leaves[i].chain == l.chain && leaves[i].leaf > on_node[n - 1] &&
              leaves[i].leaf.value < end;
            ++i)
-        on_node_.push_back(leaves[i].leaf);
-      f(l.chain, std::span<const cell_id>(on_node_));
+        on_node[n++] = leaves[i].leaf;
+      f(l.chain, std::span<const cell_id>(on_node.data(), n));
     }
   }
   void release_leaf(const gang_record& gang, chain_leaf l) {
@@ -187,8 +195,6 @@ class hived_state : public hived_guarantees {
       cells_.release(l.chain, l.leaf);
     }
   }
-  std::vector<cell_id> on_node_;  // scratch memory
-  std::vector<leaf_holders> to_;
 };
 
 }  // namespace detail
