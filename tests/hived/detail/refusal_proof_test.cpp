@@ -4,8 +4,10 @@
 #include "support/hived_play.h"
 #include "support/hived_proofs.h"
 #include "support/scale.h"
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/explain/unblock_search.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/capacity_trees.h>
@@ -13,6 +15,8 @@
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/tree.h>
 
 #include <doctest/doctest.h>
 
@@ -110,6 +114,37 @@ TEST_CASE("a tenant's cells as a tree: a whole cell is alone in each larger cell
   CHECK(all.free == std::vector<std::uint32_t>{6, 6, 6, 6});
   CHECK(all.tree.cells(3).size() == 2);
   CHECK(all.tree.num_leaves() == 24);
+}
+
+TEST_CASE("what would help a gang that waits: nodes of the tenant to free") {
+  hived scheduler = a_and_b();
+  const auto helps = [&](const waiting_gang& waits) {
+    const gang_capacity cells = *hived_queries::refused_capacity(
+        scheduler, waits.request, waits.wait.reason, waits.wait.chain);
+    std::vector<std::uint32_t> gpus;
+    for (const cell_id node : cells.tree.cells(cells.node_level))
+      gpus.push_back(cells.tree.descendants(node, 0).size());
+    capacity_index<ragged_tree> free(cells.tree, cells.node_level, 64);
+    for (std::uint32_t n = 0; n < gpus.size(); ++n) free.set(n, cells.free[n]);
+    unblock_search<ragged_tree> search;
+    return search(free, constraints_of(waits.request), gpus)
+        .text({"GPU", "socket", "node", "rack"});
+  };
+  const auto gang = [](std::uint32_t job, std::uint32_t tenant, std::int32_t priority,
+                       task_group group) {
+    return gang_request{
+        .job = job_id(job), .tenant = tenant_id(tenant), .priority = priority, .groups = {group}};
+  };
+  start_gang(scheduler, gang(1, 0, 5, {1, 5}));
+  start_gang(scheduler, gang(2, 0, 5, {1, 3}));
+  CHECK(helps(waits_for(scheduler, 0, {{1, 6}}, 5)) ==
+        "the gang would fit if node 1 were free (3 more GPUs)");
+  start_gang(scheduler, gang(3, 1, 5, {1, 2}));  // on the socket that b owns alone
+  start_gang(scheduler, gang(4, 1, 0, {1, 6}));
+  CHECK(helps(waits_for(scheduler, 1, {{2, 3}, {1, 3}}, 5)) ==
+        "the gang would fit if node 1 were free (2 more GPUs)");  // gang 4 may be preempted
+  CHECK(helps(waits_for(scheduler, 1, {{1, 6}, {1, 4}}, 5)) ==
+        "the gang does not fit even if all nodes are free");
 }
 
 TEST_CASE("`never` counts all cells, `busy` the cells that the gang may get") {
