@@ -4,12 +4,40 @@
 # Nodes n0 to n7 with eight GPUs each (links to /dev/null), racks rack0 (n0 to n3) and rack1. All files are
 # in one folder, all daemons listen on 127.0.0.1 alone and run as the caller, without systemd and cgroups.
 #
-# folder_for_cluster     makes a new folder and prints its name
-# start_cluster FOLDER   starts munged, slurmctld and eight slurmd; sets SLURM_CONF; 1 if they do not start
-# start_slurmctld        starts slurmctld again after `kill $slurmctld`
-# stop_cluster           cancels all jobs and ends the daemons
+# need_slurm               ends the script with 77 where Slurm is not installed
+# tidy_up_at_end COMMAND   at the end of the script, also after Ctrl-C: runs the command, stops the cluster and
+#                          removes $folder; keeps it if the exit status is 1 or 2, which mean a failed trial
+# folder_for_cluster       makes a new folder and prints its name
+# start_cluster FOLDER     starts munged, slurmctld and eight slurmd; sets SLURM_CONF; 1 if they do not start
+# start_slurmctld          starts slurmctld again after `kill $slurmctld`
+# stop_cluster             cancels all jobs and ends the daemons
 PATH=$PATH:/usr/sbin:/sbin
-munged= slurmctld= slurmds=
+folder= munged= slurmctld= slurmds=
+
+need_slurm() {
+  for tool in slurmctld slurmd munged sbatch scontrol; do
+    command -v $tool > /dev/null || { echo "skipped: no $tool; see examples/slurm/README.md"; exit 77; }
+  done
+}
+
+tidy_up_at_end() {
+  at_end=$1
+  trap tidy_up EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+}
+tidy_up() {
+  status=$?
+  trap '' HUP INT TERM
+  $at_end
+  stop_cluster
+  case $status in
+    1 | 2) echo "all files are kept in $folder" ;;
+    *) [ -z "$folder" ] || rm -rf "$folder" ;;
+  esac
+  exit "$status"
+}
 
 # In /tmp if TMPDIR cannot be used: Slurm reads no list of files with spaces in their names, and the name of
 # a socket has at most 107 bytes.

@@ -14,25 +14,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 simulate=$1
 replay=$2
 . "$here/cluster.sh"
-for tool in slurmctld slurmd munged sbatch scontrol; do
-  command -v $tool > /dev/null || { echo "skipped: no $tool; see examples/slurm/README.md"; exit 77; }
-done
+need_slurm
+tidy_up_at_end :
 
-folder=
-ended() {
-  status=$?
-  trap '' HUP INT TERM
-  stop_cluster
-  case $status in
-    1 | 2) echo "all files are kept in $folder" ;;
-    *) [ -z "$folder" ] || rm -rf "$folder" ;;
-  esac
-  exit "$status"
-}
-trap ended EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
 fail() {
   echo "FAILED: $1"
   exit 2

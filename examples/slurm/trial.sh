@@ -20,27 +20,11 @@ timed=1
 program=$1
 mode=${2-}
 . "$here/cluster.sh"
-for tool in slurmctld slurmd munged sbatch scontrol; do
-  command -v $tool > /dev/null || { echo "skipped: no $tool; see examples/slurm/README.md"; exit 77; }
-done
+need_slurm
 
-folder=
 scheduler=
-ended() {
-  status=$?
-  trap '' HUP INT TERM
-  [ -z "$scheduler" ] || end_processes "$scheduler"
-  stop_cluster
-  case $status in
-    1 | 2) echo "all files are kept in $folder" ;;
-    *) [ -z "$folder" ] || rm -rf "$folder" ;;
-  esac
-  exit "$status"
-}
-trap ended EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
+end_scheduler() { [ -z "$scheduler" ] || end_processes "$scheduler"; }
+tidy_up_at_end end_scheduler
 
 fail() {
   echo "FAILED: $1"
