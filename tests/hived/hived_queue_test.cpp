@@ -420,6 +420,28 @@ TEST_CASE("hived_queue: a job that has to wait for bad hardware is overtaken") {
   CHECK(said(queue, 3) == "+0");
 }
 
+TEST_CASE("hived_queue: a reservation does not count on bad hardware in a bound cell") {
+  const auto with = [](job_request r, time_ms estimate) {
+    r.estimate = estimate;
+    return r;
+  };
+  hived_config config = two_racks();
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}};
+  hived_queue queue = queue_of(config, false);
+  CHECK(queue.submit(with(of_tenant(0, 0, 2), 10), 0).ok());
+  std::vector<job_action> actions;
+  CHECK(queue.decide(0, actions).ok());
+  REQUIRE(actions.size() == 1);
+  const node_id used = actions[0].where[0].node;
+  CHECK(queue.mark_bad(node_id(used.value ^ 1U), 1).ok());    // the other node of its rack
+  CHECK(queue.submit(with(of_tenant(0, 1, 4), 5), 1).ok());   // from 10 on
+  CHECK(queue.submit(with(of_tenant(0, 2, 2), 20), 1).ok());  // would delay it
+  CHECK(queue.submit(with(of_tenant(0, 3, 1), 9), 1).ok());
+  CHECK(said(queue, 1) == "+3");
+  CHECK(queue.mark_healthy(node_id(used.value ^ 1U), 2).ok());
+  CHECK(said(queue, 2) == "+1");
+}
+
 TEST_CASE("hived_queue: a job larger than its tenant's cells is refused, or runs on idle GPUs") {
   hived_queue lends = queue_of(two_racks(), true);
   CHECK(lends.submit(of_tenant(1, 0, 5), 0).ok());

@@ -169,11 +169,18 @@ mutant(as_bound_number hived/detail/topology_fit.h "wrong index: nodes as bound 
 mutant(may_fit_slices hived/detail/topology_fit.h "wrong bound: slices that bindings may satisfy refuse a gang"
   FROM [[m.slices.clear();]] TO [[]] STATEMENT)
 mutant(forecast_rest hived/detail/cell_forecast.h "dropped condition: the smaller task needs no GPUs besides"
-  FROM [[c.tasks == tasks_ && c.rests > 0]] TO [[c.tasks == tasks_]])
+  FROM [[tasks_then(smaller(g), then, beside) > g.tasks]] TO [[tasks_then(smaller(g), then, beside) >= g.tasks]])
+mutant(forecast_changed hived/detail/cell_forecast.h "forgotten update: the nodes of a gang that has started keep their free leaves"
+  IN [[uses.insert(std::lower_bound(uses.begin(), uses.end(), u), u);
+        note(n.node);]] FROM [[note(n.node);]] TO [[]] STATEMENT)
+mutant(forecast_lower hived/detail/cell_forecast.h "dropped condition: a gang waits for the ends of gangs that it suspends"
+  FROM [[u.ends > then && u.priority >= priority]] TO [[u.ends > then]])
+mutant(forecast_measure hived/hived_queue.h "forgotten update: bad hardware counts in a forecast"
+  FROM [[tenant.forecast.measure(scheduler_.cells());]] TO [[]] STATEMENT)
 mutant(queue_estimate hived/detail/tenant_queues.h "wrong bound: a job without an estimate ends in time"
   FROM [[at == max_time ? max_time - 1 : at - now]] TO [[at == max_time ? max_time : at - now]])
 mutant(queue_level hived/hived_queue.h "missing reset: a job is held back for one of higher priority"
-  FROM [[if (first && first->priority != r.priority) first.reset();]] TO [[]] STATEMENT)
+  FROM [[if (first && first->gang.priority != r.priority) first.reset();]] TO [[]] STATEMENT)
 mutant(queue_held_back hived/hived_queue.h "dropped step: jobs that a job held back do not start once it runs on idle GPUs"
   FROM [[again = tenants_[r.tenant.value].changed;]] TO [[]] STATEMENT)
 mutant(queue_holds_priority hived/detail/tenant_queues.h "dropped condition: a job holds back those of another priority"
@@ -184,8 +191,8 @@ mutant(queue_of_tenant hived/detail/tenant_queues.h "dropped condition: jobs of 
   FROM [[r.tenant == tenant_]] TO [[true]])
 mutant(queue_erased hived/detail/tenant_queues.h "dropped step: a queue stays when its last job has left"
   FROM [[if (at->second.jobs.empty()) queues_.erase(at);]] TO [[]] STATEMENT)
-mutant(queue_same_end hived/hived_queue.h "dropped condition: of jobs that end together only some have ended"
-  FROM [[fits && (end != made.at || end == max_time)]] TO [[fits]])
+mutant(queue_same_end hived/detail/cell_forecast.h "dropped condition: of jobs that end together only some have ended"
+  FROM [[at == max_time ? number : 0]] TO [[number]])
 mutant(queue_outranked hived/detail/tenant_queues.h "dropped condition: on idle GPUs a lower priority comes first"
   FROM [[std::exchange(passed, std::tuple(t, opportunistic, gpus)) ==
                         std::tuple(t, opportunistic, gpus)]] TO [[false]])

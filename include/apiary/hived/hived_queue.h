@@ -31,9 +31,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <set>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -70,7 +68,8 @@ APIARY_NAMESPACE_BEGIN
 //           priority. decide: for each tenant of which a job has come, started or stopped a search
 //           of its queues, and one hived::propose for each job that starts and each queue whose
 //           first job may fit again (on bad hardware, for every queue), at most one for idle GPUs;
-//           where a job waits, O(nodes of the tenant + its running jobs and their nodes). Each
+//           where a job waits, O(nodes whose jobs have changed) steps of O(log nodes) for its
+//           reservation; on bad hardware O(nodes of the tenant) (detail/cell_forecast.h). Each
 //           decide also walks the queues of all tenants for idle GPUs and for causes.
 // Example:  examples/job_queues.cpp
 class hived_queue {
@@ -208,28 +207,27 @@ class hived_queue {
 
  private:
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
-  // When a job ends by its estimate, how many jobs started before it, its id. Without estimates the
-  // oldest job is taken to end first, so that the jobs that overtake are not.
-  using ending = std::tuple<time_ms, std::uint64_t, std::uint32_t>;
   struct record {
     job_request request{};
     time_ms arrival = 0;
     delays entered{};  // reading of its queue's clock when it began to wait
     hived_queue::phase phase = phase::wait;
-    bool fits_cells = false;     // it fits into its tenant's cells if these are empty
-    ending ends{};               // of a job that runs on its tenant's cells
+    bool fits_cells = false;  // it fits into its tenant's cells if these are empty
+    // Of a job that runs on its tenant's cells: when it ends by its estimate. Without estimates the
+    // oldest job is taken to end first, so that the jobs that overtake are not.
+    detail::forecast_moment ends{};
     detail::gang_nodes nodes{};  // of a job that runs on its tenant's cells
   };
   struct tenant_state {
-    std::uint32_t used = 0;   // GPUs of its cells that its jobs use
-    bool changed = true;      // a job may start on its cells
-    std::set<ending> ends{};  // of the jobs on its cells
+    std::uint32_t used = 0;            // GPUs of its cells that its jobs use
+    bool changed = true;               // a job may start on its cells
+    bool measures = false;             // hardware has changed since the last forecast
+    detail::cell_forecast forecast{};  // of the jobs on its cells
   };
   // The first job that waits on its tenant's cells, and when it will start by the estimates.
   struct reservation {
-    std::int32_t priority = 0;
-    time_ms at = 0;
-    detail::cell_forecast then;  // what is free then
+    detail::cell_forecast::gang gang;
+    detail::forecast_moment then{};
   };
   enum class answer : std::uint8_t { started, full, delays_first };
 
@@ -237,6 +235,8 @@ class hived_queue {
       : gangs_(std::move(gangs)), scheduler_(std::move(scheduler)), rule_(rule) {
     bad_.assign(scheduler_.layout().num_nodes(), false);
     tenants_.resize(gangs_.num_tenants());
+    for (std::uint32_t t = 0; t < tenants_.size(); ++t)
+      tenants_[t].forecast = detail::cell_forecast(scheduler_.cells(), tenant_id(t));
   }
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
@@ -261,7 +261,7 @@ class hived_queue {
     if (r.phase == phase::guaranteed) {
       tenant_state& t = tenants_[r.request.tenant.value];
       t.used -= r.request.gpus;
-      t.ends.erase(r.ends);
+      t.forecast.stop(r.request.job, r.ends, r.nodes);
     }
     if (r.phase == phase::guaranteed || bad_gpus_ > 0) retry(r.request.tenant);
     return absl::OkStatus();
@@ -283,6 +283,7 @@ class hived_queue {
     bad_[n.value] = !good;
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
     too_large_ = no_limit;
+    for (tenant_state& t : tenants_) t.measures = true;
     retry_all();
   }
   // Starts the tenant's jobs that fit into its cells and may overtake, each tried once, in order;
@@ -295,17 +296,17 @@ class hived_queue {
     while (const std::optional<job_id> next = waiting_.next_on_cells(t, now)) {
       const job_request& r = jobs_.at(next->value).request;
       detail::tenant_queues::queue& q = waiting_.of(r);
-      if (first && first->priority != r.priority) first.reset();
+      if (first && first->gang.priority != r.priority) first.reset();
       if (!q.full) {
-        const bool late = first && !detail::tenant_queues::ends_by(r, first->at, now);
+        const bool late = first && !detail::tenant_queues::ends_by(r, first->then.at, now);
         APIARY_ASSIGN_OR_RETURN(const answer done, start(*next, phase::guaranteed, now, actions,
-                                                         late ? &first->then : nullptr));
+                                                         late ? &*first : nullptr));
         any = any || done == answer::started;
         if (waiting_.passed_over() && rule_ == rules::easy) {
           waiting_.begin_round(t);
           first.reset();
         }
-        if (done == answer::delays_first) q.ends_by = first->at;
+        if (done == answer::delays_first) q.ends_by = first->then.at;
         if (done != answer::full) continue;
         waiting_.set_full(r, bad_gpus_ == 0);
       }
@@ -316,31 +317,20 @@ class hived_queue {
   }
   // When the job will fit into the tenant's cells, by the estimates of those that run. nullopt: its
   // cells are free already, but the hardware is bad.
-  [[nodiscard]] std::optional<reservation> reserve(tenant_id t, const job_request& r) const {
+  [[nodiscard]] std::optional<reservation> reserve(tenant_id t, const job_request& r) {
     if (rule_ == rules::first_fit) return std::nullopt;
-    reservation made{r.priority, 0, {scheduler_.cells(), t, gangs_.gang_of(r).groups}};
-    const auto& running = tenants_[t.value].ends;
-    for (const auto& [end, number, job] : running) {
-      const record& other = jobs_.at(job);
-      if (other.request.priority < r.priority) made.then.add(other.nodes);
-    }
-    if (made.then.fits()) return std::nullopt;
-    bool fits = false;
-    for (const auto& [end, number, job] : running) {
-      if (fits && (end != made.at || end == max_time)) break;
-      const record& other = jobs_.at(job);
-      if (other.request.priority < r.priority) continue;
-      made.then.add(other.nodes);
-      made.at = end;
-      fits = fits || made.then.fits();
-    }
-    return fits ? std::optional(std::move(made)) : std::nullopt;
+    tenant_state& tenant = tenants_[t.value];
+    if (std::exchange(tenant.measures, bad_gpus_ > 0)) tenant.forecast.measure(scheduler_.cells());
+    const detail::cell_forecast::gang gang(r.priority, gangs_.gang_of(r).groups);
+    const std::optional<detail::forecast_moment> then = tenant.forecast.first_fit(gang);
+    if (!then || *then == detail::forecast_moment::now()) return std::nullopt;
+    return reservation{gang, *then};
   }
   // Starts the job and suspends the jobs in its way, unless it does not fit, or unless the first
-  // job would not fit beside it (`first`: what is free when that one starts; nullptr: no matter).
+  // job would not fit beside it (`first`: when that one starts; nullptr: no matter).
   [[nodiscard]] absl::StatusOr<answer> start(job_id job, hived_queue::phase as, time_ms now,
                                              std::vector<job_action>& actions,
-                                             detail::cell_forecast* first = nullptr) {
+                                             const reservation* first = nullptr) {
     record& r = jobs_.at(job.value);
     const gang_request gang = as == phase::opportunistic ? gangs_.opportunistic_gang(r.request)
                                                          : gangs_.gang_of(r.request);
@@ -350,13 +340,10 @@ class hived_queue {
     const bool preempts = plan.result == plan_result::preempt;
     if (as == phase::guaranteed)
       r.nodes = detail::gang_nodes::of(scheduler_.cells(), *scheduler_.find(job));
-    if (first != nullptr) {
-      first->remove(r.nodes);
-      if (!first->fits()) {
-        first->add(r.nodes);
-        APIARY_RETURN_IF_ERROR(preempts ? scheduler_.cancel(job) : scheduler_.finish(job));
-        return answer::delays_first;
-      }
+    if (first != nullptr &&
+        !tenants_[r.request.tenant.value].forecast.fits_beside(first->gang, first->then, r.nodes)) {
+      APIARY_RETURN_IF_ERROR(preempts ? scheduler_.cancel(job) : scheduler_.finish(job));
+      return answer::delays_first;
     }
     if (preempts) {
       for (const job_id victim : plan.victims) {
@@ -373,10 +360,10 @@ class hived_queue {
     r.phase = as;
     used_ += r.request.gpus;
     if (as == phase::guaranteed) {
-      r.ends = {add_time(now, r.request.estimate), ++starts_, job.value};
+      r.ends = detail::forecast_moment::end_of(add_time(now, r.request.estimate), ++starts_);
       tenant_state& t = tenants_[r.request.tenant.value];
       t.used += r.request.gpus;
-      t.ends.insert(r.ends);
+      t.forecast.start(job, r.request.priority, r.ends, r.nodes);
     }
     actions.push_back({job_action::verb::start, job, hived_jobs::placement_of(plan.tasks), waited});
     return answer::started;
