@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/batch/detail/job_records.h>
+#include <apiary/batch/detail/placer_forecast.h>
 #include <apiary/batch/detail/wait_queues.h>
 #include <apiary/batch/job_placer.h>
 #include <apiary/batch/server_placer.h>
@@ -59,7 +60,8 @@ struct batch_options {
 //           each time at which a job was submitted or ended, or a server broke or was repaired.
 // Cost:     a call O(log jobs). decide: O(distinct GPU counts of jobs) steps of O(log jobs) and a
 //           proposal for each job that starts, and a proposal for each GPU count that does not fit.
-//           easy_gpus costs more; the module's page says how much.
+//           easy_gpus also keeps a copy of the placer at the time of the reservation: a call of the
+//           placer for each job that starts or ends, and for each end that this time passes.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {
@@ -92,9 +94,10 @@ class batch_queue {
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
     if (r->running) {
-      APIARY_RETURN_IF_ERROR(stop(*r));
+      APIARY_RETURN_IF_ERROR(stop(*r, now));
     } else {
       jobs_.leave(*r, now);
+      forecast_.withdrawn();
     }
     jobs_.forget(job);
     return absl::OkStatus();
@@ -103,14 +106,16 @@ class batch_queue {
   // The server is broken. Its jobs wait again, at their old position in the order. Returns them,
   // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
+    forecast_.forget();
     return jobs_.mark_bad(n, [&](record& r) {
-      APIARY_RETURN_IF_ERROR(stop(r));
+      APIARY_RETURN_IF_ERROR(stop(r, now));
       jobs_.wait(r, now);
       return absl::OkStatus();
     });
   }
   // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
+    forecast_.forget();
     return jobs_.mark_healthy(n);
   }
 
@@ -153,13 +158,12 @@ class batch_queue {
   [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
-  struct record : detail::booked_job {
-    time_ms ends = 0;  // by the estimate
-  };
+  struct record : detail::booked_job, detail::forecast_job {};
 
-  [[nodiscard]] absl::Status stop(record& r) {
+  [[nodiscard]] absl::Status stop(record& r, time_ms now) {
     APIARY_RETURN_IF_ERROR(jobs_.stop(r));
     ends_.erase(r.ends, r.request.job.value);
+    forecast_.ended(r.request.job, r, now);
     return absl::OkStatus();
   }
 
@@ -173,6 +177,10 @@ class batch_queue {
     if (!started) return false;
     r.ends = add_time(now, r.request.estimate);
     ends_.insert({r.ends, e.job.value, e.gpus});
+    if (options_.rule == batch_options::rules::easy_gpus) {
+      r.where = actions.back().where;
+      forecast_.started(e.job);
+    }
     return true;
   }
 
@@ -203,52 +211,41 @@ class batch_queue {
   // Reserves GPUs for the first job; starts others that end before that or use none of its GPUs.
   [[nodiscard]] absl::Status fill_around(const detail::wait_queues::entry& first, time_ms now,
                                          std::vector<job_action>& actions) {
-    Placer then = placer();  // becomes the state at the time of the reservation
-    APIARY_ASSIGN_OR_RETURN(reserved_, reserve_gpus(first, now, then));
+    const auto of = [this](job_id job) {
+      record* const r = jobs_.look_up(job);
+      return r != nullptr && r->running ? r : nullptr;
+    };
+    APIARY_ASSIGN_OR_RETURN(const std::optional<time_ms> at,
+                            forecast_.first_fit(placer(), jobs_[first.job].request, now,
+                                                reserve(first, now).at, ends_, of));
+    reserved_ = reservation{first.job, at.value_or(max_time), at ? forecast_.idle_gpus() : 0};
     std::vector<std::uint32_t> conflicting;  // GPU counts of jobs that would use reserved GPUs
     const auto longest = [&](std::uint32_t gpus) {
       const auto end = conflicting.end();
       return std::find(conflicting.begin(), end, gpus) == end ? max_time : reserved_->at - now;
     };
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
-      const job_request& r = jobs_[next->job].request;
+      record& r = jobs_[next->job];
       const auto accept = [&](const job_placement& where) {
-        if (add_time(now, r.estimate) <= reserved_->at) return true;
-        if (then.commit(r, where).ok()) {
-          reserved_->extra_gpus = then.idle_gpus();
+        if (add_time(now, r.request.estimate) <= reserved_->at) return true;
+        if (forecast_.add(r.request, where)) {
+          r.still_runs = true;
+          reserved_->extra_gpus = forecast_.idle_gpus();
           return true;
         }
-        conflicting.push_back(r.gpus);
+        conflicting.push_back(r.request.gpus);
         return false;
       };
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions, accept));
       if (started) conflicting.clear();  // the placer may choose other GPUs now
     }
-    return absl::OkStatus();
-  }
-  // When, by the estimates, the job will fit; `then` becomes the state at that time, with the job.
-  [[nodiscard]] absl::StatusOr<reservation> reserve_gpus(const detail::wait_queues::entry& e,
-                                                         time_ms now, Placer& then) {
-    const job_request& r = jobs_[e.job].request;
-    const time_ms earliest = reserve(e, now).at;
-    std::optional<weighted_tree::item> end = ends_.first();
-    while (end) {
-      const time_ms at = (std::max)(now, end->key);
-      for (; end && end->key <= at; end = ends_.next(end->key, end->id)) {
-        APIARY_RETURN_IF_ERROR(then.finish(job_id(end->id)));
-      }
-      if (at < earliest) continue;
-      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, then.propose(r));
-      if (!where) continue;
-      APIARY_RETURN_IF_ERROR(then.commit(r, *where));
-      return reservation{e.job, at, then.idle_gpus()};
-    }
-    return reservation{e.job, max_time, 0};
+    return at ? forecast_.finish(first.job) : absl::OkStatus();
   }
 
   detail::job_records<Placer, record> jobs_;
   batch_options options_;
-  weighted_tree ends_;  // ends of running jobs, with their GPUs as weights
+  weighted_tree ends_;                        // ends of running jobs, with their GPUs as weights
+  detail::placer_forecast<Placer> forecast_;  // for easy_gpus
   std::optional<reservation> reserved_;
 };
 

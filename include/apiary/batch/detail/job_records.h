@@ -71,6 +71,10 @@ class job_records {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
   }
+  [[nodiscard]] Record* look_up(job_id job) {
+    const auto found = jobs_.find(job.value);
+    return found == jobs_.end() ? nullptr : &found->second;
+  }
   void forget(job_id job) { jobs_.erase(job.value); }
 
   // The job waits from now on, with its key. Requires: it does not run.
