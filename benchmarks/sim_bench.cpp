@@ -525,6 +525,10 @@ const std::vector<policy>& policies() {
       batch_policy<rules::easy>("easy"),
       batch_policy<rules::easy_gpus>("easy_gpus"),
       policy_of("conservative", make_conservative),
+      policy_of("conservative_100",
+                [](const server_spec& spec, std::uint32_t) {
+                  return conservative_queue(server_placer::create(spec).value(), {.depth = 100});
+                }),
       batch_policy<rules::backfill, batch_options::orders::gpu_time>("qssf"),
       preemptive_policy("srtf", {.rule = preemptive_rules::shortest_remaining}),
       preemptive_policy("las", {.quantum = 600'000}),

@@ -171,6 +171,38 @@ TEST_CASE("conservative_queue: the jobs of a broken server wait again, at their 
   CHECK(line.at(4) == 16);
 }
 
+TEST_CASE("conservative_queue: jobs beyond the depth have no reservation and do not start") {
+  reserved_line line{conservative_queue<server_placer>(
+      server_placer::create({.gpus = {1, 1, 1, 1}}).value(), {.depth = 2})};
+  line.submit(1, 3, 10, 0);
+  line.submit(2, 4, 10, 0);
+  line.submit(3, 4, 10, 0);
+  line.submit(4, 1, 10, 0);  // would fit beside 1
+  CHECK(line.decide(0) == jobs_by_start{job_id(1)});
+  CHECK(line.at(2) == 10);
+  CHECK(line.at(3) == 20);
+  CHECK(line.at(4) == max_time);
+  CHECK(line.queue.wake() == 10);
+  line.finish(3, 1);  // withdrawn: 4 may have a reservation instead
+  CHECK(line.decide(1).empty());
+  CHECK(line.at(4) == 20);
+  line.submit(5, 1, 9, 1);
+  line.finish(4, 1);
+  CHECK(line.decide(1) == jobs_by_start{job_id(5)});
+  // When a job starts, the next one gets a reservation at once, and may start, too.
+  line.submit(6, 4, 10, 2);
+  line.submit(7, 1, 10, 2);
+  line.submit(8, 4, 10, 2);
+  CHECK(line.decide(2).empty());
+  CHECK(line.at(7) == max_time);
+  line.finish(1, 10);
+  line.finish(5, 10);
+  CHECK(line.decide(10) == jobs_by_start{job_id(2)});
+  CHECK(line.at(6) == 20);
+  CHECK(line.at(7) == 30);
+  CHECK(line.at(8) == max_time);
+}
+
 TEST_CASE("conservative_queue: what is wrong is refused with a reason") {
   reserved_line line;
   using absl::StatusCode;
@@ -195,8 +227,8 @@ struct two_queues {
   std::map<std::uint32_t, time_ms> ends{};       // when each job ends; max_time: it waits
   std::map<std::uint32_t, time_ms> estimates{};  // of all jobs so far
 
-  two_queues(const server_placer& placer, bool to_estimates)
-      : fast(placer), naive(placer), exact(to_estimates) {}
+  two_queues(const server_placer& placer, bool to_estimates, std::size_t depth)
+      : fast(placer, {.depth = depth}), naive(placer, depth), exact(to_estimates) {}
   // The next time when a queue asks for a call or a job ends.
   [[nodiscard]] time_ms next() const {
     time_ms at = fast.wake();
@@ -230,7 +262,7 @@ struct two_queues {
 };
 
 // Servers on which jobs that are counted to fit may not fit, estimates that are too long, too short or
-// missing, withdrawals, broken servers, and a host that is late at times.
+// missing, withdrawals, broken servers, a host that is late at times, and at times few reservations.
 TEST_CASE("conservative_queue: every start and reservation is that of the naive queue") {
   std::size_t waited = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(600U); ++seed) {
@@ -240,7 +272,8 @@ TEST_CASE("conservative_queue: every start and reservation is that of the naive 
     for (std::uint32_t& gpus : servers) gpus = 1 + random.uniform(4);
     const server_placer placer =
         server_placer::create({.gpus = servers, .anywhere = random.uniform(3) == 0}).value();
-    two_queues both(placer, random.uniform(3) == 0);
+    const bool exact = random.uniform(3) == 0;
+    two_queues both(placer, exact, seed % 3 == 2 ? 1 + seed / 3 % 5 : 0);
     const std::uint32_t longest = 1 + random.uniform(60);
     const bool late = random.uniform(4) == 0;
     time_ms now = 0;

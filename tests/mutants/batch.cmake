@@ -24,8 +24,20 @@ mutant(late_job_doubles batch/conservative_queue.h "wrong time: a late job is ex
 mutant(reserve_new_only batch/detail/reservations.h "wrong time: a reservation begins after now"
   FROM [[profile_.earliest(from, r.length, r.gpus)]] TO [[profile_.earliest(from + 1, r.length, r.gpus)]])
 mutant(profile_earliest batch/detail/reservation_profile.h "wrong comparison: a job needs its GPUs beyond its end"
-  FROM [[end >= (std::min)(add_time(at, length), latest)]]
-  TO [[end > (std::min)(add_time(at, length), latest)]])
+  FROM [[when < add_time(at, length)]] TO [[when <= add_time(at, length)]])
+mutant(profile_crossings batch/detail/reservation_profile.h "off by one: a gap that begins where the search ends is found"
+  FROM [[here.at >= in.until]] TO [[here.at > in.until]])
+mutant(forecast_back batch/detail/placer_forecast.h "forgotten update: an early end does not move the reservation back"
+  FROM [[earlier_ = earlier_ || r.ends > now;]] TO [[]] STATEMENT)
+mutant(forecast_withdrawn batch/detail/placer_forecast.h "forgotten update: a job that comes again keeps the reservation of the first"
+  IN [[void withdrawn() noexcept { earlier_ = true; }]] FROM [[earlier_ = true;]] TO [[]] STATEMENT)
+mutant(forecast_ended batch/detail/placer_forecast.h "forgotten update: a job that has ended keeps its GPUs in the forecast"
+  FROM [[if (was_there) ended_.push_back(job);]] TO [[]] STATEMENT)
+mutant(forecast_restored batch/detail/placer_forecast.h "forgotten step: jobs that the search put back stay"
+  IN [[        APIARY_RETURN_IF_ERROR(end_until(end, ends, of));
+        return where;]] FROM [[APIARY_RETURN_IF_ERROR(end_until(end, ends, of));]] TO [[]] STATEMENT)
+mutant(depth_free batch/conservative_queue.h "off by one: one job more than the depth has a reservation"
+  FROM [[order_.size() - unreserved_.size() < options_.depth]] TO [[order_.size() - unreserved_.size() <= options_.depth]])
 mutant(profile_zero batch/detail/reservation_profile.h "forgotten step: a change of 0 stays"
   IN [[} else if (gone) {]] FROM [[gone]] TO [[false]])
 mutant(profile_forget batch/detail/reservation_profile.h "wrong value: the time now has the GPUs of the old start"

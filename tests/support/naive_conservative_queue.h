@@ -11,6 +11,7 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,17 +22,18 @@ namespace apiary_test {
 
 // The rules of batch/conservative_queue.h: whenever reservations may move, every waiting job in order
 // gives up its reservation and takes the earliest, until none has moved. The free GPUs are counted anew
-// from all jobs each time. It reports no delays. Requires: calls that conservative_queue takes.
+// from all jobs each time. `depth`: so many waiting jobs may have reservations; 0: all. It reports no
+// delays. Requires: calls that conservative_queue takes.
 class naive_conservative_queue {
  public:
   using time_ms = apiary::time_ms;
   using job_id = apiary::job_id;
 
-  explicit naive_conservative_queue(apiary::server_placer placer) : placer_(std::move(placer)) {}
+  explicit naive_conservative_queue(apiary::server_placer placer, std::size_t depth = 0)
+      : placer_(std::move(placer)), depth_(depth) {}
 
   absl::Status submit(const apiary::job_request& r, time_ms now) {
     jobs_[r.job.value] = {r, now};
-    new_.push_back(r.job);
     return absl::OkStatus();
   }
   absl::Status finish(job_id job, time_ms now) {
@@ -46,7 +48,7 @@ class naive_conservative_queue {
     const std::vector<job_id> stopped = placer_.jobs_on(n);
     for (const job_id job : stopped) {
       APIARY_RETURN_IF_ERROR(placer_.finish(job));
-      jobs_.at(job.value).running = false;
+      jobs_.at(job.value).running = jobs_.at(job.value).may_reserve = false;
       jobs_.at(job.value).reserved = apiary::max_time;
     }
     rebuild_ = true;
@@ -62,25 +64,34 @@ class naive_conservative_queue {
       if (late && r.running) r.ends = apiary::add_time(now, std::max<time_ms>(1, now - r.started));
       rebuild_ = rebuild_ || late;
     }
-    const std::vector<record*> order = in_order();
     if (rebuild_) {
-      for (record* const r : order) r->reserved = apiary::max_time;
+      for (record* const r : in_order()) {
+        r->reserved = apiary::max_time;
+        r->may_reserve = false;
+      }
       moved_ = true;
     }
-    for (record* const r : order) {
-      const bool is_new = std::find(new_.begin(), new_.end(), r->request.job) != new_.end();
-      if (is_new && !moved_) reserve(*r, now);
+    const std::vector<record*> fresh = admitted();
+    if (!moved_) {
+      for (record* const r : fresh) reserve(*r, now);
     }
     while (std::exchange(moved_, false)) {
-      for (record* const r : order) {
+      for (record* const r : in_order()) {
+        if (!r->may_reserve) continue;
         const time_ms before = std::exchange(r->reserved, apiary::max_time);
         reserve(*r, now);
         moved_ = moved_ || r->reserved != before;
       }
     }
-    new_.clear();
     rebuild_ = false;
-    while (record* const next = first_reserved(now)) {
+    while (true) {
+      record* const next = first_reserved(now);
+      if (next == nullptr) {
+        const std::vector<record*> more = admitted();
+        if (more.empty()) return absl::OkStatus();
+        for (record* const r : more) reserve(*r, now);
+        continue;
+      }
       APIARY_ASSIGN_OR_RETURN(const auto where, placer_.propose(next->request));
       if (!where) {
         next->reserved = apiary::max_time;
@@ -95,7 +106,6 @@ class naive_conservative_queue {
       next->ends = apiary::add_time(now, length(*next));
       actions.push_back({apiary::job_action::verb::start, next->request.job, *where, {}});
     }
-    return absl::OkStatus();
   }
   [[nodiscard]] time_ms wake() const {
     time_ms next = apiary::max_time;
@@ -118,6 +128,7 @@ class naive_conservative_queue {
     apiary::job_request request{};
     time_ms key = 0;
     time_ms reserved = apiary::max_time;
+    bool may_reserve = false;
     bool running = false;
     time_ms started = 0;
     time_ms ends = 0;  // by the estimate
@@ -134,6 +145,20 @@ class naive_conservative_queue {
     std::stable_sort(order.begin(), order.end(),
                      [](const record* a, const record* b) { return a->key < b->key; });
     return order;
+  }
+  // The first jobs without a reservation that may have one from now on.
+  [[nodiscard]] std::vector<record*> admitted() {
+    std::vector<record*> fresh;
+    std::size_t reserved = 0;
+    const std::vector<record*> order = in_order();
+    for (const record* const r : order) reserved += r->may_reserve ? 1U : 0U;
+    for (record* const r : order) {
+      if (r->may_reserve || (depth_ != 0 && reserved >= depth_)) continue;
+      r->may_reserve = true;
+      ++reserved;
+      fresh.push_back(r);
+    }
+    return fresh;
   }
   [[nodiscard]] record* first_reserved(time_ms now) {
     record* first = nullptr;
@@ -181,7 +206,7 @@ class naive_conservative_queue {
 
   apiary::server_placer placer_;
   std::map<std::uint32_t, record> jobs_;
-  std::vector<job_id> new_;
+  std::size_t depth_;
   bool moved_ = false;
   bool rebuild_ = false;
 };

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 using namespace apiary;
@@ -80,6 +81,20 @@ TEST_CASE("free_profile: random takes and gives as in an array") {
         while (begin > now && ticks[static_cast<std::size_t>(begin - 1)] >= wanted) --begin;
         REQUIRE(profile.gap_begin(any, wanted) == begin);
       }
+      // Every gap that overlaps [any, until).
+      const time_ms end = any + 1 + random.uniform(20);
+      std::vector<std::pair<time_ms, time_ms>> gaps;
+      profile.each_gap(any, end, wanted, [&](time_ms a, time_ms b) {
+        if (a < last) gaps.emplace_back(a, std::min(b, last));
+      });
+      std::vector<std::pair<time_ms, time_ms>> expected;
+      for (time_ms t = now; t < std::min(last, end); ++t) {
+        if (ticks[static_cast<std::size_t>(t)] < wanted) continue;
+        const time_ms below = first(t, false);
+        if (below > any) expected.emplace_back(t, below);
+        t = below;
+      }
+      REQUIRE(gaps == expected);
       time_ms at = now;  // in the array, where it ends
       for (time_ms t = at; t < last && t < at + length; ++t) {
         if (ticks[static_cast<std::size_t>(t)] < wanted) at = t + 1;

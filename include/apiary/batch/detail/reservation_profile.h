@@ -13,8 +13,8 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The number of free GPUs, which may be negative, as a step function of time from start() on.
-// Cost: a call O(log steps); earliest() that for each gap that is too short. At most two steps for
-//       each take() that was not given back.
+// Cost: a call O(log steps); each_gap() also O(gaps), and earliest() O(gaps that are too short). At
+//       most two steps for each take() that was not given back.
 class reservation_profile {
  public:
   explicit reservation_profile(std::int64_t free, time_ms start = 0) : start_(start), free_(free) {}
@@ -59,13 +59,30 @@ class reservation_profile {
   // `latest`; or `latest`.
   [[nodiscard]] time_ms earliest(time_ms t, time_ms length, std::int64_t gpus,
                                  time_ms latest = max_time) const noexcept {
-    time_ms at = first_at_least(t, gpus);
-    while (at < latest) {
-      const time_ms end = first_below(at, gpus);
-      if (end >= (std::min)(add_time(at, length), latest)) return at;
-      at = first_at_least(end, gpus);
-    }
-    return latest;
+    if (t >= latest) return latest;
+    bool enough = free_at(t) >= gpus;
+    time_ms at = t;
+    const auto cross = [&](time_ms when) {
+      if (!enough) return when < add_time(at, length);  // the gap from `at` on ends
+      at = when;
+      return true;
+    };
+    const bool found = !crossings(steps_.root(), free_, {t, latest, gpus}, enough, cross);
+    return found || enough ? at : latest;
+  }
+  // Calls f(begin, end) for each interval with at least `gpus` free GPUs, as long as possible, that
+  // overlaps [from, until), in order. f must not change the profile.
+  template <class F>
+  void each_gap(time_ms from, time_ms until, std::int64_t gpus, F&& f) const {
+    bool enough = free_at(from) >= gpus;
+    time_ms begin = enough ? gap_begin(from, gpus) : from;
+    const auto cross = [&](time_ms when) {
+      if (!enough) f(begin, when);
+      begin = when;
+      return true;
+    };
+    crossings(steps_.root(), free_, {from, until, gpus}, enough, cross);
+    if (enough) f(begin, first_below((std::max)(from, begin), gpus));
   }
   // The first change after t; max_time if there is none.
   [[nodiscard]] time_ms next_change(time_ms t) const noexcept {
@@ -142,6 +159,33 @@ class reservation_profile {
       if (is(then)) return here.at.at;
     }
     return next_in(here.right, then, t, any, is);
+  }
+  // Where to look for changes: after `from`, before `until`.
+  struct range {
+    time_ms from = 0;
+    time_ms until = 0;
+    std::int64_t gpus = 0;
+  };
+  // For each change of a subtree, in order, from at least `gpus` free GPUs to fewer or back: updates
+  // `enough` and calls cross(time), until it returns false. Returns whether it never did. `free`: the
+  // GPUs before the subtree. Requires: `enough` is what holds after the changes up to `from`.
+  template <class Cross>
+  bool crossings(std::uint32_t n, std::int64_t free, const range& in, bool& enough,
+                 const Cross& cross) const {
+    if (n == tree::none) return true;
+    const totals& all = steps_[n].all;
+    if (enough ? free + all.least >= in.gpus : free + all.most < in.gpus) return true;
+    const step& here = steps_[n].at;
+    const std::int64_t then = free + change_before(steps_[n]) + here.change;
+    if (here.at > in.from) {
+      if (!crossings(steps_[n].left, free, in, enough, cross)) return false;
+      if (here.at >= in.until) return true;
+      if ((then >= in.gpus) != enough) {
+        enough = !enough;
+        if (!cross(here.at)) return false;
+      }
+    }
+    return crossings(steps_[n].right, then, in, enough, cross);
   }
   // The last change up to t that leaves fewer than `gpus` free; max_time if there is none.
   [[nodiscard]] time_ms last_below(std::uint32_t n, std::int64_t free, time_ms t,

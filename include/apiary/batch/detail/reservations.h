@@ -202,23 +202,22 @@ class reservations {
   // The same for jobs of `gpus` GPUs. Returns whether there is such a gap.
   bool offer_gaps(std::uint32_t gpus, const tree& jobs, const interval& freed,
                   const reserved_job& passed) {
-    time_ms at = profile_.first_at_least(freed.from, gpus);
-    if (at >= freed.until) return false;
+    if (profile_.first_at_least(freed.from, gpus) >= freed.until) return false;
     if (jobs.empty()) return true;
-    at = profile_.gap_begin(at, gpus);
-    while (at < freed.until) {
-      const interval gap{at, profile_.first_below(at, gpus)};
+    // A gap that begins after the last reservation is of no use.
+    const time_ms last = jobs[jobs.root()].all.last;
+    const time_ms until = (std::max)(freed.from + 1, (std::min)(freed.until, last));
+    profile_.each_gap(freed.from, until, gpus, [&](time_ms from, time_ms end) {
+      const interval gap{from, end};
       const auto any = [&](const in_order::summary& all) { return all.gains(gap); };
       const auto gains = [&](const reserved_job& r) {
         return in_order::sum(nullptr, r, nullptr).gains(gap);
       };
       const reserved_job* const first = jobs.first_after(passed, any, gains);
-      if (first != nullptr) {
-        offers_.push_back({*first, gap});
-        std::push_heap(offers_.begin(), offers_.end());
-      }
-      at = gap.until == max_time ? max_time : profile_.first_at_least(gap.until, gpus);
-    }
+      if (first == nullptr) return;
+      offers_.push_back({*first, gap});
+      std::push_heap(offers_.begin(), offers_.end());
+    });
     return true;
   }
   // The job moves to the earliest time that it can, if it still gains.
