@@ -140,7 +140,9 @@ mutant(one_gang_steps gang_scheduler/detail/victim_planner.h "forgotten update: 
 mutant(planner_left gang_scheduler/detail/victim_planner.h "wrong budget: each batch of racks has the whole budget"
   FROM [[budget_ - (std::min)(budget_, steps_)]] TO [[budget_]])
 mutant(planner_can_read gang_scheduler/detail/victim_planner.h "dropped condition: all gangs are listed, whatever the budget is"
-  FROM [[!search_.can_read(state_->num_nodes() + gangs, left())]] TO [[false]])
+  FROM [[!search_.can_read(entries, left())]] TO [[false]])
+mutant(planner_read gang_scheduler/detail/victim_planner.h "forgotten update: each rack is read as if it were the only one"
+  FROM [[read += entries;]] TO [[]] STATEMENT)
 mutant(one_gang_enough gang_scheduler/detail/victim_bounds.h "wrong comparison: a gang with exactly the nodes is not tried alone"
   FROM [[gain(s, gpus, nodes) >= missing_slots(s, cell)]] TO [[gain(s, gpus, nodes) > missing_slots(s, cell)]])
 mutant(name_order_digits gang_scheduler/detail/name_order.h "wrong comparison: numbers in names are compared as texts"

@@ -431,40 +431,40 @@ TEST_CASE("what unequal tasks under constraints look at counts against the budge
 }
 
 TEST_CASE("a search begins only if the budget pays for reading all gangs, and its end is no no") {
-  // A gang on each of 16,384 nodes but one: 49,150 gangs, allocations and nodes. 32,768 are free.
+  // A gang on each of 16,384 nodes but one: 49,150 gangs, allocations and nodes. 16,384 are free.
   using search_type = topology_victim_search<uniform_tree>;
-  CHECK(search_type::can_read(32'768 + 23, 0));
-  CHECK(!search_type::can_read(32'768 + 24, 0));
-  CHECK(search_type::can_read(49'150, 682));
-  CHECK(!search_type::can_read(49'150, 681));
+  CHECK(search_type::can_read(16'384 + 23, 0));
+  CHECK(!search_type::can_read(16'384 + 24, 0));
+  CHECK(search_type::can_read(49'150, 1'365));
+  CHECK(!search_type::can_read(49'150, 1'364));
   running in(128, 128);
   for (std::uint32_t n = 1; n < 128 * 128; ++n) in.run(1 + n % 7, {{n, 8}});
   for (const std::uint32_t tasks : {1U, 2U, 129U}) {  // one fits now, 129 never in a rack
     CAPTURE(tasks);
-    search_type search(681);
+    search_type search(1'364);
     const victim_set unread = in.solve(search, in_rack(tasks, 8));
     CHECK(unread.verdict == (tasks == 1 ? fit_verdict::fits : fit_verdict::budget_ended));
     CHECK(unread.victims.empty());
     CHECK(unread.cost == (tasks == 1 ? 0 : victim_set::never));
     CHECK(unread.lower_bound == 0);
-    CHECK(unread.steps <= 681);
-    if (tasks > 1) CHECK(unread.steps == 681);
-    search.set_budget(682);
+    CHECK(unread.steps <= 1'364);
+    if (tasks > 1) CHECK(unread.steps == 1'364);
+    search.set_budget(1'365);
     const victim_set found = in.solve(search, in_rack(tasks, 8));
     CHECK(found.verdict == (tasks == 129 ? fit_verdict::does_not_fit : fit_verdict::fits));
     if (tasks == 2) CHECK(found.cost == 1);
-    CHECK(found.steps <= 682);
+    CHECK(found.steps <= 1'365);
   }
   // Tasks that differ and have constraints: a third of the budget has to pay.
   topology_constraints gang = in_rack(2, 8);
   gang.groups.push_back({.tasks = 1, .gpus = 4, .spread = {{node, 1}}});
-  search_type search(2'045);
+  search_type search(4'094);
   const victim_set unread = in.solve(search, gang);
   CHECK(unread.verdict == fit_verdict::budget_ended);
   CHECK(unread.cost == victim_set::never);
   CHECK(unread.lower_bound == 0);
-  CHECK(unread.steps == 2'045);
-  search.set_budget(2'046);
+  CHECK(unread.steps == 4'094);
+  search.set_budget(4'095);
   CHECK(in.solve(search, gang).verdict == fit_verdict::fits);
 }
 

@@ -65,7 +65,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // Changes the budget of the following calls.
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
   // Whether a budget pays for reading so many candidates, allocations and nodes together: 24 for each
-  // step, and 32,768 more. The steps remain for the search. If it does not pay, a search ends with
+  // step, and 16,384 more. The steps remain for the search. If it does not pay, a search ends with
   // `budget_ended` and has used all steps, unless the gang fits without victims. If tasks differ and
   // have constraints besides the required level, it must pay with a third of the budget.
   [[nodiscard]] static constexpr bool can_read(std::uint64_t entries,
@@ -361,7 +361,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   }
 
   static constexpr std::size_t max_small_cell = 32;  // candidates
-  static constexpr std::uint64_t free_entries = 32'768;
+  static constexpr std::uint64_t free_entries = 16'384;
   static constexpr std::uint64_t entries_of_a_step = 24;
   static constexpr std::uint64_t times_by_constraints =
       3;  // that a candidate is evicted and reprieved

@@ -44,6 +44,7 @@ TEST_CASE("candidate_gangs: classes and GPU-time of the candidates, as a scan of
       } else {
         gang = {.gpus = random.uniform(9),
                 .started = time_ms{random.uniform(100)} - 50,
+                .nodes = random.uniform(4),
                 .priority = static_cast<std::int32_t>(random.uniform(5)) - 2,
                 .alive = true,
                 .is_candidate = random.uniform(4) > 0};
@@ -55,6 +56,7 @@ TEST_CASE("candidate_gangs: classes and GPU-time of the candidates, as a scan of
         if (!b.is_candidate) continue;
         candidate_gangs::priority_class& c = classes[b.priority];
         ++c.gangs;
+        c.nodes += b.nodes;
         c.gpus += b.gpus;
         c.gpu_starts += b.gpus * static_cast<std::uint64_t>(b.started);
       }
@@ -63,13 +65,15 @@ TEST_CASE("candidate_gangs: classes and GPU-time of the candidates, as a scan of
       for (std::int32_t below = -3; below <= 3; ++below) {
         std::uint64_t gpu_time = 0;
         std::uint64_t gangs_below = 0;
+        std::uint64_t entries = 0;
         for (const candidate_gangs::brief& b : expected) {
           if (!b.is_candidate || b.priority >= below) continue;
           ++gangs_below;
+          entries += 1 + b.nodes;
           gpu_time += b.gpus * static_cast<std::uint64_t>(std::max<time_ms>(0, now - b.started));
         }
         REQUIRE(all.has_candidate(below) == (gangs_below > 0));
-        REQUIRE(all.num_candidates(below) == gangs_below);
+        REQUIRE(all.entries(below) == entries);
         REQUIRE(all.gpu_time(below, now) == gpu_time);
       }
     }

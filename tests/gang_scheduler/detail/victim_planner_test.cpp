@@ -137,21 +137,39 @@ TEST_CASE("victim_planner: a gang that is tried alone counts as 128 steps, and t
 }
 
 TEST_CASE("victim_planner: gangs that the budget does not pay to read are undecided") {
-  // 33,000 tasks without GPUs on one node: with the node 233 entries more than are free.
-  scheduled_gangs state(gang_cluster{.nodes = {{.name = "n", .gpus = 1, .host = {33'000, 0}}}});
-  for (std::uint64_t job = 0; job < 33'000; ++job)
+  // 9,000 tasks without GPUs on one node: 18,001 gangs, their nodes and nodes; 16,384 are free.
+  scheduled_gangs state(gang_cluster{.nodes = {{.name = "n", .gpus = 1, .host = {9'000, 0}}}});
+  for (std::uint64_t job = 0; job < 9'000; ++job)
     start(state, job, {.tasks = 1, .gpus = 0, .host = {1, 0}}, {{node_id(0), 0}}, 0);
   gang_scheduler_types::request r{.job = "asked", .priority = 1};
   r.gang.groups = {{.tasks = 1, .gpus = 1, .host = {10, 0}}};
   victim_planner planner;
-  CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 8));
+  CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 66));
   CHECK(planner.budget_ended());
   CHECK(planner.steps() == 0);  // it has listed nothing
-  CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 9));
-  CHECK(planner.budget_ended());
-  CHECK(planner.steps() == 9);  // the search counts the gangs' nodes, too
   REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 100'000));
   CHECK(planner.victims().size() == 10);
+}
+
+TEST_CASE("victim_planner: racks that the budget does not pay to read are not searched") {
+  // Two racks of a node each, on which 9,000 tasks without GPUs run: 18,001 entries for each rack.
+  // 800 steps pay for one of them.
+  gang_cluster cluster{.levels = {"rack"}};
+  for (const char* const rack_name : {"a", "b"})
+    cluster.nodes.push_back(
+        {.name = rack_name, .cells = {rack_name}, .gpus = 1, .host = {9'000, 0}});
+  scheduled_gangs state(cluster);
+  for (std::uint32_t job = 0; job < 18'000; ++job)
+    start(state, job, {.tasks = 1, .gpus = 0, .host = {1, 0}}, {{node_id(job / 9'000), 0}}, 0);
+  gang_scheduler_types::request r{.job = "asked", .priority = 1};
+  r.gang.groups = {{.tasks = 1, .gpus = 1, .host = {3, 0}}};
+  r.gang.required = rack;
+  victim_planner planner;
+  CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 60));
+  CHECK(planner.budget_ended());
+  REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 800));
+  CHECK(planner.victims().size() == 3);
+  CHECK(planner.lower_bound() <= 1);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ class candidate_gangs : public cluster_state {
   // The candidates of one priority. Sums are modulo 2^64.
   struct priority_class {
     std::uint64_t gangs = 0;
+    std::uint64_t nodes = 0;  // of all gangs, each gang apart
     std::uint64_t gpus = 0;
     std::uint64_t gpu_starts = 0;  // GPUs of a gang times its start
     friend bool operator==(const priority_class&, const priority_class&) = default;
@@ -68,11 +69,12 @@ class candidate_gangs : public cluster_state {
   [[nodiscard]] bool has_candidate(std::int32_t below) const noexcept {
     return !classes_.empty() && classes_.begin()->first < below;
   }
-  // How many gangs of lower priority are candidates. Cost: O(priorities).
-  [[nodiscard]] std::uint64_t num_candidates(std::int32_t below) const noexcept {
+  // The candidates of lower priority, and their nodes: what a search reads of them. Cost:
+  // O(priorities).
+  [[nodiscard]] std::uint64_t entries(std::int32_t below) const noexcept {
     std::uint64_t sum = 0;
     for (const auto& [priority, c] : classes_)
-      if (priority < below) sum += c.gangs;
+      if (priority < below) sum += c.gangs + c.nodes;
     return sum;
   }
   // An upper bound on the GPU-time that the candidates of lower priority have used: the sum of GPUs *
@@ -152,6 +154,7 @@ class candidate_gangs : public cluster_state {
     const auto at = classes_.try_emplace(b.priority).first;
     const auto add = [&](std::uint64_t& sum, std::uint64_t n) { sum += more ? n : 0 - n; };
     add(at->second.gangs, 1);
+    add(at->second.nodes, b.nodes);
     add(at->second.gpus, b.gpus);
     add(at->second.gpu_starts, b.gpus * static_cast<std::uint64_t>(b.started));
     if (at->second.gangs == 0) classes_.erase(at);

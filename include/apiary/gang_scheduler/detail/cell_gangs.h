@@ -66,6 +66,10 @@ class cell_gangs {
   }
   [[nodiscard]] std::span<const gang> in(std::uint32_t c) const noexcept { return gangs_[c]; }
   [[nodiscard]] const sums& most(std::uint32_t c) const noexcept { return sums_[c]; }
+  // The gangs of a cell, and their nodes there: what a search reads of them.
+  [[nodiscard]] std::uint64_t entries(std::uint32_t c) const noexcept {
+    return gangs_[c].size() + std::uint64_t{sums_[c].nodes[few]};
+  }
 
  private:
   // One entry for each gang, in the order of slots.

@@ -109,6 +109,7 @@ class gang_audit {
       if (e.is_candidate()) {
         scheduled_gangs::priority_class& c = classes[gang.what.priority];
         ++c.gangs;
+        c.nodes += nodes;
         c.gpus += gang.gpus;
         c.gpu_starts += gang.gpus * static_cast<std::uint64_t>(gang.started);
       }

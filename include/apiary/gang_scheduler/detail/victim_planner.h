@@ -67,8 +67,7 @@ class victim_planner {
     overcommitted_ = false;
     victims_.clear();
     cells_of_victims_.clear();
-    cost_ = never;
-    lower_bound_ = never;
+    cost_ = lower_bound_ = never;
     budget_ended_ = false;
     level_ = (std::max)(r.gang.required, level_t{1});
     in_cells_ = level_ < state.layout().num_levels();
@@ -230,7 +229,10 @@ class victim_planner {
       std::pop_heap(alone_.begin(), alone_.end(), later);
       const keyed_number one = alone_.back();
       alone_.pop_back();
-      const auto then = fit_without(one.number, gang);
+      journal log;
+      transaction tx(log);
+      evict(tx, {&one.number, 1});
+      const auto then = fit_(view_->free, gang, hosts_);
       used += each + then.steps;
       known = then.verdict == fit_verdict::does_not_fit || then.is_refused;
       if (then.verdict != fit_verdict::fits) continue;
@@ -239,13 +241,6 @@ class victim_planner {
     }
     steps_ += used;
     return cost_ != never;
-  }
-  [[nodiscard]] topology_fit<ragged_tree>::result fit_without(std::uint32_t slot,
-                                                              const topology_constraints& gang) {
-    journal log;
-    transaction tx(log);
-    evict(tx, {&slot, 1});
-    return fit_(view_->free, gang, hosts_);
   }
   [[nodiscard]] bool is_within_budget(std::uint32_t slot) const {
     const gang_scheduler_types::running_gang& gang = state_->at(slot).record;
@@ -266,8 +261,8 @@ class victim_planner {
     keep(search_(view_->free, request_->gang, candidates_, lists.all(), limits()));
   }
   void search_cluster() {
-    const std::uint64_t gangs = state_->num_candidates(request_->priority);
-    budget_ended_ = !search_.can_read(state_->num_nodes() + gangs, left());
+    const std::uint64_t entries = state_->num_nodes() + state_->entries(request_->priority);
+    budget_ended_ = !search_.can_read(entries, left());
     if (budget_ended_) return;
     begin_list();
     search_.set_budget(left());
@@ -287,7 +282,8 @@ class victim_planner {
     // No candidate costs less.
     const std::uint64_t each =
         costs_ && !classes_.empty() ? (*costs_)({classes_[0].priority, 0}) : 0;
-    std::size_t batch = 2;  // cells that are searched together
+    std::uint64_t read = 0;  // gangs, their nodes, and nodes
+    std::size_t batch = 2;   // cells that are searched together
     for (std::uint64_t n = 0; n <= cell_gangs::few + 1 && each * n < cost_; ++n) {
       order_.clear();
       for (std::uint32_t c = 0; c < gangs.num_cells(); ++c) {
@@ -297,14 +293,19 @@ class victim_planner {
       }
       keyed_number::sort(order_);
       for (std::size_t i = 0; i < order_.size() && order_[i].key < cost_;) {
-        if (left() == 0) {
+        cells_.clear();
+        for (; i < order_.size() && order_[i].key < cost_ && cells_.size() < batch; ++i) {
+          const std::uint32_t c = order_[i].number;
+          const std::uint64_t entries = gangs.entries(c) + view_->free.nodes(level_, c).size();
+          if (left() == 0 || !search_.can_read(read + entries, budget_)) break;
+          read += entries;
+          cells_.push_back(c);
+        }
+        if (cells_.empty()) {
           lower_bound_ = (std::min)({lower_bound_, order_[i].key, each * (n + 1)});
           budget_ended_ = true;
           return;
         }
-        cells_.clear();
-        for (; i < order_.size() && order_[i].key < cost_ && cells_.size() < batch; ++i)
-          cells_.push_back(order_[i].number);
         std::sort(cells_.begin(), cells_.end());
         search_some(gangs);
         batch = (std::min)(batch * 4, most_cells);
