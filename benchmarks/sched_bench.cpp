@@ -14,11 +14,15 @@
 #include <apiary/sim/replay.h>
 #include <apiary/trace/workload.h>
 
+#include <absl/status/statusor.h>
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -219,19 +223,150 @@ std::size_t kinds_that_arrive(const experiment& e) {
   }
   return kinds.size();
 }
-void fgd_by_kinds(benchmark::State& state) {
-  const experiment e = with_kinds(static_cast<std::uint64_t>(state.range(0)),
-                                  static_cast<std::uint32_t>(state.range(1)));
-  run(state, e, fragmentation_gradient(fragmentation(e.mix)));
-  state.counters["kinds"] = static_cast<double>(kinds_that_arrive(e));
+// A cluster of which tasks use a part of the GPUs: when one starts, the oldest ones end. Each copy of the
+// trace's cluster was filled by an FGD of its own, because to fill all of them at once takes minutes.
+template <class Score>
+struct busy_cluster {
+  experiment e;
+  gpu_sharing_scheduler<Score> scheduler;
+  std::deque<std::pair<job_id, std::uint64_t>> running{};  // the oldest first; thousandths of GPUs
+  std::uint64_t used = 0;                                  // thousandths of GPUs
+  std::uint64_t most = 0;
+  std::uint32_t next = 0;  // job id
+  std::size_t kinds = 0;   // that arrive
+
+  // The tasks use `percent` of the GPUs, or as much as fits.
+  busy_cluster(experiment made, Score score, std::uint32_t percent)
+      : e(std::move(made)),
+        scheduler(gpu_sharing_scheduler<Score>::create(e.machines.nodes, std::move(score)).value()),
+        next(static_cast<std::uint32_t>(e.work.arrivals.size())),
+        kinds(kinds_that_arrive(e)) {
+    static const experiment once = load_openb();
+    const std::uint32_t part = once.machines.nodes.size();
+    std::vector<std::pair<job_id, std::uint64_t>> started;
+    for (std::uint32_t first = 0; first < e.machines.nodes.size(); first += part) {
+      node_table nodes;
+      for (std::uint32_t n = first; n < e.machines.nodes.size() && n < first + part; ++n)
+        nodes.add(e.machines.nodes.shape(node_id(n)));
+      const std::uint64_t enough = used + std::uint64_t{10} * percent * nodes.total_gpus();
+      auto one = fgd::create(nodes, fragmentation_gradient(fragmentation(e.mix))).value();
+      const std::size_t begin = std::size_t{first} / part * once.work.arrivals.size();
+      const std::size_t last =
+          (std::min)(begin + once.work.arrivals.size(), e.work.arrivals.size());
+      for (std::size_t i = begin; used < enough && i < last; ++i) {
+        task_request task = e.work.tasks[e.work.arrivals[i]].request;
+        task.job = job_id(static_cast<std::uint32_t>(i));
+        task_plan plan = one.propose(task).value();
+        if (plan.result != plan_result::bind || !one.commit(task, plan).ok()) continue;
+        plan.where.node = node_id(first + plan.where.node.value);
+        APIARY_VERIFY(scheduler.commit(task, plan).ok());
+        started.push_back({task.job, task.total_gpu_milli()});
+        used += task.total_gpu_milli();
+      }
+    }
+    rng(1).shuffle(started);
+    running.assign(started.begin(), started.end());
+    most = used;
+    for (int i = 0; i < 5000; ++i) {  // the kinds get their scores
+      const task_request task = arrive();
+      start(task, scheduler.propose(task).value());
+    }
+  }
+  // The next task.
+  task_request arrive() {
+    const std::uint32_t arrival = next % static_cast<std::uint32_t>(e.work.arrivals.size());
+    task_request task = e.work.tasks[e.work.arrivals[arrival]].request;
+    task.job = job_id(next++);
+    return task;
+  }
+  // It starts, if the plan says so, and the oldest tasks end.
+  void start(const task_request& task, const task_plan& plan) {
+    if (plan.result == plan_result::bind) {
+      APIARY_VERIFY(scheduler.commit(task, plan).ok());
+      running.push_back({task.job, task.total_gpu_milli()});
+      used += task.total_gpu_milli();
+    }
+    while (used > most) {
+      APIARY_VERIFY(scheduler.finish(running.front().first).ok());
+      used -= running.front().second;
+      running.pop_front();
+    }
+  }
+};
+// Such a cluster with so many GPUs and kinds of tasks, under FGD, or under prices from one sample. It is
+// made once if the same one is wanted again and again.
+template <class Score>
+busy_cluster<Score>& busy(std::uint64_t gpus, std::uint32_t kinds, std::uint32_t percent) {
+  static std::tuple<std::uint64_t, std::uint32_t, std::uint32_t> last;
+  static std::optional<busy_cluster<Score>> cluster;
+  if (cluster && last == std::tuple(gpus, kinds, percent)) return *cluster;
+  last = {gpus, kinds, percent};
+  cluster.reset();
+  experiment e = with_kinds(gpus, kinds);
+  if constexpr (std::same_as<Score, price_score>) {
+    const task_mix all = task_mix::from_history(workload::kinds(load_openb().work.tasks), 100);
+    auto score = price_score::create(e.machines.nodes, all, {.samples = 1}).value();
+    return cluster.emplace(std::move(e), std::move(score), percent);
+  } else {
+    fragmentation_gradient score{fragmentation(e.mix)};
+    return cluster.emplace(std::move(e), std::move(score), percent);
+  }
 }
-BENCHMARK(fgd_by_kinds)
-    ->Unit(benchmark::kMillisecond)
-    ->ArgNames({"gpus", "kinds"})
-    ->Args({trace_gpus, 182})
-    ->Args({trace_gpus, 4004})
-    ->Args({100 * trace_gpus, 182})
-    ->Args({100 * trace_gpus, 4004});
+
+// A task is proposed and starts, and the oldest ones end.
+template <class Score>
+void decision_by_kinds(benchmark::State& state) {
+  auto& cluster = busy<Score>(static_cast<std::uint64_t>(state.range(0)),
+                              static_cast<std::uint32_t>(state.range(1)),
+                              static_cast<std::uint32_t>(state.range(2)));
+  for (auto _ : state) {
+    const task_request task = cluster.arrive();
+    cluster.start(task, cluster.scheduler.propose(task).value());
+  }
+  state.counters["nodes"] = cluster.e.machines.nodes.size();
+  state.counters["kinds"] = static_cast<double>(cluster.kinds);
+}
+void fgd_by_kinds(benchmark::State& state) { decision_by_kinds<fragmentation_gradient>(state); }
+void prices_by_kinds(benchmark::State& state) { decision_by_kinds<price_score>(state); }
+// A task of a kind that was never seen before is proposed; its CPU is that of another kind and up to a
+// core more. Then it starts, and the oldest ones end, which is not timed.
+template <class Score>
+void propose_new_kind(benchmark::State& state) {
+  auto& cluster = busy<Score>(static_cast<std::uint64_t>(state.range(0)), 4004,
+                              static_cast<std::uint32_t>(state.range(1)));
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    task_request task = cluster.arrive();
+    task.cpu_milli += 1 + cluster.next % 997;
+    const auto begin = std::chrono::steady_clock::now();
+    const absl::StatusOr<task_plan> plan = cluster.scheduler.propose(task);
+    const auto end = std::chrono::steady_clock::now();
+    seconds.push_back(std::chrono::duration<double>(end - begin).count());
+    state.SetIterationTime(seconds.back());
+    cluster.start(task, *plan);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  state.counters["median"] = seconds[seconds.size() / 2];
+  state.counters["p99"] = seconds[seconds.size() * 99 / 100];
+  state.counters["slowest"] = seconds.back();
+}
+void new_kind(benchmark::State& state) { propose_new_kind<fragmentation_gradient>(state); }
+void new_kind_by_prices(benchmark::State& state) { propose_new_kind<price_score>(state); }
+void by_kinds(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"gpus", "kinds", "percent"});
+  for (const std::int64_t gpus : {trace_gpus, 100 * trace_gpus})
+    for (const std::int64_t percent : {80, 100})
+      for (const std::int64_t kinds : {182, 4004}) b->Args({gpus, kinds, percent});
+}
+void by_load(benchmark::internal::Benchmark* b) {
+  b->UseManualTime()->ArgNames({"gpus", "percent"});
+  for (const std::int64_t gpus : {trace_gpus, 100 * trace_gpus})
+    for (const std::int64_t percent : {80, 100}) b->Args({gpus, percent});
+}
+BENCHMARK(fgd_by_kinds)->Apply(by_kinds);
+BENCHMARK(new_kind)->Apply(by_load);
+BENCHMARK(prices_by_kinds)->Apply(by_kinds);
+BENCHMARK(new_kind_by_prices)->Apply(by_load);
 
 // A scheduler after most of the arrivals, which are as many for each node as in the trace.
 gpu_sharing_scheduler<fragmentation_gradient> loaded(const experiment& e) {
@@ -294,18 +429,6 @@ BENCHMARK(nodes_join)
     ->ArgName("gpus")
     ->Arg(trace_gpus)
     ->Arg(100 * trace_gpus);
-// A kind of request that was never seen before is proposed to a cluster that has seen 4,000.
-void new_kind(benchmark::State& state) {
-  const experiment e = with_kinds(static_cast<std::uint64_t>(state.range(0)), 4004);
-  auto scheduler = loaded(e);
-  std::uint32_t i = 0;
-  for (auto _ : state) {
-    task_request task = e.work.tasks[e.work.arrivals[++i % e.work.arrivals.size()]].request;
-    task.cpu_milli += 1 + i % 997;
-    benchmark::DoNotOptimize(scheduler.propose(task));
-  }
-}
-BENCHMARK(new_kind)->ArgName("gpus")->Arg(trace_gpus)->Arg(100 * trace_gpus);
 // One node after another gets another core. When all have it, one after another loses it again.
 void node_resizes(benchmark::State& state) {
   const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));

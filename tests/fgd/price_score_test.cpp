@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/fgd/detail/kind_cache.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/price_score.h>
@@ -77,6 +78,93 @@ TEST_CASE("decisions are those of a scan with a score computed afresh") {
       }
     }
   }
+}
+
+TEST_CASE("with thousands of kinds decisions by prices are those of a scan") {
+  const std::uint32_t runs = apiary_test::scaled(6U);
+  for (std::uint32_t seed = 0; seed < runs; ++seed) {
+    const synthetic_trace trace = small_trace(seed + 1);
+    price_score naive = score_for(trace, {.samples = 1 + seed % 2});
+    using cache_type = detail::kind_cache<price_score>;
+    node_table nodes = trace.nodes.nodes;
+    for (const node_id n : nodes.ids()) naive.update(nodes, n);
+    cache_type cache(nodes, naive);
+    rng random(seed);
+    std::vector<std::pair<task_request, placement>> running;
+    std::uint32_t placed = 0;
+    for (std::uint32_t i = 0; i < cache_type::kinds_before_bounds + 1000; ++i) {
+      CAPTURE(i);
+      task_request task =
+          trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
+              .request;
+      task.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
+      const std::optional<placement> where = cache.place(nodes, task, nullptr);
+      REQUIRE(where == scan(nodes, naive, task));
+      const auto change = [&](node_id n) {
+        naive.update(nodes, n);
+        cache.update(nodes, n);
+      };
+      if (where) {
+        ++placed;
+        nodes.place(task, *where);
+        change(where->node);
+        running.push_back({task, *where});
+      }
+      while (running.size() > 200 || (!running.empty() && random.uniform(3) == 0)) {
+        std::swap(running[random.uniform(static_cast<std::uint32_t>(running.size()))],
+                  running.back());
+        nodes.remove(running.back().first, running.back().second);
+        change(running.back().second.node);
+        running.pop_back();
+      }
+    }
+    CHECK(placed > 500);
+  }
+}
+
+TEST_CASE("a score by prices is bounded by that of a task with less CPU") {
+  const synthetic_trace trace = small_trace(4);
+  price_score score = score_for(trace, {.samples = 2});
+  node_table nodes = trace.nodes.nodes;
+  rng random(4);
+  const auto any_task = [&] {
+    return trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
+        .request;
+  };
+  for (int i = 0; i < 300; ++i) {
+    const task_request task = any_task();
+    const node_id n(random.uniform(nodes.size()));
+    if (!nodes[n].fits(task)) continue;
+    std::uint32_t gpus = 0;
+    if (task.wants_whole_gpus()) gpus = nodes[n].first_free_gpus(task.gpus);
+    if (task.wants_part_of_gpu()) gpus = nodes[n].tightest_gpu(task.gpu_milli);
+    nodes.place(task, {n, gpus});
+  }
+  for (const node_id n : nodes.ids()) score.update(nodes, n);
+  std::uint32_t checked = 0;
+  std::uint32_t below = 0;  // bounds that exclude a node
+  const std::uint32_t pairs = 20 + apiary_test::scaled(400U);
+  for (std::uint32_t i = 0; i < pairs; ++i) {
+    const task_request task = any_task();
+    task_request less = task;
+    if (i % 4 > 0) less.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
+    const price_score::prepared kind = score.prepare(nodes, task);
+    const price_score::prepared kind_of_less = score.prepare(nodes, less);
+    for (std::uint32_t s = 0; s < max_score; ++s)
+      REQUIRE(score.bound(s, kind_of_less, kind, task.cpu_milli - less.cpu_milli) <=
+              score.bound(s + 1, kind_of_less, kind, task.cpu_milli - less.cpu_milli));
+    for (const node_id n : nodes.ids()) {
+      if (!nodes[n].fits(task)) continue;
+      const std::uint32_t most = score.bound(score.score(nodes, n, less, kind_of_less),
+                                             kind_of_less, kind, task.cpu_milli - less.cpu_milli);
+      REQUIRE(score.score(nodes, n, task, kind) <= most);
+      if (less.cpu_milli == task.cpu_milli) CHECK(score.score(nodes, n, task, kind) == most);
+      ++checked;
+      below += most < max_score / 2 ? 1U : 0U;
+    }
+  }
+  CHECK(checked > 100);
+  CHECK(below > 10);
 }
 
 TEST_CASE("a task with a fraction of a GPU gets the GPU that costs least") {

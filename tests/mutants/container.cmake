@@ -33,6 +33,9 @@ mutant(bitset_and_summary container/bitset.h "forgotten update: an intersection 
   FROM [[update(static_cast<std::uint32_t>(w));]] TO [[]] STATEMENT)
 mutant(score_tree_bounds container/score_tree.h "wrong tie: among bounds the index that was seen first wins"
   FROM [[here > best.score || (here > 0 && here == best.score && index < best.index)]] TO [[here > best.score]])
+mutant(score_tree_band container/score_tree.h "dropped condition: a search by bounds ends at the first index that is not better"
+  FROM [[if (score == state.high) return visited::up_to_best;
+          continue;]] TO [[return visited::up_to_best;]] STATEMENT)
 mutant(score_tree_grow container/score_tree.h "forgotten update: a tree that has grown has no maxima"
   FROM [[larger.block_max(at)]] TO [[std::uint8_t{0}]])
 mutant(bitset_grow container/bitset.h "forgotten update: a set that has grown has no summaries"

@@ -30,6 +30,17 @@ mutant(kinds_oldest fgd/detail/kind_cache.h "swapped comparison: the kind that w
   FROM [[a.last_use < b.last_use]] TO [[a.last_use > b.last_use]])
 mutant(kinds_models fgd/detail/kind_cache.h "dropped term: kinds that differ in their models are one"
   IN [[task.gpu_milli, task.models}]] FROM [[task.models]] TO [[any_model]])
+mutant(kinds_bits fgd/detail/kind_cache.h "forgotten condition: bounds that were too high are tried again"
+  FROM [[kept <= less.too_few_bits]] TO [[false]])
+mutant(kinds_limit fgd/detail/kind_cache.h "dropped term: on a large cluster no more nodes are scored than on a small one"
+  FROM [[(std::max)(max_scored, nodes.size() / scored_of_nodes)]] TO [[std::uint32_t{max_scored}]])
+mutant(placer_left fgd/detail/best_score_placer.h "off by one: a node with just enough memory is not looked at"
+  FROM [[entry_of_left(task.host(), wanted.what), look]]
+  TO [[static_cast<std::uint8_t>(entry_of_left(task.host(), wanted.what) + 1), look]])
+mutant(price_bound fgd/price_score.h "forgotten term: a task with more CPU is not said to leave fewer idle cores"
+  FROM [[(idle_cost_ * cpu_milli + 127) / 128]] TO [[std::int64_t{0}]])
+mutant(price_bound_best fgd/price_score.h "swapped terms: the best gains of two kinds"
+  FROM [[lost + kind.best_gain - less.best_gain]] TO [[lost + less.best_gain - kind.best_gain]])
 mutant(reason_suggested fgd/gpu_sharing.h "dropped condition: bad nodes that are not suggested are the reason"
   FROM [[suggested != nullptr && !suggested->test(n)]] TO [[false]])
 mutant(health_forgotten fgd/gpu_sharing.h "forgotten update: a node that fails is not in the set of bad ones"
@@ -71,6 +82,7 @@ mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first 
 mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a task waits for memory that no node has"
   FROM [[task.memory_mib <= shapes_.most_memory_for(task)]] TO [[shapes_.most_memory_for(task) >= 0]])
 mutant(kind_bounds fgd/detail/best_score_placer.h "wrong filter: upper bounds of nodes that are not allowed count"
+  IN [[if (allowed != nullptr && !allowed->test(n)) return std::uint8_t{0};]]
   FROM [[allowed != nullptr && !allowed->test(n)]] TO [[false]])
 mutant(kind_few fgd/detail/best_score_placer.h "wrong tie: of a few nodes with equal scores the last one is taken"
   FROM [[entry <= most]] TO [[entry < most]])

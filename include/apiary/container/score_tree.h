@@ -138,14 +138,42 @@ class score_tree {
   template <class Exact>
   [[nodiscard]] std::optional<std::uint32_t> best_by_bounds(const Exact& exact,
                                                             std::uint32_t limit) const {
+    return best_by_bounds(
+        exact, limit, [](std::uint8_t score) { return score; }, 1);
+  }
+  // The same if bound(score) is an upper bound of exact() for the indices with this score. Visits the
+  // highest score, then `growth` scores at once, then its square, ...: with more of them exact() is
+  // called more often, but the tree is walked through less often. If there are few candidates, it visits
+  // eight times as many scores while exact() is 0 for all.
+  // Requires: bound() does not fall if the score rises; growth > 0.
+  template <class Exact, class Bound>
+  [[nodiscard]] std::optional<std::uint32_t> best_by_bounds(const Exact& exact, std::uint32_t limit,
+                                                            const Bound& bound,
+                                                            std::uint32_t growth) const {
     if (candidates_ == 0) return npos;
-    bounded_search state{.level = top(), .limit = limit};
-    while (state.level > 0 && state.level >= state.best.score) {
+    bounded_search state{.high = top(), .limit = limit};
+    const bool is_sparse = candidates_ <= std::uint64_t{8} * limit;
+    std::uint32_t width = 1;
+    while (state.high > 0 && bound(state.high) >= state.best.score) {
+      state.low = static_cast<std::uint8_t>(state.high > width ? state.high - width + 1 : 1);
+      while (state.low < state.high && bound(state.low) < state.best.score) ++state.low;
       state.lower = 0;
-      if (visit(depth_ - 1, 0, exact, state) == visited::too_many) return std::nullopt;
-      state.level = state.lower;
+      const visited seen = visit(depth_ - 1, 0, exact, bound, state);
+      if (seen == visited::too_many) return std::nullopt;
+      state.high = seen == visited::all ? state.lower : static_cast<std::uint8_t>(state.low - 1);
+      const bool jumps = is_sparse && state.best.score == 0;
+      width = (std::min)(width * growth * (jumps ? 8 : 1), 256U);
     }
     return state.best.index;
+  }
+  // Loads the score of index i into the cache. Does not wait for it.
+  void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(&scores_[i], 1); }
+
+  // Calls visit(index) for each index with at least this score, in order, until it returns false.
+  // Returns whether it never did. Requires: score > 0.
+  template <class Visit>
+  bool each_from(std::uint8_t score, const Visit& visit) const {
+    return candidates_ == 0 || each_from(depth_ - 1, 0, score, visit);
   }
 
   // A uniformly random candidate, from `allowed` if that is given; npos if there is none.
@@ -208,38 +236,57 @@ class score_tree {
     }
   }
 
-  // A search by upper bounds, which visits the indices with the highest score, then the next, ...
+  // The same for block b of level l.
+  template <class Visit>
+  bool each_from(std::uint32_t l, std::uint32_t b, std::uint8_t score, const Visit& visit) const {
+    const std::size_t at = first_[l] + std::size_t{b} * block;
+    for (std::uint32_t i = 0; i < block; ++i) {
+      if (scores_[at + i] < score) continue;
+      const std::uint32_t index = b * block + i;
+      if (!(l > 0 ? each_from(l - 1, index, score, visit) : visit(index))) return false;
+    }
+    return true;
+  }
+
+  // A search by upper bounds, which visits the indices with the highest scores, then the next, ...
   struct bounded_search {
-    std::uint8_t level = 0;  // the score of the indices that are visited
+    std::uint8_t high = 0;   // the highest score of the indices that are visited
+    std::uint8_t low = 0;    // the lowest one
     std::uint8_t lower = 0;  // the highest score below it that was seen
     std::uint32_t limit = 0;
     found best{npos, 0};
   };
   enum class visited : std::uint8_t { all, up_to_best, too_many };
   // Visits block b of level l in order, up to an index that no later one can be better than.
-  template <class Exact>
-  visited visit(std::uint32_t l, std::uint32_t b, const Exact& exact, bounded_search& state) const {
+  template <class Exact, class Bound>
+  visited visit(std::uint32_t l, std::uint32_t b, const Exact& exact, const Bound& bound,
+                bounded_search& state) const {
     const std::size_t at = first_[l] + std::size_t{b} * block;
     for (std::uint32_t i = 0; i < block; ++i) {
       const std::uint8_t score = scores_[at + i];
-      if (score < state.level) {
+      if (score < state.low) {
         state.lower = score > state.lower ? score : state.lower;
         continue;
       }
       const std::uint32_t index = b * block + i;
       if (l > 0) {
-        const visited inside = visit(l - 1, index, exact, state);
+        const visited inside = visit(l - 1, index, exact, bound, state);
         if (inside != visited::all) return inside;
-      } else if (score == state.level) {
+      } else if (score <= state.high) {
         found& best = state.best;
-        if (best.score == state.level && best.index < index) return visited::up_to_best;
+        const std::uint8_t most = bound(score);
+        if (most < best.score) continue;
+        if (most == best.score && best.index < index) {
+          if (score == state.high) return visited::up_to_best;
+          continue;
+        }
         if (state.limit == 0) return visited::too_many;
         --state.limit;
         const std::uint8_t here = exact(index);
-        APIARY_ASSERT(here <= score);
+        APIARY_ASSERT(here <= most);
         if (here > best.score || (here > 0 && here == best.score && index < best.index))
           best = {index, here};
-        if (here == state.level) return visited::up_to_best;
+        if (here == most && score == state.high) return visited::up_to_best;
       }
     }
     return visited::all;

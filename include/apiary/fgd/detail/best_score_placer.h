@@ -12,6 +12,8 @@
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 
+#include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -71,13 +73,18 @@ class best_score_placer {
     for (const node_id n : nodes.ids()) add(nodes, n);
   }
 
-  // Adds a kind for requests like `task`. Requires: task.valid(). Cost: O(nodes).
-  kind_id prepare(const node_table& nodes, const task_request& task) {
-    return fill(kinds_.push_back({}), nodes, task);
+  // What the cached scores of a kind are.
+  enum class cached : std::uint8_t { score, cpu_left, memory_left };
+  // Adds a kind for requests like `task`. If it is of `cpu_left` or `memory_left`, nodes score by what
+  // is left where GPUs are free for the task: it is for place_by_left(). Requires: task.valid().
+  // Cost: O(nodes).
+  kind_id prepare(const node_table& nodes, const task_request& task, cached what = cached::score) {
+    return fill(kinds_.push_back({}), nodes, task, what);
   }
   // Makes k the kind of requests like `task`. Requires: task.valid(). Cost: O(nodes).
-  void replace(kind_id k, const node_table& nodes, const task_request& task) {
-    fill(k, nodes, task);
+  void replace(kind_id k, const node_table& nodes, const task_request& task,
+               cached what = cached::score) {
+    fill(k, nodes, task, what);
   }
 
   // The number of kinds.
@@ -103,10 +110,11 @@ class best_score_placer {
     }
     return placement_on(nodes, n, wanted.request);
   }
-  // Whether a score does not rise if the same task requests more CPU.
+  // Whether the scores of a task bound those of a task that requests more CPU.
   [[nodiscard]] static constexpr bool falls_with_cpu() noexcept {
     if constexpr (requires { Score::falls_with_cpu; })
-      return Score::falls_with_cpu && ignores_memory && !PreparedScore<Score>;
+      return Score::falls_with_cpu && ignores_memory &&
+             (BoundedScore<Score> || !PreparedScore<Score>);
     return false;
   }
   // A placement for which a limited number of nodes was scored.
@@ -120,16 +128,55 @@ class best_score_placer {
                                                   const task_request& task,
                                                   const summary_bitset* allowed,
                                                   std::uint32_t limit) {
+    const kind& less = refresh(nodes, k);
+    const auto prepared = prepared_of(nodes, task);
     const auto exact = [&](std::uint32_t n) {
       if (allowed != nullptr && !allowed->test(n)) return std::uint8_t{0};
-      return entry_of(nodes, node_id(n), task);
+      return entry_of(nodes, node_id(n), task, prepared);
     };
-    const std::optional<std::uint32_t> n = refresh(nodes, k).scores.best_by_bounds(exact, limit);
+    std::optional<std::uint32_t> n;
+    if constexpr (PreparedScore<Score>) {
+      const std::uint32_t cpu = task.cpu_milli - less.request.cpu_milli;
+      std::array<std::uint8_t, max_score + 2> known{};  // by entry; 0: not computed yet
+      const auto bound = [&](std::uint8_t entry) {
+        if (entry > 0 && known[entry] == 0) {
+          known[entry] =
+              static_cast<std::uint8_t>(score_.bound(entry - 1U, less.prepared, prepared, cpu) + 1);
+        }
+        return known[entry];
+      };
+      n = less.scores.best_by_bounds(exact, limit, bound, bound_growth);
+    } else {
+      n = less.scores.best_by_bounds(exact, limit);
+    }
     if (!n) return {};
     return {.decided = true, .where = placement_on(nodes, *n, task)};
   }
+  // The same by a kind of `cpu_left` or `memory_left`: scores the nodes where enough is left. Not decided
+  // if it would look at more than `limit` nodes.
+  [[nodiscard]] limited_placement place_by_left(const node_table& nodes, kind_id k,
+                                                const task_request& task,
+                                                const summary_bitset* allowed,
+                                                std::uint32_t limit) {
+    const auto prepared = prepared_of(nodes, task);
+    std::uint32_t best = score_tree::npos;
+    std::uint8_t most = 0;
+    const auto look = [&](std::uint32_t n) {
+      if (limit-- == 0) return false;
+      if (allowed != nullptr && !allowed->test(n)) return true;
+      const std::uint8_t entry = entry_of(nodes, node_id(n), task, prepared);
+      if (entry > most) {
+        most = entry;
+        best = n;
+      }
+      return true;
+    };
+    const kind& wanted = refresh(nodes, k);
+    if (!wanted.scores.each_from(entry_of_left(task.host(), wanted.what), look)) return {};
+    return {.decided = true, .where = placement_on(nodes, best, task)};
+  }
   // Where a task would run in `allowed`, by a score for each of these nodes; not decided if there
-  // are more than `limit`. Requires: the score has neither choose() nor prepare().
+  // are more than `limit`. Requires: the score has no choose().
   [[nodiscard]] limited_placement place_in_few(const node_table& nodes, const task_request& task,
                                                const summary_bitset& allowed, std::uint32_t limit) {
     std::uint32_t members = 0;
@@ -137,11 +184,12 @@ class best_score_placer {
          n = allowed.find_next(n + 1)) {
       if (++members > limit) return {};
     }
+    const auto prepared = prepared_of(nodes, task);
     std::uint32_t best = score_tree::npos;
     std::uint8_t most = 0;
     for (std::uint32_t n = allowed.find_first(); n != summary_bitset::npos;
          n = allowed.find_next(n + 1)) {
-      const std::uint8_t entry = entry_of(nodes, node_id(n), task);
+      const std::uint8_t entry = entry_of(nodes, node_id(n), task, prepared);
       if (entry <= most) continue;
       most = entry;
       best = n;
@@ -186,10 +234,17 @@ class best_score_placer {
   [[nodiscard]] const Score& score() const noexcept { return score_; }
 
  private:
+  using prepared_type = typename prepared_for<Score>::type;
+  // Bounds for prepared scores leave many scores open: so many times more are visited at once.
+  static constexpr std::uint32_t bound_growth = 2;
+  // The scores of so many nodes are loaded ahead.
+  static constexpr std::uint32_t ahead = 8;
+
   struct kind {
     task_request request{};
-    [[no_unique_address]] typename prepared_for<Score>::type prepared{};  // what score() gets
+    [[no_unique_address]] prepared_type prepared{};  // what score() gets
     score_tree scores;
+    cached what = cached::score;
     std::uint64_t seen = 0;           // changes up to this number are in the scores
     std::uint32_t score_version = 0;  // which score gave them
   };
@@ -212,11 +267,13 @@ class best_score_placer {
     order_[0].before = n;
   }
 
-  kind_id fill(kind_id k, const node_table& nodes, const task_request& task) {
+  kind_id fill(kind_id k, const node_table& nodes, const task_request& task, cached what) {
     APIARY_ASSERT(task.valid());
     kinds_[k].request = task;
+    kinds_[k].what = what;
+    if (what != cached::score) kinds_[k].request.cpu_milli = 0;
     if (ignores_memory) kinds_[k].request.memory_mib = 0;
-    if constexpr (PreparedScore<Score>) kinds_[k].prepared = score_.prepare(nodes, task);
+    kinds_[k].prepared = prepared_of(nodes, task);
     kinds_[k].scores = score_tree(nodes.size());
     kinds_[k].seen = changes_;
     kinds_[k].score_version = score_version_;
@@ -225,28 +282,62 @@ class best_score_placer {
   }
   kind& refresh(const node_table& nodes, kind_id k) {
     kind& wanted = kinds_[k];
-    if (wanted.score_version != score_version_) fill(k, nodes, task_request(wanted.request));
+    if (wanted.score_version != score_version_)
+      fill(k, nodes, task_request(wanted.request), wanted.what);
     if (wanted.scores.size() < nodes.size()) wanted.scores.grow(nodes.size());
-    for (std::uint32_t n = order_[0].before; n != 0 && order_[n].change > wanted.seen;
-         n = order_[n].before) {
+    const auto changed = [&](std::uint32_t n) {  // since the scores of this kind were read
+      return n != 0 && order_[n].change > wanted.seen;
+    };
+    // Most scores are not in the cache: the loads of some nodes run side by side.
+    std::uint32_t loaded = order_[0].before;
+    const auto load = [&] {
+      if (!changed(loaded)) return;
+      wanted.scores.prefetch(loaded - 1);
+      loaded = order_[loaded].before;
+    };
+    for (std::uint32_t i = 0; i < ahead; ++i) load();
+    for (std::uint32_t n = order_[0].before; changed(n); n = order_[n].before) {
+      load();
       rescore(nodes, wanted, node_id(n - 1));
     }
     wanted.seen = changes_;
     return wanted;
   }
   void rescore(const node_table& nodes, kind& k, node_id n) {
-    if constexpr (PreparedScore<Score>) {
+    if (k.what == cached::score) {
       k.scores.set(n.value, entry_of(nodes, n, k.request, k.prepared));
     } else {
-      k.scores.set(n.value, entry_of(nodes, n, k.request));
+      const node_state& node = nodes[n];
+      k.scores.set(n.value, node.fits(k.request) ? entry_of_left(node.left, k.what) : 0);
+    }
+  }
+  // What a score_tree of `cpu_left` or `memory_left` has for a node with so much left: 16 for each power
+  // of two, the same from 524 cores or 512 GiB on.
+  [[nodiscard]] static std::uint8_t entry_of_left(const resources& left, cached what) noexcept {
+    const std::uint32_t amount = what == cached::cpu_left ? left.cpu_milli : left.memory_mib;
+    const auto bits = static_cast<std::uint32_t>(std::bit_width(amount));
+    const std::uint32_t dropped = bits > 5 ? bits - 5 : 0;
+    const std::uint32_t entry = 1 + 16 * dropped + (amount >> dropped);
+    return static_cast<std::uint8_t>(entry < 255 ? entry : 255);
+  }
+  // What score() gets for the task.
+  [[nodiscard]] prepared_type prepared_of(const node_table& nodes, const task_request& task) const {
+    if constexpr (PreparedScore<Score>) {
+      return score_.prepare(nodes, task);
+    } else {
+      return {};
     }
   }
   // What a score_tree has for node n: the score + 1; 0: the task does not fit there.
-  template <class... Prepared>
   [[nodiscard]] std::uint8_t entry_of(const node_table& nodes, node_id n, const task_request& task,
-                                      const Prepared&... prepared) const {
+                                      const prepared_type& prepared) const {
     if (!nodes[n].fits(task)) return 0;
-    const std::uint32_t score = score_.score(nodes, n, task, prepared...);
+    std::uint32_t score = 0;
+    if constexpr (PreparedScore<Score>) {
+      score = score_.score(nodes, n, task, prepared);
+    } else {
+      score = score_.score(nodes, n, task);
+    }
     APIARY_ASSERT(score <= max_score);
     return static_cast<std::uint8_t>((score < max_score ? score : max_score) + 1);
   }

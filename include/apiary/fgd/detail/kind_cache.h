@@ -26,9 +26,11 @@ namespace detail {
 //
 // If a score falls with CPU (see NodeScore) and there are many kinds, a rare kind has no cached scores
 // of its own. If the host suggests few nodes, each of them is scored for the task. Otherwise the task
-// uses the scores of the kind with less CPU, rounded down: they are upper bounds. The best nodes by
-// them are scored for the task, until no other node can be better; if that takes more than max_scored
-// nodes, the kind gets scores of its own.
+// uses the scores of a kind with less CPU: they are upper bounds. This kind has the two highest bits of
+// the task's CPU. The best nodes by them are scored for the task, until no other node can be better. If
+// that takes too many nodes, mostly ones with too little CPU or memory, those with enough memory are
+// scored, or those with enough CPU. If there are too many of them, too, the bounds are too high for tasks
+// like this one: these then use the kind with three bits of their CPU, and so on, in the end their own.
 template <NodeScore Score>
 class kind_cache : public best_score_placer<Score> {
   using base = best_score_placer<Score>;
@@ -38,8 +40,9 @@ class kind_cache : public best_score_placer<Score> {
   static constexpr std::uint32_t max_kinds = 1024;
   // While fewer kinds have cached scores, a rare kind also gets scores of its own.
   static constexpr std::uint32_t kinds_before_bounds = 256;
-  // The most nodes that are scored for a task of a rare kind.
+  // The most nodes that are scored for a task of a rare kind, or one of so many if these are more.
   static constexpr std::uint32_t max_scored = 64;
+  static constexpr std::uint32_t scored_of_nodes = 128;
   // A kind is rare if nodes have changed more often than this since its last use.
   static constexpr std::uint64_t changes_until_rare = 128;
 
@@ -55,18 +58,19 @@ class kind_cache : public best_score_placer<Score> {
         if (found.decided) return found.where;
       }
     }
-    return base::place(nodes, kind_of(nodes, task), allowed, task.memory_mib);
+    return base::place(nodes, kind_of(nodes, task).kind, allowed, task.memory_mib);
   }
   // Whether the task fits on any node now. Requires: task.valid().
   [[nodiscard]] bool fits_somewhere(const node_table& nodes, const task_request& task) {
     if constexpr (base::falls_with_cpu()) return place(nodes, task, nullptr).has_value();
-    return base::fits_somewhere(nodes, kind_of(nodes, task), task.memory_mib);
+    return base::fits_somewhere(nodes, kind_of(nodes, task).kind, task.memory_mib);
   }
 
  private:
+  using cached = typename base::cached;
   // What tells kinds of request apart.
   struct kind_key {
-    std::uint64_t host;  // CPU, and memory unless the score ignores it
+    std::uint64_t host;  // CPU, and memory unless the score ignores it; or what is cached
     std::uint64_t gpus;  // the number of GPUs, and the thousandths of each
     model_set models;
     friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
@@ -76,11 +80,16 @@ class kind_cache : public best_score_placer<Score> {
     kind_key key;
     kind_id kind;
     std::uint64_t last_use = 0;
+    // Its scores are too high as bounds for kinds that have so many highest bits of CPU in common.
+    std::uint32_t too_few_bits = 0;
+    cached best = cached::score;  // what last decided about a task that it bounds
   };
 
-  [[nodiscard]] static kind_key key_of(const task_request& task) noexcept {
+  [[nodiscard]] static kind_key key_of(const task_request& task,
+                                       cached what = cached::score) noexcept {
     const std::uint32_t memory = base::kinds_ignore_memory() ? 0 : task.memory_mib;
-    const std::uint64_t host = std::uint64_t{task.cpu_milli} << 32 | memory;
+    const std::uint64_t host = what == cached::score ? std::uint64_t{task.cpu_milli} << 32 | memory
+                                                     : static_cast<std::uint64_t>(what);
     if (!task.wants_gpu()) return {host, 0, any_model};
     return {host, std::uint64_t{task.gpus} << 32 | task.gpu_milli, task.models};
   }
@@ -94,26 +103,27 @@ class kind_cache : public best_score_placer<Score> {
     const auto at = position_of(key);
     return at != kinds_.end() && at->key == key ? at : kinds_.end();
   }
-  // The kind of the task, which is cached from now on.
-  [[nodiscard]] kind_id kind_of(const node_table& nodes, const task_request& task) {
-    const kind_key key = key_of(task);
+  // The kind of the task, which is cached from now on; valid until the next call.
+  [[nodiscard]] cached_kind& kind_of(const node_table& nodes, const task_request& task,
+                                     cached what = cached::score) {
+    const kind_key key = key_of(task, what);
     auto found = find_kind(key);
     if (found == kinds_.end()) {
       cached_kind added{.key = key, .kind = {}};
       if (kinds_.size() < max_kinds) {
-        added.kind = base::prepare(nodes, task);
+        added.kind = base::prepare(nodes, task, what);
       } else {
         const auto oldest =
             std::min_element(kinds_.begin(), kinds_.end(),
                              [](const auto& a, const auto& b) { return a.last_use < b.last_use; });
         added.kind = oldest->kind;
-        base::replace(added.kind, nodes, task);
+        base::replace(added.kind, nodes, task, what);
         kinds_.erase(oldest);
       }
       found = kinds_.insert(position_of(key), added);
     }
     found->last_use = ++uses_;
-    return found->kind;
+    return *found;
   }
   // Whether the cached scores of the task's kind are missing, or old.
   [[nodiscard]] bool is_rare(const task_request& task) {
@@ -127,12 +137,37 @@ class kind_cache : public best_score_placer<Score> {
       const auto found = base::place_in_few(nodes, task, *allowed, max_scored);
       if (found.decided) return found;
     }
-    task_request with_less_cpu = task;  // only the two highest bits of its CPU
+    const std::uint32_t limit = (std::max)(max_scored, nodes.size() / scored_of_nodes);
     const auto bits = static_cast<std::uint32_t>(std::bit_width(task.cpu_milli));
-    const std::uint32_t dropped = bits > 2 ? bits - 2 : 0;
-    with_less_cpu.cpu_milli = task.cpu_milli >> dropped << dropped;
-    if (with_less_cpu.cpu_milli == task.cpu_milli) return {};
-    return base::place_by_bounds(nodes, kind_of(nodes, with_less_cpu), task, allowed, max_scored);
+    task_request with_less_cpu = task;  // only the highest bits of its CPU
+    for (std::uint32_t kept = 2; kept < bits; ++kept) {
+      const std::uint32_t dropped = bits - kept;
+      with_less_cpu.cpu_milli = task.cpu_milli >> dropped << dropped;
+      if (with_less_cpu.cpu_milli == task.cpu_milli) break;
+      const cached_kind less = kind_of(nodes, with_less_cpu);
+      if (kept <= less.too_few_bits) continue;
+      typename base::limited_placement found;
+      cached by = less.best;
+      const auto place_by = [&](cached what, std::uint32_t most) {
+        by = what;
+        found = what == cached::score ? base::place_by_bounds(nodes, less.kind, task, allowed, most)
+                                      : base::place_by_left(nodes, kind_of(nodes, task, what).kind,
+                                                            task, allowed, most);
+        return found.decided;
+      };
+      bool decided = by != cached::score && place_by(by, max_scored);
+      for (const std::uint32_t most : {(std::max)(max_scored, limit / 2), limit})
+        for (const cached what : {cached::score, cached::memory_left, cached::cpu_left})
+          decided = decided || place_by(what, most);
+      cached_kind& known = kind_of(nodes, with_less_cpu);
+      if (decided) {
+        known.best = by;
+      } else if (allowed == nullptr) {  // otherwise perhaps the best nodes are not allowed
+        known.too_few_bits = kept;
+      }
+      return found;
+    }
+    return {};
   }
 
   std::vector<cached_kind> kinds_;  // by key
