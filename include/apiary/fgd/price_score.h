@@ -39,7 +39,7 @@ struct price_options {
   std::uint32_t most_load_percent = 140;  // the same
   std::uint64_t seed = 1;                 // of the samples
   // Weights of the other terms of the gain, in thousandths of a GPU, each at most 1,000:
-  std::uint32_t fragmentation_weight = 50;  // for a GPU more of fragmentation
+  std::uint32_t fragmentation_weight = 50;  // for a GPU that is useless to more tasks of one GPU
   std::uint32_t idle_weight = 5;            // for an idle node of 128 cores and 8 GPUs
   std::uint32_t order_weight = 100;    // times n / nodes for node n; once for nodes that join later
   std::uint32_t pressure_weight = 60;  // for a GPU of a model that tasks request twice over
@@ -50,9 +50,9 @@ struct price_options {
 // A linear program packs samples of the expected load into the cluster; its dual values say what a
 // task of each kind earns above its price. V(node) is an upper bound of what tasks can still earn on
 // the resources left on a node. The gain of a placement is the change of V, less a term for
-// fragmentation, one for idle resources, one for the id of the node, and one for GPUs of a model that
-// tasks name often. A task with a fraction of a GPU gets the GPU with the greatest gain, among equals
-// the fullest, then the first.
+// fragmentation for tasks of one GPU, one for idle resources, one for the id of the node, and one for
+// GPUs of a model that tasks name often. A task with a fraction of a GPU gets the GPU with the greatest
+// gain, among equals the fullest, then the first.
 //
 // Model:    Lagrangian bid prices, as in network revenue management; not in the FGD paper. The page
 //           of fgd/ has the formulas and the results.
@@ -157,7 +157,7 @@ class price_score {
  private:
   struct now {
     std::int64_t value = 0;    // V
-    std::uint64_t usable = 0;  // of the metric
+    std::uint64_t usable = 0;  // by tasks of one GPU
   };
   struct choice {
     std::int64_t gain = INT64_MIN;
@@ -207,7 +207,15 @@ class price_score {
   }
 
   [[nodiscard]] now now_of(const node_state& node) const noexcept {
-    return {tables_.value(node), metric_.usable(node)};
+    return {tables_.value(node), usable(metric_.row_of(node.model, node.left.cpu_milli), node)};
+  }
+  // What tasks of one GPU can use of the GPUs of a node, times the weight of the mix. Those of several
+  // GPUs do not count, because V adds up what they can earn on the free GPUs of the node.
+  [[nodiscard]] static std::uint64_t usable(const fragmentation::row& row,
+                                            const node_state& node) noexcept {
+    std::uint64_t sum = 0;
+    for (const milli_gpu left : node.each_gpu()) sum += row.of_gpu(left);
+    return sum;
   }
   // What a placement costs that takes `taken` thousandths of GPUs and changes the usable ones.
   [[nodiscard]] std::int64_t fragmented(std::uint64_t before, std::uint64_t after,
@@ -224,19 +232,17 @@ class price_score {
     const std::uint32_t cpu = node.left.cpu_milli - task.cpu_milli;
     const detail::price_tables::sums sums(tables_, node, cpu);
     const fragmentation::row row = metric_.row_of(node.model, cpu);
-    const std::uint64_t usable = row.usable(node.each_gpu());
+    const std::uint64_t usable_now = usable(row, node);
     const auto taken = static_cast<std::int64_t>(task.total_gpu_milli());
     const std::int64_t left = node.total_gpu_left() - taken;
     std::int64_t fixed = -before.value - idle_cost_ * cpu / 128 - idle_cost_ * left / 8;
     if (taken > 0) fixed -= pressure_cost_[node.model] * taken / 1000;
-    const std::uint32_t free = node.free_gpus();
     const auto gain = [&](std::int64_t value, std::uint64_t usable_after) {
       return fixed + value - fragmented(before.usable, usable_after, taken);
     };
     if (!task.wants_part_of_gpu()) {
-      const std::uint64_t fewer = usable + row.of_free(free - task.gpus) - row.of_free(free) -
-                                  task.gpus * row.of_gpu(whole_gpu);
-      if (!task.wants_gpu()) return {gain(sums.value(), usable), 0};
+      if (!task.wants_gpu()) return {gain(sums.value(), usable_now), 0};
+      const std::uint64_t fewer = usable_now - task.gpus * row.of_gpu(whole_gpu);
       return {gain(sums.without_free(task.gpus), fewer), node.first_free_gpus(task.gpus)};
     }
     choice found;
@@ -247,8 +253,7 @@ class price_score {
       for (std::uint32_t j = 0; j < i && !seen; ++j) seen = node.gpu_left[j] == here;
       if (seen) continue;
       const auto rest = static_cast<milli_gpu>(here - task.gpu_milli);
-      std::uint64_t after = usable + row.of_gpu(rest) - row.of_gpu(here);
-      if (here == whole_gpu) after += row.of_free(free - 1) - row.of_free(free);
+      const std::uint64_t after = usable_now + row.of_gpu(rest) - row.of_gpu(here);
       const std::int64_t g = gain(sums.without_part(here, task.gpu_milli), after);
       if (g < found.gain || (g == found.gain && here >= node.gpu_left[fullest])) continue;
       found = {g, std::uint32_t{1} << i};
