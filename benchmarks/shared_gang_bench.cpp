@@ -1,6 +1,7 @@
 // apiary/benchmarks/shared_gang_bench.cpp - gangs in a full cluster of shared GPUs.
 // SPDX-License-Identifier: MIT
 #include "benchmarks/openb_experiment.h"
+#include "tests/support/racks_in_use.h"
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
 #include <apiary/fgd/fragmentation_gradient.h>
@@ -152,40 +153,16 @@ void small_tasks(benchmark::State& state) {
 }
 // 1,100 tasks run on 128 nodes. 40 gangs of six kinds with CPU arrive, each for one rack of 16 nodes.
 void kinds_in_a_rack(benchmark::State& state) {
-  const task_mix mix({{{.cpu_milli = 1, .gpus = 1, .gpu_milli = 500}, 6},
-                      {{.cpu_milli = 2, .gpus = 1, .gpu_milli = 1000}, 4}});
-  node_table nodes;
-  for (int n = 0; n < 128; ++n) nodes.add({{96'000, 786'432}, 8, 0});
-  gang_fgd full = gang_fgd::create(nodes, fragmentation_gradient(fragmentation(mix))).value();
-  const uniform_tree racks{8, 16};
-  rng random(71);
-  constexpr milli_gpu sizes[] = {250, 400, 500, 700, 1000};
-  for (std::uint32_t job = 0; job < 1'100; ++job) {
-    const task_request task{.job = job_id(job),
-                            .cpu_milli = 2'000 + random.uniform(8'000),
-                            .memory_mib = 4'096,
-                            .gpus = 1,
-                            .gpu_milli = sizes[random.uniform(5)]};
-    const task_plan plan = full.propose(task).value();
-    if (plan.result == plan_result::bind) APIARY_VERIFY(full.commit(task, plan).ok());
-  }
-  std::vector<topology_constraints> gangs(40);
-  for (topology_constraints& gang : gangs) {
-    for (int m = 0; m < 6; ++m)
-      gang.groups.push_back({.tasks = 1 + random.uniform(3),
-                             .gpus = 1,
-                             .host = {1'000 + random.uniform(6'000), 1'024},
-                             .gpu_milli = sizes[random.uniform(5)]});
-    gang.required = 1;
-  }
+  const apiary_test::racks_in_use cluster;
+  const std::vector<topology_constraints>& gangs = cluster.gangs;
   std::vector<double> times;
   std::uint32_t bound = 0;
   for (auto _ : state) {
-    gang_fgd scheduler = full;
+    gang_fgd scheduler = cluster.scheduler;
     bound = 0;
     for (std::uint32_t job = 0; job < gangs.size(); ++job) {
       const auto begin = std::chrono::steady_clock::now();
-      const shared_gang_plan plan = scheduler.propose(gangs[job], racks, 0).value();
+      const shared_gang_plan plan = scheduler.propose(gangs[job], cluster.racks, 0).value();
       const auto end = std::chrono::steady_clock::now();
       times.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
       if (plan.result != plan_result::bind) continue;

@@ -26,6 +26,7 @@
 #include <support/naive_sharing.h>
 #include <support/naive_task_requests.h>
 #include <support/proof_mutations.h>
+#include <support/racks_in_use.h>
 #include <support/scale.h>
 #include <utility>
 #include <vector>
@@ -784,43 +785,26 @@ TEST_CASE("rules are refused in words exactly where they are not valid") {
 
 TEST_CASE(
     "a gang on shared GPUs that must be in one rack is placed where its tasks fit one by one") {
-  node_table nodes;
-  for (std::uint32_t n = 0; n < 128; ++n) nodes.add({{96'000, 786'432}, 8, 0});
-  const uniform_tree tree{8, 16};
-  gang_fgd scheduler = fgd_over(nodes);
-  rng random(71);
-  constexpr milli_gpu sizes[] = {250, 400, 500, 700, 1000};
-  for (std::uint32_t job = 0; job < 1'100; ++job) {
-    const task_request task{.job = job_id(job),
-                            .cpu_milli = 2'000 + random.uniform(8'000),
-                            .memory_mib = 4'096,
-                            .gpus = 1,
-                            .gpu_milli = sizes[random.uniform(5)]};
-    const auto plan = scheduler.propose(task);
-    REQUIRE(plan.ok());
-    if (plan->result == plan_result::bind) REQUIRE(scheduler.commit(task, *plan).ok());
-  }
+  racks_in_use cluster;
+  gang_fgd& scheduler = cluster.scheduler;
+  constexpr std::uint32_t in_rack = racks_in_use::nodes_in_rack;
   std::uint32_t bound = 0;
-  for (std::uint32_t job = 0; job < 40; ++job) {
-    topology_constraints gang;
-    for (std::uint32_t m = 0; m < 6; ++m)
-      gang.groups.push_back(parts(1 + random.uniform(3), sizes[random.uniform(5)],
-                                  {1'000 + random.uniform(6'000), 1'024}));
-    gang.required = 1;
+  for (std::uint32_t job = 0; job < cluster.gangs.size(); ++job) {
+    const topology_constraints& gang = cluster.gangs[job];
     // The same as a gang without constraints, rack by rack.
     bool fits = false;
-    for (std::uint32_t rack = 0; rack < 8 && !fits; ++rack) {
-      summary_bitset suggested(128);
-      suggested.set_range(16 * rack, 16 * rack + 16);
+    for (std::uint32_t rack = 0; rack < racks_in_use::num_racks && !fits; ++rack) {
+      summary_bitset suggested(racks_in_use::num_racks * in_rack);
+      suggested.set_range(in_rack * rack, in_rack * (rack + 1));
       fits = scheduler.propose(gang_of_tasks(gang), suggested, 1)->result == plan_result::bind;
     }
-    const auto plan = scheduler.propose(gang, tree, 0);
+    const auto plan = scheduler.propose(gang, cluster.racks, 0);
     REQUIRE(plan.ok());
     if (fits) REQUIRE(plan->result == plan_result::bind);
     if (plan->result != plan_result::bind) continue;
     ++bound;
     for (const task_placement& p : plan->placements)
-      REQUIRE(p.where.node.value / 16 == plan->placements[0].where.node.value / 16);
+      REQUIRE(p.where.node.value / in_rack == plan->placements[0].where.node.value / in_rack);
     REQUIRE(scheduler.commit(job_id(10'000 + job), gang, *plan).ok());
   }
   CHECK(bound == 40);

@@ -74,6 +74,13 @@ void check_forgets(hived& h, const hived_config& config) {
 
 const hived_play::habits habits{.gangs = 50, .ends = 14, .misuses = 1};
 
+// A host after up to 99 steps.
+hived_play played(const hived_config& config, rng& random) {
+  hived_play host(config, random(), habits);
+  for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+  return host;
+}
+
 // Of the tenants' cells some as the cells that are in them.
 hived_config divided(hived_config config, rng& random) {
   for (virtual_cluster_config& tenant : config.virtual_clusters) {
@@ -103,8 +110,7 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
     CAPTURE(run);
     rng random(run);
     hived_config config = apiary_test::random_cluster(random);
-    hived_play host(config, random(), habits);
-    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    hived_play host = played(config, random);
     if (run % 2 == 1) {
       config = divided(config, random);
       REQUIRE(host.scheduler.reconfigure(config).ok());
@@ -186,8 +192,7 @@ TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
     CAPTURE(run);
     rng random(run);
     const hived_config config = apiary_test::random_cluster(random);
-    hived_play host(config, random(), habits);
-    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    hived_play host = played(config, random);
     std::vector<note> notes = running(host.scheduler);
     random.shuffle(notes);
     hived again = *hived::create(config);
@@ -271,8 +276,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
     hived_config before = apiary_test::random_cluster(random);
     rng hosts(run);
     if (run % 8 == 7) apiary_test::share_hosts(before, hosts);
-    hived_play host(before, random(), habits);
-    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    hived_play host = played(before, random);
     hived& h = host.scheduler;
     const hived old = h;
     const std::vector<note> notes = running(old);
@@ -357,8 +361,7 @@ TEST_CASE("in the same configuration no gang is downgraded, and all run where th
     CAPTURE(run);
     rng random(run + 2'000'000);
     const hived_config config = apiary_test::random_cluster(random);
-    hived_play host(config, random(), habits);
-    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    hived_play host = played(config, random);
     hived& h = host.scheduler;
     const hived old = h;
     const auto report = h.reconfigure(config);

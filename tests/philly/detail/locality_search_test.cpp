@@ -127,10 +127,10 @@ struct random_pool {
   }
 };
 
-TEST_CASE("locality_search: a gang runs where its locality allows, on the fewest servers") {
-  std::size_t found = 0;
-  std::size_t none = 0;
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(3'000U); ++seed) {
+// Calls check(pool, idle GPUs of each server, GPUs that are wanted, locality) for all gangs and random pools.
+template <class Check>
+void for_gangs_in_pools(std::uint64_t pools, const Check& check) {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(pools); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     random_pool pool(random);
@@ -139,21 +139,31 @@ TEST_CASE("locality_search: a gang runs where its locality allows, on the fewest
       CAPTURE(wanted);
       for (const job_locality locality : localities) {
         CAPTURE(static_cast<int>(locality));
-        const cluster::servers on = naive_servers(pool.of, idle, wanted, locality);
-        const job_placement where = pool.search.look(wanted, locality);
-        REQUIRE(where.empty() == on.empty());
-        ++(where.empty() ? none : found);
-        if (where.empty()) continue;
-        REQUIRE(where.size() == fewest(on, idle, wanted));
-        REQUIRE(detail::gpus_of(where) == wanted);
-        for (const placement& p : where) {
-          REQUIRE(std::find(on.begin(), on.end(), p.node.value) != on.end());
-          for (std::uint32_t d = 0; d < 32; ++d)
-            if ((p.gpu_mask >> d & 1) != 0) REQUIRE(!pool.search.pool().owner(p.node, d).valid());
-        }
+        check(pool, idle, wanted, locality);
       }
     }
   }
+}
+using idle_gpus = std::vector<std::uint32_t>;  // of each server
+
+TEST_CASE("locality_search: a gang runs where its locality allows, on the fewest servers") {
+  std::size_t found = 0;
+  std::size_t none = 0;
+  for_gangs_in_pools(3'000, [&](random_pool& pool, const idle_gpus& idle, std::uint32_t wanted,
+                                job_locality locality) {
+    const cluster::servers on = naive_servers(pool.of, idle, wanted, locality);
+    const job_placement where = pool.search.look(wanted, locality);
+    REQUIRE(where.empty() == on.empty());
+    ++(where.empty() ? none : found);
+    if (where.empty()) return;
+    REQUIRE(where.size() == fewest(on, idle, wanted));
+    REQUIRE(detail::gpus_of(where) == wanted);
+    for (const placement& p : where) {
+      REQUIRE(std::find(on.begin(), on.end(), p.node.value) != on.end());
+      for (std::uint32_t d = 0; d < 32; ++d)
+        if ((p.gpu_mask >> d & 1) != 0) REQUIRE(!pool.search.pool().owner(p.node, d).valid());
+    }
+  });
   CHECK(found > 0);
   CHECK(none > 0);
 }
@@ -178,42 +188,34 @@ TEST_CASE("locality_search: a failure holds until GPUs become idle") {
 
 TEST_CASE("choose_victims: each victim is needed, and nothing changes") {
   std::size_t several = 0;
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(1'000U); ++seed) {
-    CAPTURE(seed);
-    rng random(seed);
-    random_pool pool(random);
-    const std::vector<std::uint32_t> idle = pool.idle();
-    for (std::uint32_t wanted = 1; wanted <= pool.search.pool().total(); ++wanted) {
-      CAPTURE(wanted);
-      for (const job_locality locality : localities) {
-        if (!naive_servers(pool.of, idle, wanted, locality).empty()) continue;
-        const auto fits_without = [&](const std::vector<std::size_t>& victims) {
-          std::vector<std::uint32_t> left = idle;
-          for (const std::size_t i : victims)
-            for (const placement& p : pool.jobs[i].where) left[p.node.value] += p.num_gpus();
-          return !naive_servers(pool.of, left, wanted, locality).empty();
-        };
-        const std::vector<std::size_t> victims =
-            detail::choose_victims(pool.search, pool.jobs, wanted, locality);
-        REQUIRE(pool.idle() == idle);
-        std::vector<std::size_t> all(pool.jobs.size());
-        std::iota(all.begin(), all.end(), std::size_t{0});
-        REQUIRE(victims.empty() != fits_without(all));
-        if (victims.empty()) continue;
-        several += victims.size() > 1 ? 1U : 0U;
-        REQUIRE(fits_without(victims));
-        for (const std::size_t i : victims) {
-          std::vector<std::size_t> others = victims;
-          std::erase(others, i);
-          REQUIRE(!fits_without(others));
-        }
-        // The last of them is the first job with which, and the jobs before it, the new one fits.
-        const std::size_t last = *std::max_element(victims.begin(), victims.end());
-        all.resize(last);
-        REQUIRE(!fits_without(all));
-      }
+  for_gangs_in_pools(1'000, [&](random_pool& pool, const idle_gpus& idle, std::uint32_t wanted,
+                                job_locality locality) {
+    if (!naive_servers(pool.of, idle, wanted, locality).empty()) return;
+    const auto fits_without = [&](const std::vector<std::size_t>& victims) {
+      idle_gpus left = idle;
+      for (const std::size_t i : victims)
+        for (const placement& p : pool.jobs[i].where) left[p.node.value] += p.num_gpus();
+      return !naive_servers(pool.of, left, wanted, locality).empty();
+    };
+    const std::vector<std::size_t> victims =
+        detail::choose_victims(pool.search, pool.jobs, wanted, locality);
+    REQUIRE(pool.idle() == idle);
+    std::vector<std::size_t> all(pool.jobs.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    REQUIRE(victims.empty() != fits_without(all));
+    if (victims.empty()) return;
+    several += victims.size() > 1 ? 1U : 0U;
+    REQUIRE(fits_without(victims));
+    for (const std::size_t i : victims) {
+      std::vector<std::size_t> others = victims;
+      std::erase(others, i);
+      REQUIRE(!fits_without(others));
     }
-  }
+    // The last of them is the first job with which, and the jobs before it, the new one fits.
+    const std::size_t last = *std::max_element(victims.begin(), victims.end());
+    all.resize(last);
+    REQUIRE(!fits_without(all));
+  });
   CHECK(several > 0);
 }
 
