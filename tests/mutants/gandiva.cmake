@@ -86,3 +86,9 @@ mutant(empty_kinds gandiva/detail/slice_order.h "forgotten step: the queue of a 
   FROM [[if (jobs->second.empty()) queues_.erase(jobs);]] TO [[]] STATEMENT)
 mutant(pass_rest gandiva/detail/slice_order.h "dropped term: of jobs with one weight not the least pass is found"
   FROM [[-(had % weight)]] TO [[0]])
+mutant(robin_again gandiva/backend.h "wrong value: the job that was tried last is tried again first"
+  FROM [[job_id(job.value + 1)]] TO [[job]])
+mutant(robin_limit gandiva/backend.h "wrong comparison: one more job migrates than the limit says"
+  FROM [[moved.size() < limit]] TO [[moved.size() <= limit]])
+mutant(assigned_full gandiva/detail/assignment.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"
+  FROM [[!same.valid() || servers.unsubscribed(same) < gpus]] TO [[!same.valid()]])

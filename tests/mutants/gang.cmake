@@ -96,3 +96,7 @@ mutant(candidates_free gang/detail/candidate_cells.h "dropped condition: counts 
   IN [[u > 0 && !steps.pay]] FROM [[u > 0]] TO [[u > 3]])
 mutant(greedy_in_large_cells gang/topology_fit.h "dropped case: groups under constraints are not placed greedily in a large cell"
   FROM [[looks / looks_of_a_step > left(end)]] TO [[true]])
+mutant(phrase_half_node gang/detail/proof_phrases.h "wrong comparison: a task of half a node is alone on it"
+  FROM [[2 * t.gpus > why_.node_gpus]] TO [[2 * t.gpus >= why_.node_gpus]])
+mutant(phrase_replica gang/detail/proof_phrases.h "wrong comparison: a replica that is as large as the cell of the proof is a slice of it"
+  FROM [[group.leader_level < why_.level]] TO [[group.leader_level <= why_.level]])
