@@ -248,8 +248,8 @@ inline std::vector<apiary::outage> outages_of(const run_settings& set, const job
   return outages;
 }
 
-// The failures of the jobs: each run of a job fails, or not, with a uniform part of the work done that
-// was left after the last checkpoint before the failure before.
+// The failures of the jobs. A run begins with the work of the last checkpoint of its job. It fails, or
+// not, at a uniformly random point of the rest.
 inline std::vector<apiary::simulation_options::job_failure> job_failures_of(
     const run_settings& set, const apiary::job_list& list) {
   using kind = apiary::simulation_options::job_failure::kind;

@@ -17,7 +17,8 @@ namespace example {
 // result.
 class strict_yaml {
  public:
-  // One on each line, as "path (line N): what is wrong"; behind the first max_faults, "N more faults".
+  // One on each line, as "path (line N): what is wrong"; behind the first max_faults, the first entry
+  // beyond the limits of the file, if there is one, and "N more faults".
   std::string faults{};
   static constexpr std::size_t max_faults = 20;
 

@@ -19,9 +19,9 @@
 
 namespace example {
 
-// Names that differ for levels: their aliases, which must differ; for the others, of each label the text
-// behind the last "/", or the whole label, or the label with a number: the first one that is not taken.
-// "node" and "cluster" are reserved.
+// Gives each level a name of its own. A level with an alias is called that; aliases must differ. Another
+// level is called by the text behind the last "/" of its label, by the whole label, or by the label with a
+// number: the first of these that is not taken. "node" and "cluster" are reserved.
 inline std::vector<apiary_kubernetes::level_label> named_levels(
     const std::vector<std::string>& labels, const std::vector<std::string>& aliases = {}) {
   std::vector<apiary_kubernetes::level_label> all;
@@ -86,8 +86,7 @@ struct kubernetes_topology {
 class kubernetes_topologies : private strict_yaml {
  public:
   // The Topology with this name, or the only one.
-  // kInvalidArgument: faults, at most 20, one on each line, as "path (line N): what is wrong"; or there is no such
-  // Topology.
+  // kInvalidArgument: faults as strict_yaml lists them, or there is no such Topology.
   static absl::StatusOr<kubernetes_topology> read(const std::string& text,
                                                   const std::string& name = "") {
     kubernetes_topologies reader;

@@ -78,7 +78,7 @@ struct slurm_topology_yaml {
 // All topologies of a file.
 class slurm_topologies_yaml : private strict_yaml {
  public:
-  // kInvalidArgument: faults of the structure, at most 20, one on each line, as "path (line N): what is wrong".
+  // kInvalidArgument: faults of the structure, as strict_yaml lists them.
   static absl::StatusOr<slurm_topologies_yaml> read(const std::string& text) {
     slurm_topologies_yaml reader;
     try {

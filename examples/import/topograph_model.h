@@ -48,7 +48,7 @@ class topograph_model : private strict_yaml {
     }
   };
 
-  // kInvalidArgument: faults of the structure, at most 20, one on each line, as "path (line N): what is wrong".
+  // kInvalidArgument: faults of the structure, as strict_yaml lists them.
   static absl::StatusOr<topograph_model> read(const std::string& text) {
     topograph_model model;
     try {
@@ -106,7 +106,7 @@ class topograph_model : private strict_yaml {
             "\" has switches and blocks below it; nodes must all be below equally many switches"));
     }
     slurm_lines nodes;
-    std::map<std::string, bool> written;
+    std::set<std::string> written;  // switches
     const std::string gres = absl::StrCat(" Gres=gpu:", model, model.empty() ? "" : ":", gpus);
     for (const block& one : blocks_) {
       std::map<std::string, std::string> labels = one.labels;
@@ -119,7 +119,7 @@ class topograph_model : private strict_yaml {
       std::string words;
       for (const auto& [key, value] : labels)
         absl::StrAppend(&words, words.empty() ? " Labels=" : ",", key, "=", value);
-      if (!one.on.empty() && written.emplace(one.on, true).second)
+      if (!one.on.empty() && written.insert(one.on).second)
         topology.add(one.line, "SwitchName=", one.on, " Nodes=", nodes_of.at(one.on));
       for (const std::string& list : one.nodes) {
         if (nodes.text().size() + words.size() > max_bytes)

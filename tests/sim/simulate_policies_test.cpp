@@ -146,7 +146,7 @@ TEST_CASE("simulate: a run of a job fails in the work that it has left, at times
     with_kept += kept > 0 ? 1U : 0U;
   }
   CHECK(with_kept > 100);
-  // Both draw from 1,000 values: a job the second of two, a server each.
+  // A failure of a job uses the second of its two draws from 1,000 values, one of a server each draw.
   const example::run_settings once{.mtbf = 500'000, .repair = 0, .failures = {0, 100, 0}};
   const auto of_jobs = example::job_failures_of(once, list);
   const auto of_server = example::outages_of(once, {.nodes = 1}, list);

@@ -39,7 +39,7 @@ struct simulation_options {
   // once to the estimate of each job.
   time_ms start_cost = 0;
   // A job saves its progress after so much work, in ms, and loses the work since then if its server
-  // breaks; 0: it loses all of its work.
+  // or the job itself fails; 0: it loses all of its work.
   time_ms checkpoint_interval = 0;
   time_ms until = max_time;              // the simulation ends then, even if jobs are still running
   time_ms migration_cost = 0;            // ms from a migration until the job makes progress; >= 0

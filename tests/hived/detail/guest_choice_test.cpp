@@ -8,6 +8,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
@@ -16,6 +17,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -188,6 +192,75 @@ TEST_CASE("guests: among all bindings of the same virtual cells, one that ends t
   CHECK(seen.needless == 0);
   CHECK(1000 * seen.guests <= 1002 * seen.least);
   CHECK(100 * seen.incomplete <= seen.preemptions);
+}
+
+// Two racks of four nodes with eight GPUs. Each tenant may use one rack.
+hived racks_of_two_tenants() {
+  hived_config config;
+  config.cell_types = {{"node", "gpu", 8, true}, {"rack", "node", 4}};
+  for (const char* const rack : {"0", "1"}) {
+    config.physical_cells.push_back({.type = "rack"});
+    for (const char* const node : {"0", "1", "2", "3"})
+      config.physical_cells.back().children.push_back({.address = rack + std::string(node)});
+  }
+  for (const char* const tenant : {"a", "b"})
+    config.virtual_clusters.push_back({.name = tenant, .cells = {{"rack", 1}}});
+  return *hived::create(config);
+}
+// The least number of gangs that must end so that a rack has `tasks` nodes with `gpus` idle GPUs each: all
+// sets of gangs are tried.
+std::uint32_t fewest_victims(const std::vector<gang_plan>& gangs, std::uint32_t tasks,
+                             std::uint32_t gpus) {
+  std::uint32_t least = ~std::uint32_t{0};
+  for (std::uint32_t ending = 0; ending < 1U << gangs.size(); ++ending) {
+    const auto victims = static_cast<std::uint32_t>(std::popcount(ending));
+    if (victims >= least) continue;
+    std::array<std::uint32_t, 8> idle{8, 8, 8, 8, 8, 8, 8, 8};
+    for (std::uint32_t g = 0; g < gangs.size(); ++g)
+      if ((ending >> g & 1U) == 0)
+        for (const hived_placement& task : gangs[g].tasks)
+          idle[task.node.value] -= static_cast<std::uint32_t>(std::popcount(task.leaves));
+    for (const std::size_t rack : {0U, 4U}) {
+      const auto first = idle.begin() + static_cast<std::ptrdiff_t>(rack);
+      if (std::count_if(first, first + 4, [&](std::uint32_t n) { return n >= gpus; }) >= tasks)
+        least = victims;
+    }
+  }
+  return least;
+}
+
+TEST_CASE("guests: few end for a gang that has some GPUs of each of its nodes") {
+  std::uint32_t victims = 0, least = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(1000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    hived h = racks_of_two_tenants();
+    std::vector<gang_plan> guests;
+    for (std::uint32_t job = 0; job < 40 && guests.size() < 12; ++job) {
+      auto plan = h.propose({.job = job_id(job),
+                             .tenant = tenant_id(1),
+                             .priority = gang_request::opportunistic_priority,
+                             .groups = {{1 + random.uniform(4), 1 + random.uniform(4)}}});
+      if (plan->result != plan_result::bind) continue;
+      REQUIRE(h.commit(*plan).ok());
+      guests.push_back(*std::move(plan));
+    }
+    gang_request r{.job = job_id(100),
+                   .tenant = tenant_id(0),
+                   .groups = {{2 + random.uniform(3), 1 + random.uniform(6)}}};
+    r.constraints =
+        request_constraints{.required = 2, .groups = {{.spread = {{.level = 1, .tasks = 1}}}}};
+    const auto plan = h.propose(r);
+    REQUIRE(plan.ok());
+    REQUIRE(plan->result != plan_result::wait);
+    const std::uint32_t must = fewest_victims(guests, r.groups[0].tasks, r.groups[0].gpus);
+    REQUIRE(plan->victims.size() >= must);
+    victims += static_cast<std::uint32_t>(plan->victims.size());
+    least += must;
+  }
+  MESSAGE("victims " << victims << ", least " << least);
+  CHECK(least > 0);
+  CHECK(1000 * victims <= 1002 * least);
 }
 
 TEST_CASE("guests: they never decide which virtual cells a gang gets") {

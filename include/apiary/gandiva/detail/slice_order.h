@@ -78,8 +78,6 @@ class sliced_queues {
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  // The kinds of waiting jobs.
-  [[nodiscard]] std::size_t num_kinds() const noexcept { return queues_.size(); }
   // The least pass; nullopt: no job waits.
   [[nodiscard]] std::optional<std::int64_t> least() const noexcept {
     std::optional<std::int64_t> pass;

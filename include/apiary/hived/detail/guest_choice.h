@@ -28,8 +28,9 @@ namespace detail {
 // cost least. The virtual leaves stay as they are, because they must not depend on opportunistic
 // gangs; otherwise these would decide what a tenant is granted later. Bound cells stay bound, too.
 // The choice is which physical cells the unbound ones get. First each cell, the largest first, gets
-// the physical cell where the gangs that end cost least. Then all other choices are tried. If the
-// budget does not end, the result is the best one.
+// the physical cell where the gangs that end cost least. Then all other choices are tried. The result
+// is the best one if the budget does not end, there are at most max_exact cells to bind, and each whole
+// cell has at most max_candidates physical cells to choose from.
 // Cost: O(leaves of the gang) until an opportunistic gang must end. Then at most a budget of leaves
 //       and candidates, and for each cell bound the first choice of hived_cells::bind_leaf.
 class guest_choice {
@@ -71,7 +72,6 @@ class guest_choice {
     cells.rollback_to(before);
     if (!is_best && parts_.size() <= max_exact && best_cost_ > 0) {
       budget_ = exact_budget;
-      tried_.clear();
       try_all(0, 0, cost);
     }
     cells.rollback_to(before);
@@ -100,9 +100,9 @@ class guest_choice {
     std::uint32_t leaves = 0;  // of the gang, from position `first` of order_ on
     std::uint32_t first = 0;
     std::uint32_t parent = none;
-    std::uint32_t end = 0;  // the first part after it that is not inside it
+    std::uint32_t end = 0;      // the first part after it that is not inside it
+    std::uint32_t twin = none;  // an equal part before it, which has the same candidates
     bool full = false;
-    bool twin = false;  // this part and the one before are full and have the same candidates
   };
   struct candidate {
     std::uint64_t cost = 0;
@@ -112,7 +112,6 @@ class guest_choice {
       return std::tie(a.cost, a.opportunistic) < std::tie(b.cost, b.opportunistic);
     }
   };
-  [[nodiscard]] static candidate no_limit() noexcept { return {~std::uint64_t{0}, none, {}}; }
   // Sets parts_: the highest unbound cells, the largest first, each followed by the cells in it.
   void list_parts(std::span<const bound_leaf> leaves) {
     parts_.clear();
@@ -134,15 +133,19 @@ class guest_choice {
     merge_sort(tops_, [](const part& a, const part& b) {
       return std::tie(b.level, b.leaves, a.above) < std::tie(a.level, a.leaves, b.above);
     });
-    for (const part& p : tops_) add_part(p, leaves);
+    std::uint32_t before = none;
+    for (const part& p : tops_) before = add_part(p, before, leaves);
   }
-  void add_part(part p, std::span<const bound_leaf> leaves) {
+  // `before` is the part before it in the same cell. Returns its index.
+  std::uint32_t add_part(part p, std::uint32_t before, std::span<const bound_leaf> leaves) {
     p.full = p.leaves == cluster_->tree().leaves_per_cell(p.level);
     const auto at = static_cast<std::uint32_t>(parts_.size());
-    if (at > 0) {
-      const part& before = parts_[at - 1];
-      p.twin = p.full && before.full && before.level == p.level && before.parent == p.parent &&
-               before.above == p.above;
+    if (before != none) {
+      const part& b = parts_[before];
+      const bool leaves_decide = p.full || (p.level == 1 && !is_root(p));
+      if (leaves_decide && std::tie(b.level, b.leaves, b.parent, b.above) ==
+                               std::tie(p.level, p.leaves, p.parent, p.above))
+        p.twin = before;
     }
     parts_.push_back(p);
     if (!p.full) {
@@ -155,11 +158,12 @@ class guest_choice {
         if (q.leaves > 0) inside.push_back(q);
       }
       merge_sort(inside, [](const part& a, const part& b) { return a.leaves > b.leaves; });
-      for (const part& q : inside) add_part(q, leaves);
+      std::uint32_t child = none;
+      for (const part& q : inside) child = add_part(q, child, leaves);
     }
     parts_[at].end = static_cast<std::uint32_t>(parts_.size());
+    return at;
   }
-
   [[nodiscard]] bool is_root(const part& p) const noexcept {
     return p.parent == none && !p.above.valid();
   }
@@ -185,7 +189,7 @@ class guest_choice {
       return;
     }
     std::uint32_t equals = 1;  // how many equal cells can be of use: one for each twin
-    while (i + equals < parts_.size() && parts_[i + equals].twin) ++equals;
+    while (i + equals < parts_.size() && parts_[i + equals].twin != none) ++equals;
     const cell_id first = choose_whole_cell(*chain_, p.level).value_or(cell_id());
     if (first.valid()) add(first);
     const summary_bitset& free = chain_->cells().cells().free_cells();
@@ -228,8 +232,7 @@ class guest_choice {
     const part& p = parts_[i];
     spend(1);
     if (chain_->opportunistic_leaves(q) == 0) return 0;
-    const level_t inside = p.level - 1;
-    if (p.full || inside == 0) {
+    if (p.full || p.level == 1) {
       const id_range<cell_id> all = chain_->tree().descendants(q, 0);
       spend(all.size());
       if (p.full && limit != nullptr) {
@@ -265,8 +268,7 @@ class guest_choice {
       }
       return total;
     }
-    std::uint64_t total = 0;
-    std::uint64_t taken = 0;  // bit k: child k
+    std::uint64_t total = 0, taken = 0;  // bit k: child k is taken
     const id_range<cell_id> children = chain_->tree().children(q, p.level);
     for (std::uint32_t j = i + 1; j < p.end; j = parts_[j].end) {
       std::uint64_t least = ~std::uint64_t{0};
@@ -310,8 +312,8 @@ class guest_choice {
     for (; i < parts_.size(); ++i) {
       const auto each = static_cast<std::size_t>(
           budget_ / ((parts_.size() - i) * (std::size_t{parts_[i].leaves} + 1)));
-      list_candidates(i, (std::clamp)(each, std::size_t{4}, max_candidates), lists_[i], no_limit(),
-                      true, cost);
+      list_candidates(i, (std::clamp)(each, std::size_t{4}, max_candidates), lists_[i],
+                      candidate{~std::uint64_t{0}, none, {}}, true, cost);
       all_compared = each >= max_candidates && budget_ > 0;
       const auto least =
           std::min_element(lists_[i].begin(), lists_[i].end(), candidate::costs_less);
@@ -336,11 +338,12 @@ class guest_choice {
     const part& p = parts_[i];
     std::vector<candidate>& list = lists_[i];
     std::size_t k = 0;
-    if (p.twin) {
-      list = lists_[i - 1];
-      while (list[k++].cell != images_[i - 1]) continue;
+    if (p.twin != none) {
+      list = lists_[p.twin];
+      while (list[k++].cell != images_[p.twin]) continue;
     } else {
-      // A twin tries all cells of this list, too; those that have a lower bound only come last.
+      // A twin tries all cells of this list, too. Those that have a lower bound only come last; a set
+      // of such cells only cannot be better, because each of them alone costs too much.
       list_candidates(i, max_candidates, list, candidate{best_cost_ - total, 0, {}}, false, cost);
       merge_sort(list, candidate::costs_less);
     }
@@ -348,12 +351,13 @@ class guest_choice {
     for (; k < list.size() && budget_ > 0; ++k) {
       const cell_id q = list[k].cell;
       // The costs in the list are those of now, and exact if the part is full.
-      if (p.full && !p.twin && total + list[k].cost >= best_cost_) break;
+      if (p.full && p.twin == none && total + list[k].cost >= best_cost_) break;
       // Of the children of a cell, those without opportunistic leaves are equal, and so are leaves
-      // with the same user.
+      // with the same user. A leaf whose user ends already is as good as an idle one.
       const bool is_idle = list[k].opportunistic == 0;
       const bool has_equals = !is_root(p) && (is_idle || p.level == 0);
-      const gang_slot user = is_idle || !has_equals ? gang_slot() : fates_.user(q);
+      gang_slot user = is_idle || !has_equals ? gang_slot() : fates_.user(q);
+      if (user.valid() && fates_.ends(user)) user = gang_slot();
       if (has_equals && std::find(tried_.begin() + static_cast<std::ptrdiff_t>(before),
                                   tried_.end(), user) != tried_.end())
         continue;
@@ -369,7 +373,6 @@ class guest_choice {
     }
     tried_.resize(before);
   }
-
   struct gang_leaves {
     gang_slot slot{};
     std::uint32_t leaves = 0;
