@@ -35,8 +35,8 @@ mutant(kinds_bits fgd/detail/kind_cache.h "forgotten condition: bounds that were
 mutant(kinds_limit fgd/detail/kind_cache.h "dropped term: on a large cluster no more nodes are scored than on a small one"
   FROM [[(std::max)(max_scored, nodes.size() / scored_of_nodes)]] TO [[std::uint32_t{max_scored}]])
 mutant(placer_left fgd/detail/best_score_placer.h "off by one: a node with just enough memory is not looked at"
-  FROM [[entry_of_left(task.host(), wanted.what), look]]
-  TO [[static_cast<std::uint8_t>(entry_of_left(task.host(), wanted.what) + 1), look]])
+  FROM [[entry_of_left(task.host(), wanted.what)]]
+  TO [[static_cast<std::uint8_t>(entry_of_left(task.host(), wanted.what) + 1)]])
 mutant(price_bound fgd/price_score.h "forgotten term: a task with more CPU is not said to leave fewer idle cores"
   FROM [[(idle_cost_ * cpu_milli + 127) / 128]] TO [[std::int64_t{0}]])
 mutant(price_bound_best fgd/price_score.h "swapped terms: the best gains of two kinds"
