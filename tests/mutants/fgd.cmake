@@ -119,6 +119,12 @@ mutant(victims_priority fgd/detail/evictable_jobs.h "off by one: jobs of the sam
 mutant(victims_own fgd/detail/victim_index.h "wrong key: a request uses the bounds of another one that is rounded to the same"
   FROM [[same(k.request, k.is_own ? task : request)]]
   TO [[same(k.is_own ? rounded(k.request) : k.request, request)]])
+mutant(victims_models fgd/detail/victim_index.h "forgotten update: nodes of other models are read at each search for a request"
+  FROM [[!suits && bounds.is_own]] TO [[false]])
+mutant(victims_shared fgd/detail/victim_index.h "forgotten update: requests that replace each other never count enough"
+  FROM [[count += found->nodes_too_low;]] TO [[]] STATEMENT)
+mutant(victims_oldest fgd/detail/victim_index.h "wrong end: the kind that was used last is replaced"
+  FROM [[k.last_use < to->last_use]] TO [[k.last_use > to->last_use]])
 mutant(victims_forget fgd/detail/victim_index.h "forgotten update: bounds of a node stay after a change that no job made"
   FROM [[for (level& l : levels_) l.bounds[n.value].forget();]] TO [[]] STATEMENT)
 mutant(victims_kind fgd/detail/victim_index.h "forgotten update: a kind that replaces another one keeps its bounds"

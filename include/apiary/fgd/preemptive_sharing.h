@@ -273,7 +273,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
     if (now->result == plan_result::bind) {
       plan.placements.push_back({0, now->where});
     } else if (now->reason != wait_reason::never) {
-      auto found = index_.find(nodes_, task, priority, suggested);
+      auto found = index_.find(nodes_, task, priority, suggested).victims;
       if (!found) return plan;
       plan.result = plan_result::preempt;
       plan.placements.push_back({0, found->where});

@@ -57,9 +57,10 @@ class alignas(64) eviction_bounds {
   // than the node has.
   void fill(const node_state& node, std::span<const candidate> candidates) noexcept {
     std::array<gpu, max_gpus_per_node> gpus{};
-    by_eighths
-        one;  // the least cost to leave so many eighths of a GPU free by at most one eviction
-    by_eighths two;  // the same by two evictions, if all evictions together leave as many free
+    // The least cost to leave so many eighths of a GPU free by at most one eviction.
+    by_eighths one;
+    // The same by two evictions, if all evictions together leave as many free.
+    by_eighths two;
     one.fill(never);
     two.fill(never);
     for (std::uint32_t i = 0; i < node.gpus; ++i) {

@@ -87,7 +87,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
       for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
         std::optional<placement> where = base::place(task, suggested);
         if (!where) {
-          const auto found = index_.find(nodes_, task, priority, suggested);
+          const auto found = index_.find(nodes_, task, priority, suggested).victims;
           all = found.has_value();
           if (!all) break;
           where = found->where;
@@ -135,7 +135,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
       if (group.tasks == 0) continue;
       const task_request task = group.task();
       if (base::place(task, suggested)) continue;
-      if (const auto found = index_.find(nodes_, task, priority, suggested))
+      if (const auto found = index_.find(nodes_, task, priority, suggested).victims)
         bound = (std::max)(bound, found->lower_bound);
       if (!task.wants_whole_gpus() || spanning_jobs_ > 0) continue;
       const std::uint32_t on_a_node = (std::max)(most_gpus_ / task.gpus, std::uint32_t{1});

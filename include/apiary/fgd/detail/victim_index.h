@@ -28,6 +28,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// The victims for a task, all on one node.
+struct victims_on_node {
+  placement where{};  // where the task runs when they have ended
+  std::vector<job_id> victims{};
+  std::uint64_t cost = 0;         // of the victims
+  std::uint64_t lower_bound = 0;  // no victims anywhere cost less
+};
+
 // Knows the jobs on each node that may be evicted, and for kinds of request a lower bound of what the
 // eviction of enough of them costs on each node. A search takes the nodes in the order of these
 // bounds, and searches each of them exactly until no other node can cost less. After a change of a
@@ -35,19 +43,20 @@ namespace detail {
 //
 // A kind has a priority, and its request is rounded down: CPU to powers of four, fractions to eighths of
 // a GPU, memory to none, and it accepts all models. So what evictions cost for it is a bound for all
-// requests of the kind. If these bounds were too low for a request on many nodes, the index makes a
-// kind for this request alone, without rounding.
+// requests of the kind. If these bounds were too low for a request on many nodes, and the request
+// returns, the index makes a kind for this request alone, without rounding.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
-// Cost:     find: O(1) for each change of a node since the last search for this kind; once for each
-//           node after its last change, if its bound is not above the least cost, a better bound,
-//           however many such nodes there are; and a search of each node whose bound is not above the
-//           least cost (if equal: with a lower id), at most max_nodes once victims are found; without
-//           victims, of each node with a bound. O(nodes), too, for a kind or a priority that is new or
-//           was replaced: max_kinds, max_own_kinds and max_levels are kept at a time. If at most an
-//           eighth of the nodes is allowed, only these are read; otherwise the nodes that are not
-//           allowed and cost less are read at each find. Memory: 10 bytes for each node and kind, 64
-//           for each node and priority, 72 for each job on a node.
+// Cost:     find: O(1) for each change of a node since the last search for this kind. It improves the
+//           bound of a node at most twice after each change of the node, if the bound is not above
+//           the least cost. Then it searches each node whose bound is not above the least cost (if
+//           equal: with a lower id), at most max_nodes once victims are found; if there are none, it
+//           searches each node with a bound. O(nodes) for a kind or a priority that is new or was replaced: max_kinds, max_own_kinds
+//           and max_levels are kept at a time. If at most an eighth of the nodes is allowed, it reads
+//           only these; otherwise each find reads the nodes that are not allowed and cost less. If
+//           the kind is rounded, each find also reads the nodes of other models that cost less.
+//           Memory: 10 bytes for each node and kind, 64 for each node and priority, 72 for each job
+//           on a node.
 class victim_index {
  public:
   // The most rounded kinds with bounds.
@@ -59,12 +68,11 @@ class victim_index {
   // After so many nodes, a search ends if it has found victims.
   static constexpr std::uint32_t max_nodes = 1024;
 
-  // The victims for a task, all on one node.
-  struct answer {
-    placement where{};  // where the task runs when they have ended
-    std::vector<job_id> victims{};
-    std::uint64_t cost = 0;         // of the victims
-    std::uint64_t lower_bound = 0;  // no victims anywhere cost less
+  // What find() returns.
+  struct result {
+    std::optional<victims_on_node> victims{};
+    bool is_own = false;      // the kind was that of the request alone
+    std::uint64_t steps = 0;  // how many bounds it read in ascending order
   };
 
   // So many nodes, without jobs.
@@ -110,21 +118,21 @@ class victim_index {
   // The least victims of priorities below this one for the task, on a node of `allowed` if that is
   // not null; nullopt if there are none. Of nodes that cost the same it takes the lowest id.
   // Requires: task.valid(); the task fits on no such node now.
-  [[nodiscard]] std::optional<answer> find(const node_table& nodes, const task_request& task,
-                                           std::uint32_t priority, const summary_bitset* allowed) {
+  [[nodiscard]] result find(const node_table& nodes, const task_request& task,
+                            std::uint32_t priority, const summary_bitset* allowed) {
     kind& bounds = bounds_of(nodes, task, priority);
     if (allowed != nullptr && std::size_t{8} * allowed->count() <= size()) {
       walk_.start(bounds.costs, *allowed);
     } else {
       walk_.start(bounds.costs);
     }
-    std::optional<answer> best;
+    result to{.is_own = bounds.is_own};
+    std::optional<victims_on_node>& best = to.victims;
     std::uint64_t bound = cost_tree::never;
     std::uint32_t tried = 0;
-    std::uint32_t in_vain = 0;  // nodes on which the bound of the kind was too low
-    steps_ = 0;
+    std::uint32_t too_low = 0;  // nodes on which the bound of the kind was too low
     for (std::optional<cost_tree::entry> next = walk_.next(); next; next = walk_.next()) {
-      ++steps_;
+      ++to.steps;
       const node_id n(next->index);
       const std::uint64_t at_least = cost_of(*next);
       if (best && at_least > best->cost) break;
@@ -132,8 +140,12 @@ class victim_index {
       const bool is_later = best && at_least == best->cost && n > best->where.node;
       if (is_later && is_searched(*next)) break;
       const bool suits = !task.wants_gpu() || nodes[n].accessible(task.models);
+      if (!suits && bounds.is_own) {
+        walk_.change(*next, cost_tree::never);  // until the node changes
+        continue;
+      }
       if ((allowed != nullptr && !allowed->test(n.value)) || !suits) {
-        in_vain += suits ? 0U : 1U;
+        too_low += suits ? 0U : 1U;
         walk_.drop(*next);
         continue;
       }
@@ -145,7 +157,7 @@ class victim_index {
       ++tried;
       walk_.drop(*next);
       const auto found = search_(nodes[n], task, jobs_on_[n].below(priority));
-      if (found.verdict != fit_verdict::fits || found.cost > at_least) ++in_vain;
+      if (found.verdict != fit_verdict::fits || found.cost > at_least) ++too_low;
       if (found.verdict != fit_verdict::fits) continue;
       bound = (std::min)(bound, found.lower_bound);
       if (best && (found.cost > best->cost || (found.cost == best->cost && n > best->where.node)))
@@ -157,15 +169,13 @@ class victim_index {
       for (const std::uint32_t c : found.victims) best->victims.push_back(jobs_on_[n].job(c));
     }
     walk_.finish();
-    if (in_vain > 0 && !bounds.is_own) count_in_vain(task, priority, in_vain);
+    if (too_low > 0 && !bounds.is_own) count_too_low(task, priority, too_low);
     if (best) {
       best->lower_bound = (std::min)(bound, best->cost);
       sort_unique(best->victims);
     }
-    return best;
+    return to;
   }
-  // How many bounds the last find() read in ascending order.
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   // The least sum of the bounds of `count` nodes; never if fewer nodes can run the task.
   // Requires: task.valid(); the task fits on no node now.
   [[nodiscard]] std::uint64_t least_sum(const node_table& nodes, const task_request& task,
@@ -206,12 +216,12 @@ class victim_index {
     eviction_bounds* nodes = nullptr;  // those of its level; found anew at each search
   };
   // A request that shares a kind with others, and on how many nodes the kind's bound was too low for it.
-  struct wish {
+  struct shared_request {
     task_request request{};
     std::uint32_t priority = 0;
-    std::uint64_t in_vain = 0;
+    std::uint64_t nodes_too_low = 0;
   };
-  static constexpr std::size_t max_wishes = 64;
+  static constexpr std::size_t max_shared_requests = 64;
   static constexpr std::size_t ahead = 12;  // nodes that are loaded at a time
 
   [[nodiscard]] static task_request rounded(const task_request& task) noexcept {
@@ -321,12 +331,9 @@ class victim_index {
       found = &k;
       if (k.is_own) return k;
     }
-    const auto wanted = std::find_if(wishes_.begin(), wishes_.end(), [&](const wish& w) {
-      return w.priority == priority && same(w.request, task);
-    });
-    // So many searches take longer than to make a kind.
-    const bool own = wanted != wishes_.end() && wanted->in_vain > size() / 64 + 64;
-    if (own) wishes_.erase(wanted);
+    const auto shared = find_shared(task, priority);
+    const bool own = shared != shared_.end() && shared->nodes_too_low >= enough_too_low();
+    if (own) shared_.erase(shared);
     if (own || found == nullptr) found = &new_kind(own);
     if (found->is_new) {
       found->request = own ? task : request;
@@ -350,19 +357,30 @@ class victim_index {
     to->is_own = own;
     return *to;
   }
-  // A search for the task came to so many nodes that a kind of its own would have passed over.
-  void count_in_vain(const task_request& task, std::uint32_t priority, std::uint32_t nodes) {
-    auto found = std::find_if(wishes_.begin(), wishes_.end(), [&](const wish& w) {
-      return w.priority == priority && same(w.request, task);
+  // So many searches take longer than to make a kind.
+  [[nodiscard]] std::uint64_t enough_too_low() const noexcept { return size() / 64 + 65; }
+  [[nodiscard]] std::vector<shared_request>::iterator find_shared(const task_request& task,
+                                                                  std::uint32_t priority) {
+    return std::find_if(shared_.begin(), shared_.end(), [&](const shared_request& r) {
+      return r.priority == priority && same(r.request, task);
     });
-    if (found == wishes_.end()) {
-      if (wishes_.size() == max_wishes)
-        wishes_.erase(
-            std::min_element(wishes_.begin(), wishes_.end(),
-                             [](const wish& a, const wish& b) { return a.in_vain < b.in_vain; }));
-      found = wishes_.insert(wishes_.end(), {task, priority, 0});
+  }
+  // A search for the task came to so many nodes that a kind of its own would have passed over.
+  void count_too_low(const task_request& task, std::uint32_t priority, std::uint32_t nodes) {
+    auto found = find_shared(task, priority);
+    // A request takes over the count of the one that it replaces. Otherwise requests that replace each
+    // other would never count enough. Of equal counts, it takes over that of the oldest one.
+    if (found == shared_.end() && shared_.size() == max_shared_requests)
+      found = std::min_element(shared_.begin(), shared_.end(),
+                               [](const shared_request& a, const shared_request& b) {
+                                 return a.nodes_too_low < b.nodes_too_low;
+                               });
+    std::uint64_t count = nodes;
+    if (found != shared_.end()) {
+      count += found->nodes_too_low;
+      shared_.erase(found);
     }
-    found->in_vain += nodes;
+    shared_.push_back({task, priority, (std::min)(count, enough_too_low())});
   }
 
   std::vector<node_id> log_{};  // nodes in the order of their changes; the first ones are dropped
@@ -371,9 +389,8 @@ class victim_index {
   std::vector<level> levels_{};
   dense_map<node_id, evictable_jobs> jobs_on_{};
   std::vector<kind> kinds_{};
-  std::vector<wish> wishes_{};
+  std::vector<shared_request> shared_{};  // in the order of their last counts
   std::uint64_t uses_ = 0;
-  std::uint64_t steps_ = 0;
   cost_tree::walk walk_{};
   shared_victim_search search_{};
   shared_victim_search quick_search_{16};
