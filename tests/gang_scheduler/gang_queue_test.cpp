@@ -77,19 +77,62 @@ TEST_CASE("gang_queue: the message about a job that never fits names what it nee
     gang_queue q = queue_of(2, {.demands = {needs}});
     return std::string(q.submit(job(0, gpus), 0).message());
   };
-  CHECK(message(9, {}) == "job 0 asks for 9 GPUs, which do not fit even in the idle cluster");
+  CHECK(message(9, {}) ==
+        "job 0 asks for 9 GPUs, which do not fit even in the idle cluster; it has 8 GPUs");
   CHECK(message(8, {{4000, 65536}, {"h100"}}) ==
         "job 0 asks for 8 GPUs with 4 cores and 64 GiB each, of model \"h100\", which do not fit "
-        "even in the idle cluster");
-  CHECK(message(1, {{1000, 0}, {}}) ==
-        "job 0 asks for 1 GPU with 1 core, which does not fit even in the idle cluster");
+        "even in the idle cluster; it has 0 such GPUs");
+  CHECK(
+      message(1, {{1000, 0}, {}}) ==
+      "job 0 asks for 1 GPU with 1 core, which does not fit even in the idle cluster; each task of "
+      "1 GPU must run on one node");
   CHECK(message(2, {{0, 1000}, {}}) ==
-        "job 0 asks for 2 GPUs with 1000 MiB each, which do not fit even in the idle cluster");
-  CHECK(message(2, {{2050, 0}, {}}) ==
-        "job 0 asks for 2 GPUs with 2.05 cores each, which do not fit even in the idle cluster");
+        "job 0 asks for 2 GPUs with 1000 MiB each, which do not fit even in the idle cluster; each "
+        "task "
+        "of 2 GPUs must run on one node");
+  CHECK(
+      message(2, {{2050, 0}, {}}) ==
+      "job 0 asks for 2 GPUs with 2.05 cores each, which do not fit even in the idle cluster; each "
+      "task of 2 GPUs must run on one node");
   CHECK(
       message(1, {{}, {"a", "b"}}) ==
-      "job 0 asks for 1 GPU of model \"a\" or \"b\", which does not fit even in the idle cluster");
+      "job 0 asks for 1 GPU of model \"a\" or \"b\", which does not fit even in the idle cluster; "
+      "it has 0 such GPUs");
+}
+
+TEST_CASE("gang_queue: a task fills the largest node of the models of its job") {
+  gang_cluster cluster;
+  cluster.nodes.push_back({.name = "a", .gpus = 8, .model = "a100"});
+  for (std::uint32_t n = 0; n < 4; ++n)
+    cluster.nodes.push_back({.name = "v" + std::to_string(n), .gpus = 4, .model = "v100"});
+  const gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  // The GPUs that the job starts with on each node, or why it is refused.
+  const auto run = [&](std::uint32_t gpus, std::vector<std::string> models) {
+    gang_queue_options options;
+    options.demands.push_back({.models = std::move(models)});
+    gang_queue q(scheduler, options);
+    const absl::Status status = q.submit(job(0, gpus), 0);
+    if (!status.ok()) return std::string(status.message());
+    std::vector<job_action> actions;
+    REQUIRE(q.decide(0, actions).ok());
+    REQUIRE(actions.size() == 1);
+    std::string text;
+    for (const placement& p : actions[0].where)
+      text += q.scheduler().node(p.node)->name + ":" + std::to_string(p.num_gpus()) + " ";
+    return text;
+  };
+  CHECK(run(8, {"v100"}) == "v0:4 v1:4 ");
+  CHECK(run(6, {"v100"}) == "v0:4 v1:2 ");
+  CHECK(run(16, {"v100", "v100"}) == "v0:4 v1:4 v2:4 v3:4 ");
+  CHECK(run(8, {"a100"}) == "a:8 ");
+  CHECK(run(12, {"v100", "a100"}) == "a:8 v0:4 ");
+  CHECK(run(8, {}) == "a:8 ");
+  CHECK(run(17, {"v100"}) ==
+        "job 0 asks for 17 GPUs of model \"v100\", which do not fit even in the idle "
+        "cluster; it has 16 such GPUs");
+  CHECK(run(16, {"v100", "a100"}) ==
+        "job 0 asks for 16 GPUs of model \"v100\" or \"a100\", which do not fit even in the idle "
+        "cluster; each task of 8 GPUs must run on one node");
 }
 
 TEST_CASE("the first job that does not fit holds up the others; a higher priority suspends") {

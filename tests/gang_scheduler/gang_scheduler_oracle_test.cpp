@@ -211,6 +211,7 @@ struct pair_of_schedulers {
       REQUIRE(fast.jobs_on(node_id(id)) == slow.jobs_on(id));
       free += static_cast<std::uint64_t>(std::popcount(slow.healthy_gpus(id) & ~slow.used(id)));
     }
+    REQUIRE(fast.free_gpus() == free);
     for (level_t l = 0; l <= slow.levels; ++l) {
       std::uint64_t sum = 0;
       std::uint32_t nodes = 0;

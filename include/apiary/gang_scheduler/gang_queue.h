@@ -45,8 +45,9 @@ struct gang_queue_options {
 // first job that does not fit delays all jobs after it, unless backfilling lets them start. A job may
 // suspend running jobs of lower priority, at least cost; these then wait again, in the same order.
 //
-// A job of n GPUs is a gang of tasks that each fill a node of the largest size, and one task with
-// the remaining GPUs. Each task has the CPU and memory of its GPUs (gang_queue_options::demand).
+// A job of n GPUs is a gang of tasks that each fill a node of the largest size among the nodes of its
+// GPU models, and one task with the remaining GPUs. Each task has the CPU and memory of its GPUs
+// (gang_queue_options::demand).
 // Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
 //       starts and one for the first that does not. Backfilling adds one for each waiting job, and
 //       a trial for the first job and for each job that might delay it: the ends of the running
@@ -59,8 +60,9 @@ class gang_queue {
     APIARY_VERIFY(scheduler_.num_gangs() == 0);
     const auto nodes = scheduler_.free_capacity(0);
     for (const gang_scheduler::cell_capacity& n : *nodes) {
-      total_ += static_cast<std::uint32_t>(n.gpus);
-      task_gpus_ = (std::max)(task_gpus_, static_cast<std::uint32_t>(n.gpus));
+      const auto gpus = static_cast<std::uint32_t>(n.gpus);
+      all_.add(gpus);
+      by_model_[scheduler_.node(*scheduler_.find_node(n.name))->model].add(gpus);
     }
   }
 
@@ -80,8 +82,9 @@ class gang_queue {
     APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
     if (plan.result == plan_result::wait && plan.reason == wait_reason::never)
       return absl::InvalidArgumentError(
-          absl::StrCat("job ", job.job.value, " asks for ", wish_of(job), ", which ",
-                       job.gpus == 1 ? "does" : "do", " not fit even in the idle cluster"));
+          absl::StrCat("job ", job.job.value, " asks for ", text_of_demand(job), ", which ",
+                       job.gpus == 1 ? "does" : "do", " not fit even in the idle cluster; ",
+                       text_of_limit(job)));
     const order_key key{~static_cast<std::int64_t>(job.priority), submitted_++};
     e.begin(now);
     known_.emplace(job.job, key);
@@ -134,7 +137,7 @@ class gang_queue {
   // It decides only when something happens.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
   // GPUs of the cluster.
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return total_; }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return all_.total; }
   // The scheduler, for questions.
   [[nodiscard]] const gang_scheduler& scheduler() const noexcept { return scheduler_; }
 
@@ -159,6 +162,16 @@ class gang_queue {
     }
   };
   using job_end = std::pair<time_ms, job_key>;
+  // GPUs of some nodes.
+  struct gpus_of_nodes {
+    std::uint32_t total = 0;
+    std::uint32_t most = 0;  // of one node
+
+    void add(std::uint32_t gpus) {
+      total += gpus;
+      most = (std::max)(most, gpus);
+    }
+  };
 
   void start(std::map<order_key, entry>::iterator job, const gang_scheduler::plan& plan,
              time_ms now, std::vector<job_action>& actions) {
@@ -226,7 +239,7 @@ class gang_queue {
   [[nodiscard]] gang_scheduler::request gang_of(const job_request& job) const {
     gang_scheduler::request gang{
         .job = job.job.value, .tenant = job.tenant, .priority = job.priority};
-    const std::uint32_t size = (std::max)(task_gpus_, 1U);
+    const std::uint32_t size = task_gpus(job);
     if (job.gpus >= size) gang.gang.groups.push_back({.tasks = job.gpus / size, .gpus = size});
     if (job.gpus % size != 0) gang.gang.groups.push_back({.tasks = 1, .gpus = job.gpus % size});
     const gang_queue_options::demand* const needs = demand_of(job.job);
@@ -241,8 +254,38 @@ class gang_queue {
   [[nodiscard]] const gang_queue_options::demand* demand_of(job_id job) const noexcept {
     return job.value < options_.demands.size() ? &options_.demands[job.value] : nullptr;
   }
+  // The GPUs of the nodes whose models the job accepts.
+  [[nodiscard]] gpus_of_nodes nodes_for(const job_request& job) const {
+    const gang_queue_options::demand* const needs = demand_of(job.job);
+    if (needs == nullptr || needs->models.empty()) return all_;
+    gpus_of_nodes sum;
+    for (const auto& [model, gpus] : by_model_) {
+      if (std::find(needs->models.begin(), needs->models.end(), model) == needs->models.end())
+        continue;
+      sum.total += gpus.total;
+      sum.most = (std::max)(sum.most, gpus.most);
+    }
+    return sum;
+  }
+  // The GPUs of each task of the job but the last one.
+  [[nodiscard]] std::uint32_t task_gpus(const job_request& job) const {
+    const std::uint32_t most = nodes_for(job).most;
+    return (std::max)(most > 0 ? most : all_.most, 1U);
+  }
+  // Why the job never fits: "it has 16 such GPUs", or into which tasks it is divided.
+  [[nodiscard]] std::string text_of_limit(const job_request& job) const {
+    const gang_queue_options::demand* const needs = demand_of(job.job);
+    const std::uint32_t total = nodes_for(job).total;
+    if (total < job.gpus) {
+      const bool any = needs == nullptr || needs->models.empty();
+      return absl::StrCat("it has ", total, any ? "" : " such", total == 1 ? " GPU" : " GPUs");
+    }
+    const std::uint32_t size = (std::min)(job.gpus, task_gpus(job));
+    return absl::StrCat("each task of ", size, size == 1 ? " GPU" : " GPUs",
+                        " must run on one node");
+  }
   // "8 GPUs with 2.5 cores and 64 GiB each, of model "a" or "b"".
-  [[nodiscard]] std::string wish_of(const job_request& job) const {
+  [[nodiscard]] std::string text_of_demand(const job_request& job) const {
     std::string text = absl::StrCat(job.gpus, job.gpus == 1 ? " GPU" : " GPUs");
     const gang_queue_options::demand* const needs = demand_of(job.job);
     if (needs == nullptr) return text;
@@ -274,12 +317,13 @@ class gang_queue {
   [[nodiscard]] absl::Status check_products(const job_request& job) const {
     const gang_queue_options::demand* const needs = demand_of(job.job);
     if (needs == nullptr) return absl::OkStatus();
-    const std::uint64_t gpus = (std::min)(job.gpus, (std::max)(task_gpus_, 1U));
+    const std::uint64_t gpus = (std::min)(job.gpus, task_gpus(job));
     const std::uint64_t cpu = gpus * needs->per_gpu.cpu_milli;
     const std::uint64_t memory = gpus * needs->per_gpu.memory_mib;
     if ((std::max)(cpu, memory) <= std::uint64_t{~0U}) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        "job ", job.job.value, " asks for ", wish_of(job), "; a task of ", gpus, " GPUs needs ",
+        "job ", job.job.value, " asks for ", text_of_demand(job), "; a task of ", gpus,
+        " GPUs needs ",
         cpu > memory ? absl::StrCat(cpu, " thousandths of a core") : absl::StrCat(memory, " MiB"),
         ", more than ", ~0U));
   }
@@ -307,16 +351,14 @@ class gang_queue {
     if (before != waiting_.end() && held_up_ != key)
       before->second.clock.set(delay_cause::order, now);
     held_up_ = key;
-    std::uint64_t free = 0;
-    const auto cluster = scheduler_.free_capacity(0);
-    for (const gang_scheduler::cell_capacity& n : *cluster) free += n.free_gpus;
+    const std::uint64_t free = scheduler_.free_gpus();
     e.clock.set(free < e.gpus ? delay_cause::capacity : delay_cause::fragmentation, now);
   }
 
   gang_scheduler scheduler_;
   gang_queue_options options_;
-  std::uint32_t total_ = 0;
-  std::uint32_t task_gpus_ = 0;  // of the largest task
+  gpus_of_nodes all_{};
+  std::map<std::string, gpus_of_nodes> by_model_;
   std::uint64_t submitted_ = 0;
   order_key held_up_{};  // the job that waited for GPUs last
   std::map<job_id, order_key> known_;

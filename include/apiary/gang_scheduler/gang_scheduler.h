@@ -128,6 +128,8 @@ class gang_scheduler : public gang_scheduler_types {
   // The capacity of each cell of a level; level 0: of each node. Cells go by the names of the cells
   // above them, then by their own. kNotFound: no such level. Cost: O(nodes).
   [[nodiscard]] absl::StatusOr<std::vector<cell_capacity>> free_capacity(level_t level) const;
+  // The healthy GPUs of the cluster that no gang uses or has reserved. Cost: O(1).
+  [[nodiscard]] std::uint64_t free_gpus() const noexcept;
   // The number of running and preempting gangs.
   [[nodiscard]] std::uint32_t num_gangs() const noexcept;
   // A hash of the nodes, by their names, and of the gangs, in whatever order they came. Cost: O(1).

@@ -163,6 +163,9 @@ gang_scheduler::free_capacity(level_t level) const {
   }
   return cells;
 }
+APIARY_INLINE std::uint64_t gang_scheduler::free_gpus() const noexcept {
+  return core_->state.free_gpus();
+}
 APIARY_INLINE std::uint32_t gang_scheduler::num_gangs() const noexcept {
   return core_->state.num_gangs();
 }

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -89,6 +90,8 @@ class cluster_state {
   [[nodiscard]] std::uint32_t next_id() const noexcept {
     return free_ids_.empty() ? num_ids() : free_ids_.front();
   }
+  // The free GPUs of all nodes.
+  [[nodiscard]] std::uint64_t free_gpus() const noexcept { return free_gpus_; }
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   void next_epoch() noexcept { ++epoch_; }
@@ -172,6 +175,7 @@ class cluster_state {
     ++removed_;
     hash_ -= n.hash();
     --with_gpus_[n.shape.gpus];
+    free_gpus_ -= n.counted;
     n = {};
     usable_[id] = {};
     insert_sorted(free_ids_, id);
@@ -270,7 +274,10 @@ class cluster_state {
       if (is_member_[i] != 0) v.update(moves[i].to, &nodes_[moves[i].node]);
   }
   void set_usable(std::uint32_t id) {
-    const used_node& n = nodes_[id];
+    used_node& n = nodes_[id];
+    free_gpus_ -= n.counted;
+    n.counted = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
+    free_gpus_ += n.counted;
     const usable_node now{n.position, n.healthy_gpus() & ~n.reserved};
     if (usable_[id] == now) return;
     usable_[id] = now;
@@ -317,6 +324,7 @@ class cluster_state {
   std::vector<node_view> views_;  // [0]: of the filter that accepts nodes without taints
   std::uint64_t view_clock_ = 0;
   std::uint64_t removed_ = 1;  // nodes so far, and one
+  std::uint64_t free_gpus_ = 0;
   std::uint64_t hash_ = 0;
   std::uint64_t epoch_ = 0;
   std::uint32_t trials_ = 0;

@@ -46,11 +46,13 @@ class gang_audit {
     const cluster_layout& layout = state_.layout();
     std::uint64_t hash = 0;
     std::uint32_t present = 0;
+    std::uint64_t free = 0;
     for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
       const used_node& n = state_.node(id);
       if (!n.present()) continue;
       ++present;
       hash += n.hash();
+      free += static_cast<std::uint64_t>(std::popcount(n.free_gpus()));
       most_gpus_ = (std::max)(most_gpus_, n.shape.gpus);
       expect(layout.node_at(n.position) == id, "node ", id, " is not at its position");
       expect(state_.find_node(n.shape.name) == std::optional(id), "node ", id, " has no name");
@@ -71,6 +73,7 @@ class gang_audit {
              id, " is wrongly listed as bad or healthy");
     }
     hash_ = hash;
+    expect(state_.free_gpus() == free, free, " GPUs are free, not ", state_.free_gpus());
     std::uint32_t at_positions = 0;
     for (std::uint32_t p = 0; p < layout.num_positions(); ++p)
       at_positions += layout.node_at(p) != cluster_layout::none ? 1U : 0U;

@@ -37,6 +37,7 @@ struct used_node {
   std::uint32_t reserved = 0;    // by preempting gangs
   std::uint64_t cpu_milli = 0;   // of all gangs here
   std::uint64_t memory_mib = 0;  // of all gangs here
+  std::uint32_t counted = 0;     // its free GPUs in the sum of all nodes
   std::vector<gang_here> gangs{};
 
   [[nodiscard]] bool present() const noexcept { return position != ~std::uint32_t{0}; }
