@@ -288,7 +288,7 @@ static_assert(NodeScore<price_score>);
 // Makes prices from the tasks that arrive, for hosts without a history of tasks.
 //
 // Cost:    arrive: as recent_mix::add; and as price_score::create after 32, 64, ..., 1,024 arrivals, then
-//          after each 1,024, and from 16,384 arrivals on each time a sixteenth as many have come.
+//          after each 1,024, and from 16,384 arrivals on each time their number has grown by a sixteenth.
 // Example: examples/learned_prices.cpp
 class price_learner {
  public:
