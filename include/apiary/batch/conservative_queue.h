@@ -31,12 +31,13 @@ APIARY_NAMESPACE_BEGIN
 struct conservative_options {
   // At most so many waiting jobs have reservations, as with bf_max_job_test of Slurm; 0: all. When one
   // of them starts or leaves, the first job in the order without a reservation gets one. A job
-  // without a reservation does not start.
+  // without a reservation does not start. A job whose start is unknown, because it waits for a
+  // repair, counts as one of them.
   std::size_t depth = 0;
 };
 
-// Conservative backfilling: every job gets the earliest reservation that earlier ones allow when it
-// arrives, and no later job delays it. When a job ends before its estimate, all reservations are
+// Conservative backfilling: every job (with a depth: each of the first) gets the earliest reservation
+// that earlier ones allow when it arrives, and no later job delays it. When a job ends before its estimate, all reservations are
 // tried again, in order of arrival, until none moves earlier.
 //
 // Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime

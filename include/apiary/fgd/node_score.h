@@ -49,8 +49,8 @@ concept BoundedScore = PreparedScore<S> &&
 // score_tree `candidates`, in `*allowed` if that is not null, or npos.
 // s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
 // gang_sharing_scheduler minimizes its sum. It may depend only on what is left on the node.
-// S::falls_with_cpu: if true, no score rises if the task requests more CPU. Tasks that differ only in
-// CPU can then have the same cached scores, as upper bounds. It needs ignores_memory. With prepare()
+// S::falls_with_cpu: if true, scores of a task bound those of one that requests more CPU. Tasks that
+// differ only in CPU can then have the same cached scores, as upper bounds. It needs ignores_memory. With prepare()
 // it needs c.bound(score, less, kind, cpu): the highest score of a task on a node where a task that
 // requests `cpu` thousandths of a core less has this score; it does not fall if the score rises. `less`
 // and `kind` are what prepare() returned for the task with less CPU and for the task.

@@ -312,7 +312,7 @@ class best_score_placer {
     }
   }
   // What a score_tree of `cpu_left` or `memory_left` has for a node with so much left: 16 for each power
-  // of two, the same from 524 cores or 512 GiB on.
+  // of two, the same from 491 cores or 480 GiB on.
   [[nodiscard]] static std::uint8_t entry_of_left(const resources& left, cached what) noexcept {
     const std::uint32_t amount = what == cached::cpu_left ? left.cpu_milli : left.memory_mib;
     const auto bits = static_cast<std::uint32_t>(std::bit_width(amount));
