@@ -50,14 +50,13 @@ struct victims_on_node {
 // Cost:     find: O(1) for each change of a node since the last search for this kind. It improves
 //           the bound of a node at most twice after each change of the node, if the bound is not
 //           above the least cost. Then it searches each node whose bound is not above the least
-//           cost (if equal: with a lower id), at most max_nodes once victims are found; if there
-//           are none, it searches each node with a bound. O(nodes) for a kind or a priority that is
-//           new or was replaced: max_kinds, max_own_kinds and max_levels are kept at a time. If at
-//           most an eighth of the nodes is allowed, it reads only these; otherwise each find reads
-//           the nodes that are not allowed and cost less. If the kind is rounded, each find also
-//           reads the nodes of other models that cost less.
-//           Memory: 10 bytes for each node and kind, 64 for each node and priority, 72 for each job
-//           on a node.
+//           cost, at most max_nodes once victims are found; without victims, each node with a
+//           bound. O(nodes) for a kind or a priority that is new or was replaced: max_kinds,
+//           max_own_kinds and max_levels are kept at a time. If at most an eighth of the nodes is
+//           allowed, it reads only these; otherwise each find reads the nodes that are not allowed
+//           and cost less. If the kind is rounded, each find also reads the nodes of other models
+//           that cost less.
+//           Memory: 10 bytes a node and kind, 64 a node and priority, 72 a job on a node.
 class victim_index {
  public:
   // The most rounded kinds with bounds.
