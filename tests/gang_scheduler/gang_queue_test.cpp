@@ -32,6 +32,22 @@ gang_queue queue_of(std::uint32_t nodes, gang_queue_options options = {}) {
 job_request job(std::uint32_t id, std::uint32_t gpus, std::int32_t priority = 0) {
   return {.job = job_id(id), .priority = priority, .gpus = gpus};
 }
+// The GPUs that a job on GPUs of these models starts with on each node, or why it is refused.
+std::string nodes_of_job(const gang_scheduler& scheduler, std::uint32_t gpus,
+                         std::vector<std::string> models) {
+  gang_queue_options options;
+  options.demands.push_back({.models = std::move(models)});
+  gang_queue q(scheduler, options);
+  const absl::Status status = q.submit(job(0, gpus), 0);
+  if (!status.ok()) return std::string(status.message());
+  std::vector<job_action> actions;
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(actions.size() == 1);
+  std::string text;
+  for (const placement& p : actions[0].where)
+    text += q.scheduler().node(p.node)->name + ":" + std::to_string(p.num_gpus()) + " ";
+  return text;
+}
 
 }  // namespace
 
@@ -106,20 +122,8 @@ TEST_CASE("gang_queue: a task fills the largest node of the models of its job") 
   for (std::uint32_t n = 0; n < 4; ++n)
     cluster.nodes.push_back({.name = "v" + std::to_string(n), .gpus = 4, .model = "v100"});
   const gang_scheduler scheduler = gang_scheduler::create(cluster).value();
-  // The GPUs that the job starts with on each node, or why it is refused.
   const auto run = [&](std::uint32_t gpus, std::vector<std::string> models) {
-    gang_queue_options options;
-    options.demands.push_back({.models = std::move(models)});
-    gang_queue q(scheduler, options);
-    const absl::Status status = q.submit(job(0, gpus), 0);
-    if (!status.ok()) return std::string(status.message());
-    std::vector<job_action> actions;
-    REQUIRE(q.decide(0, actions).ok());
-    REQUIRE(actions.size() == 1);
-    std::string text;
-    for (const placement& p : actions[0].where)
-      text += q.scheduler().node(p.node)->name + ":" + std::to_string(p.num_gpus()) + " ";
-    return text;
+    return nodes_of_job(scheduler, gpus, std::move(models));
   };
   CHECK(run(8, {"v100"}) == "v0:4 v1:4 ");
   CHECK(run(6, {"v100"}) == "v0:4 v1:2 ");
@@ -133,6 +137,26 @@ TEST_CASE("gang_queue: a task fills the largest node of the models of its job") 
   CHECK(run(16, {"v100", "a100"}) ==
         "job 0 asks for 16 GPUs of model \"v100\" or \"a100\", which do not fit even in the idle "
         "cluster; each task of 8 GPUs must run on one node");
+}
+
+TEST_CASE("gang_queue: a job is not divided for nodes with taints, for it cannot run there") {
+  gang_cluster cluster;
+  cluster.nodes.push_back({.name = "t", .gpus = 8, .model = "v100", .taints = {"maintenance"}});
+  for (std::uint32_t n = 0; n < 2; ++n)
+    cluster.nodes.push_back({.name = "v" + std::to_string(n), .gpus = 4, .model = "v100"});
+  const gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  CHECK(gang_queue(scheduler).total_gpus() == 16);
+  for (const std::vector<std::string>& models :
+       {std::vector<std::string>{}, std::vector<std::string>{"v100"}}) {
+    CHECK(nodes_of_job(scheduler, 8, models) == "v0:4 v1:4 ");
+    CHECK(nodes_of_job(scheduler, 6, models) == "v0:4 v1:2 ");
+  }
+  CHECK(nodes_of_job(scheduler, 9, {}) ==
+        "job 0 asks for 9 GPUs, which do not fit even in the idle cluster; it has 8 GPUs on nodes "
+        "without taints");
+  CHECK(nodes_of_job(scheduler, 9, {"v100"}) ==
+        "job 0 asks for 9 GPUs of model \"v100\", which do not fit even in the idle cluster; it "
+        "has 8 such GPUs on nodes without taints");
 }
 
 TEST_CASE("the first job that does not fit holds up the others; a higher priority suspends") {

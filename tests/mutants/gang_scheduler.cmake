@@ -157,6 +157,8 @@ mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition:
   FROM [[leaders != m && o != m]] TO [[false]])
 mutant(queue_products gang_scheduler/gang_queue.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
+mutant(queue_taints gang_scheduler/gang_queue.h "dropped condition: a job is divided for the nodes with taints"
+  FROM [[if (!node.taints.empty()) continue;]] TO [[]] STATEMENT)
 mutant(queue_models gang_scheduler/gang_queue.h "forgotten update: a job runs on any model"
   FROM [[gang.filter.models = needs->models;]] TO [[]] STATEMENT)
 mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a filter that accepts no node is not the whole reason"

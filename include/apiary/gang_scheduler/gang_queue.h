@@ -47,7 +47,7 @@ struct gang_queue_options {
 //
 // A job of n GPUs is a gang of tasks that each fill a node of the largest size among the nodes of its
 // GPU models, and one task with the remaining GPUs. Each task has the CPU and memory of its GPUs
-// (gang_queue_options::demand).
+// (gang_queue_options::demand). No job runs on a node with taints.
 // Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
 //       starts and one for the first that does not. Backfilling adds one for each waiting job, and
 //       a trial for the first job and for each job that might delay it: the ends of the running
@@ -61,8 +61,11 @@ class gang_queue {
     const auto nodes = scheduler_.free_capacity(0);
     for (const gang_scheduler::cell_capacity& n : *nodes) {
       const auto gpus = static_cast<std::uint32_t>(n.gpus);
+      const gang_cluster::node& node = *scheduler_.node(*scheduler_.find_node(n.name));
+      total_ += gpus;
+      if (!node.taints.empty()) continue;
       all_.add(gpus);
-      by_model_[scheduler_.node(*scheduler_.find_node(n.name))->model].add(gpus);
+      by_model_[node.model].add(gpus);
     }
   }
 
@@ -136,8 +139,8 @@ class gang_queue {
   }
   // It decides only when something happens.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
-  // GPUs of the cluster.
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return all_.total; }
+  // GPUs of the cluster, also those of nodes with taints.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return total_; }
   // The scheduler, for questions.
   [[nodiscard]] const gang_scheduler& scheduler() const noexcept { return scheduler_; }
 
@@ -254,7 +257,7 @@ class gang_queue {
   [[nodiscard]] const gang_queue_options::demand* demand_of(job_id job) const noexcept {
     return job.value < options_.demands.size() ? &options_.demands[job.value] : nullptr;
   }
-  // The GPUs of the nodes whose models the job accepts.
+  // The GPUs of the nodes that the job accepts.
   [[nodiscard]] gpus_of_nodes nodes_for(const job_request& job) const {
     const gang_queue_options::demand* const needs = demand_of(job.job);
     if (needs == nullptr || needs->models.empty()) return all_;
@@ -278,7 +281,8 @@ class gang_queue {
     const std::uint32_t total = nodes_for(job).total;
     if (total < job.gpus) {
       const bool any = needs == nullptr || needs->models.empty();
-      return absl::StrCat("it has ", total, any ? "" : " such", total == 1 ? " GPU" : " GPUs");
+      return absl::StrCat("it has ", total, any ? "" : " such", total == 1 ? " GPU" : " GPUs",
+                          all_.total < total_ ? " on nodes without taints" : "");
     }
     const std::uint32_t size = (std::min)(job.gpus, task_gpus(job));
     return absl::StrCat("each task of ", size, size == 1 ? " GPU" : " GPUs",
@@ -357,8 +361,9 @@ class gang_queue {
 
   gang_scheduler scheduler_;
   gang_queue_options options_;
-  gpus_of_nodes all_{};
-  std::map<std::string, gpus_of_nodes> by_model_;
+  std::uint32_t total_ = 0;
+  gpus_of_nodes all_{};                            // of nodes without taints
+  std::map<std::string, gpus_of_nodes> by_model_;  // the same for each model
   std::uint64_t submitted_ = 0;
   order_key held_up_{};  // the job that waited for GPUs last
   std::map<job_id, order_key> known_;
