@@ -165,3 +165,11 @@ mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a
   FROM [[accepts_none = view.num_members == 0;]] TO [[]] STATEMENT)
 mutant(key_default gang_scheduler/gang_scheduler_types.h "wrong default: a forgotten job id is a number"
   IN [[bool is_text_ = true;]] FROM [[true]] TO [[false]])
+mutant(audit_next_id gang_scheduler/detail/gang_audit.h "wrong comparison: the audit accepts the id of a node as the next one"
+  FROM [[state_.next_id() == unused_id]] TO [[state_.next_id() <= present]])
+mutant(audit_nodes_of_gang gang_scheduler/detail/gang_audit.h "dropped check: the audit accepts wrong nodes of a gang"
+  FROM [[e.nodes == on_nodes]] TO [[true]])
+mutant(audit_running_preempts gang_scheduler/detail/gang_audit.h "dropped condition: the audit accepts victims of a gang that runs"
+  FROM [[gang.preempting && slot != scheduled_gangs::none]] TO [[slot != scheduled_gangs::none]])
+mutant(audit_slots gang_scheduler/detail/gang_audit.h "dropped comparison: the audit accepts wrong numbers of slots"
+  FROM [[!std::ranges::equal(a.slots(l, t), b.slots(l, t))]] TO [[false]])

@@ -33,6 +33,7 @@ class candidate_gangs : public cluster_state {
     std::uint32_t mask = 0;
     std::uint64_t cpu_milli = 0;
     std::uint64_t memory_mib = 0;
+    friend bool operator==(const on_node&, const on_node&) = default;
   };
   // The values that decide the cost of a gang. They are stored apart because a search reads them for
   // many gangs.

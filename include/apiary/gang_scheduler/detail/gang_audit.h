@@ -47,12 +47,16 @@ class gang_audit {
     std::uint64_t hash = 0;
     std::uint32_t present = 0;
     std::uint64_t free = 0;
+    std::uint32_t unused_id = state_.num_ids();  // the lowest
     for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
       const used_node& n = state_.node(id);
+      if (!n.present()) unused_id = (std::min)(unused_id, id);
       if (!n.present()) continue;
       ++present;
       hash += n.hash();
-      free += static_cast<std::uint64_t>(std::popcount(n.free_gpus()));
+      const auto counted = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
+      expect(n.counted == counted, "node ", id, " has ", counted, " free GPUs, not ", n.counted);
+      free += counted;
       most_gpus_ = (std::max)(most_gpus_, n.shape.gpus);
       expect(layout.node_at(n.position) == id, "node ", id, " is not at its position");
       expect(state_.find_node(n.shape.name) == std::optional(id), "node ", id, " has no name");
@@ -74,6 +78,7 @@ class gang_audit {
     }
     hash_ = hash;
     expect(state_.free_gpus() == free, free, " GPUs are free, not ", state_.free_gpus());
+    expect(state_.num_nodes() == present, present, " nodes have ", state_.num_nodes(), " names");
     std::uint32_t at_positions = 0;
     for (std::uint32_t p = 0; p < layout.num_positions(); ++p)
       at_positions += layout.node_at(p) != cluster_layout::none ? 1U : 0U;
@@ -84,7 +89,7 @@ class gang_audit {
              order[i], " is out of order");
     expect(!layout.is_too_large(), present, " nodes have as much as ", layout.num_positions(),
            " positions");
-    expect(state_.next_id() <= present, "the next id ", state_.next_id(), " is not the lowest");
+    expect(state_.next_id() == unused_id, "the next id is ", unused_id, ", not ", state_.next_id());
   }
   used_node& again(std::uint32_t id) {
     const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
@@ -119,8 +124,9 @@ class gang_audit {
       std::uint64_t gpus = 0;
       for (const placement& p : gang.tasks) gpus += p.num_gpus();
       expect(gpus == gang.gpus, "job ", job, " has another number of GPUs");
-      for (const scheduled_gangs::on_node& o :
-           scheduled_gangs::nodes_of(gang.what.gang, gang.tasks)) {
+      const auto on_nodes = scheduled_gangs::nodes_of(gang.what.gang, gang.tasks);
+      expect(e.nodes == on_nodes, "job ", job, " has other nodes");
+      for (const scheduled_gangs::on_node& o : on_nodes) {
         used_node& n = again(o.node);
         std::uint32_t& mask = gang.preempting ? n.reserved : n.used;
         expect((mask & o.mask) == 0, "job ", job, " has GPUs of another gang");

@@ -1,0 +1,121 @@
+// apiary/tests/gang_scheduler/detail/gang_explanation_test.cpp - the sentences about plans, each kind once.
+// SPDX-License-Identifier: MIT
+#include <apiary/gang_scheduler/detail/gang_explanation.h>
+#include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
+#include <apiary/model/plan.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gang_explanation_tests {
+namespace {
+
+using namespace apiary;
+using detail::plan_text;
+using detail::scheduled_gangs;
+
+// Ten nodes in two racks; n9 is bad.
+scheduled_gangs state_of_ten() {
+  gang_cluster cluster{.levels = {"rack"}, .nodes = {}};
+  for (int n = 0; n < 10; ++n)
+    cluster.nodes.push_back({.name = "n" + std::to_string(n),
+                             .cells = {n < 9 ? "a" : "b"},
+                             .gpus = 4,
+                             .model = "h100"});
+  scheduled_gangs state(cluster);
+  state.set_health(9, true, 0);
+  return state;
+}
+gang_scheduler_types::explanation planned(plan_result result, std::vector<std::uint32_t> nodes) {
+  gang_scheduler_types::explanation e;
+  e.plan.result = result;
+  for (const std::uint32_t n : nodes) e.plan.tasks.push_back({node_id(n), 15});
+  return e;
+}
+
+TEST_CASE("gang_explanation: plans that bind or preempt name nodes, their cell and victims") {
+  const scheduled_gangs state = state_of_ten();
+  const gang_scheduler_types::request r{.job = 7};
+  const plan_text text(state, r);
+  CHECK(text(planned(plan_result::bind, {2}), false) == "job 7 can start now on node n2");
+  auto e = planned(plan_result::bind, {2, 0, 2, 1});
+  e.plan.level = 1;
+  CHECK(text(e, false) == "job 7 can start now on nodes n0, n1 and n2 in rack a");
+  CHECK(text(planned(plan_result::bind, {0, 1, 2, 3, 4, 5, 6, 7, 8}), false) ==
+        "job 7 can start now on nodes n0, n1, n2, n3, n4, n5, n6 and 2 more");
+  e = planned(plan_result::preempt, {2});
+  e.plan.victims = {3, "x"};
+  e.plan.cost = 5;
+  CHECK(text(e, false) == "job 7 can start on node n2 when jobs 3 and x have been preempted");
+  e.plan.lower_bound = 5;
+  e.plan.victims = {3};
+  CHECK(text(e, false) ==
+        "job 7 can start on node n2 when job 3 has been preempted; no other choice costs less");
+}
+
+TEST_CASE("gang_explanation: plans that wait name the reason and what would help") {
+  const scheduled_gangs state = state_of_ten();
+  gang_scheduler_types::request r{.job = 7};
+  const auto text = [&](const gang_scheduler_types::explanation& e, bool accepts_none = false) {
+    return plan_text(state, r)(e, accepts_none);
+  };
+  auto e = planned(plan_result::wait, {});
+  CHECK(text(e) == "job 7 waits");
+  e.nodes_to_free = {node_id(9), node_id(1)};
+  e.gpus_to_free = 6;
+  CHECK(text(e) ==
+        "job 7 waits; it would fit if node n1 were free and node n9 were healthy and free (6 more "
+        "GPUs)");
+  e.nodes_to_free = {node_id(9)};
+  e.gpus_to_free = 0;
+  e.plan.reason = wait_reason::unhealthy;
+  CHECK(
+      text(e) ==
+      "job 7 waits: too many nodes or GPUs are bad; it would fit if node n9 were healthy and free "
+      "(the GPUs are free, but CPU or memory is not)");
+  e = planned(plan_result::wait, {});
+  e.plan.reason = wait_reason::undecided;
+  CHECK(text(e) ==
+        "job 7 waits: it is not known whether it fits, because the search reached its step budget");
+  e.plan.reason = wait_reason::not_suggested;
+  CHECK(text(e) == "job 7 waits; without the list of nodes it would start now");
+  e.plan.reason = wait_reason::never;
+  const std::string never = "job 7 can never start in this cluster, even if it is idle";
+  CHECK(text(e) == never);
+  r.filter = {.labels = {"zone=z"}};
+  CHECK(text(e, true) == never + ": no node has label \"zone=z\"");
+  r.filter = {.models = {"a100", "v100"}};
+  CHECK(text(e, true) == never + ": no node has GPU model \"a100\" or \"v100\"");
+  const scheduled_gangs none(gang_cluster{});
+  CHECK(plan_text(none, r)(e, true) == never + ": the cluster has no nodes");
+}
+
+TEST_CASE("gang_explanation: cells without nodes are not counted") {
+  scheduled_gangs state = state_of_ten();
+  const detail::cluster_layout& layout = state.layout();
+  const std::vector<std::uint32_t> unused = detail::unused_cells(layout, 1);
+  REQUIRE(unused.size() + 2 == layout.tree().cells(1).size());
+  for (const std::uint32_t c : unused) CHECK(layout.cell_name(1, c).empty());
+  CHECK(detail::unused_cells(layout, layout.num_levels()).empty());
+  std::uint32_t of_b = 0;
+  while (layout.cell_name(1, of_b) != "b") ++of_b;
+  infeasibility_proof proof;
+  proof.level = 1;
+  proof.cells = {{.cell = 0}, {.cell = of_b}};
+  proof.gaps = {{.level = 1, .cell = of_b, .tasks = 3},
+                {.level = 0, .cell = state.node(9).position, .tasks = 2}};
+  leave_out_unused_cells(layout, proof);
+  CHECK(proof.cells[0].cell == 0);
+  CHECK(proof.cells[1].cell == 1);
+  CHECK(proof.gaps[0].cell == 1);
+  CHECK(proof.gaps[1].cell == 9);
+}
+
+}  // namespace
+}  // namespace gang_explanation_tests
