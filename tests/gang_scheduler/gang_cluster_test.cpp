@@ -281,6 +281,20 @@ TEST_CASE("short texts cannot use up the memory with copies") {
     for (int i = 0; i < 20'000; ++i) lines += "NodeName=n" + std::to_string(i) + '\n';
     CHECK(fault("", lines, "") == "nodes, line " + std::to_string(last) + of_nodes);
   }
+  // Lines with a fault, and further DEFAULT lines, do too; but not those with a fault of their own.
+  const std::string long_default =
+      "NodeName=DEFAULT SocketsPerBoard=2 Reason=" + text + text + text + text + '\n';
+  const auto many_lines = [&](const std::string& line) {
+    std::string lines = long_default;
+    for (int i = 0; i < 5'000; ++i) lines += line + '\n';
+    return fault("", lines, "");
+  };
+  const std::string both =
+      ": Sockets, which are those of all boards, beside SocketsPerBoard\nnodes, line ";
+  CHECK(many_lines("NodeName=n Sockets=2").starts_with("nodes, line 2" + both + "3" + both));
+  CHECK(many_lines("NodeName=n Sockets=2").ends_with("\n4075 more faults"));
+  CHECK(many_lines("NodeName=DEFAULT CPUs=4") == "nodes, line 4096" + of_nodes);
+  CHECK(many_lines("NodeName=n CPUs=x").ends_with("\n4980 more faults"));
   const std::string list = text + "[1-65536]";
   CHECK(fault("", "NodeName=" + list, "") ==
         "nodes, line 1: the list \"" + list + "\" has more than 268435456 bytes of names");

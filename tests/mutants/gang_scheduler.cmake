@@ -116,6 +116,8 @@ mutant(block_last gang_scheduler/detail/slurm_topology.h "off by one: the last b
   FROM [[b <= last / blocks_below]] TO [[b < last / blocks_below]])
 mutant(copies_inherited gang_scheduler/detail/slurm_nodes.h "off by one: what the first node of a line inherits does not count"
   FROM [[names.size() - (inherited > 0 ? 0 : 1)]] TO [[names.size() - 1]])
+mutant(copies_of_faulty gang_scheduler/detail/slurm_nodes.h "dropped check: what lines of defaults inherit does not count"
+  FROM [[from_.count_copied(inherited)]] TO [[from_.count_copied(0)]])
 mutant(copies_of_words gang_scheduler/detail/slurm_nodes.h "wrong value: a word needs no more than its bytes"
   FROM [[bytes += 32 + word.size()]] TO [[bytes += word.size()]])
 mutant(twice_first gang_scheduler/detail/gang_cluster_inl.h "wrong value: a node that is described twice is first at its second line"

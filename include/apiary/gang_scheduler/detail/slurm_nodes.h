@@ -81,20 +81,17 @@ class slurm_node_reader {
                                             [](auto& pair) { return is_in(pair.first, of_nodes); });
       return of_node ? from_.fault("no NodeName") : absl::OkStatus();
     }
+    // A line with a fault of its own inherits nothing, so that its cost is that of its own values.
     gang_cluster::node one;
     std::vector<std::string> names;
+    const std::size_t own = line.size();
+    APIARY_RETURN_IF_ERROR(read_values(line, 0, one, names));
     const std::uint64_t inherited = add_defaults(line);
-    bool has_cpus = false;
-    for (const auto& [key, value] : line) {
-      if (key == "nodename") {
-        APIARY_ASSIGN_OR_RETURN(names, from_.names(value));
-      } else if (!is_in(key, of_cpus)) {
-        APIARY_RETURN_IF_ERROR(read_value(key, value, one));
-        has_cpus = has_cpus || key == "cpus";
-      }
-    }
+    APIARY_RETURN_IF_ERROR(from_.count_copied(inherited));
+    APIARY_RETURN_IF_ERROR(read_values(line, own, one, names));
     APIARY_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> cpus, read_factors(line));
-    if (cpus && !has_cpus) {
+    const auto is_cpus = [](const auto& pair) { return pair.first == "cpus"; };
+    if (cpus && std::none_of(line.begin(), line.end(), is_cpus)) {
       if (*cpus > max_cpus)
         return from_.fault(absl::StrCat("the node has more than ", max_cpus, " CPUs"));
       one.host.cpu_milli = static_cast<std::uint32_t>(*cpus * 1000);
@@ -106,7 +103,7 @@ class slurm_node_reader {
     }
     // The first node has what the line says; the others, and what is inherited, are copies.
     const std::uint64_t copies = names.size() - (inherited > 0 ? 0 : 1);
-    APIARY_RETURN_IF_ERROR(from_.count_copied(inherited + copies * bytes_of(one)));
+    APIARY_RETURN_IF_ERROR(from_.count_copied(copies * bytes_of(one)));
     for (std::string& name : names) {
       one.name = std::move(name);
       nodes_.push_back(one);
@@ -115,14 +112,29 @@ class slurm_node_reader {
     return absl::OkStatus();
   }
 
+  // Reads the values of a line from number `from` on, but for the factors of CPUs.
+  absl::Status read_values(const slurm_reader::line& line, std::size_t from, gang_cluster::node& to,
+                           std::vector<std::string>& names) {
+    for (std::size_t i = from; i < line.size(); ++i) {
+      const auto& [key, value] = line[i];
+      if (key == "nodename") {
+        APIARY_ASSIGN_OR_RETURN(names, from_.names(value));
+      } else if (!is_in(key, of_cpus)) {
+        APIARY_RETURN_IF_ERROR(read_value(key, value, to));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // Adds the values that the line does not set itself. Returns their bytes.
+  // Requires: the values have been read, so there are few different keys.
   std::uint64_t add_defaults(slurm_reader::line& to) const {
-    const std::size_t own = to.size();
+    std::vector<std::string> own;
+    for (const auto& value : to)
+      if (std::find(own.begin(), own.end(), value.first) == own.end()) own.push_back(value.first);
     std::uint64_t bytes = 0;
     for (const auto& value : defaults_) {
-      const auto last = to.begin() + static_cast<std::ptrdiff_t>(own);
-      if (std::any_of(to.begin(), last, [&](const auto& v) { return v.first == value.first; }))
-        continue;
+      if (std::find(own.begin(), own.end(), value.first) != own.end()) continue;
       to.push_back(value);
       bytes += value.first.size() + value.second.size();
     }
