@@ -177,6 +177,10 @@ mutant(forecast_changed hived/detail/cell_forecast.h "forgotten update: the node
         note(n.node);]] FROM [[note(n.node);]] TO [[]] STATEMENT)
 mutant(forecast_lower hived/detail/cell_forecast.h "dropped condition: a gang waits for the ends of gangs that it suspends"
   FROM [[u.ends > then && u.priority >= priority]] TO [[u.ends > then]])
+mutant(forecast_oldest hived/detail/cell_forecast.h "wrong choice: the tree that was used last gives way"
+  FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]])
+mutant(forecast_unsorted hived/detail/cell_forecast.h "dropped step: leaves of a node that are not neighbors count apart"
+  FROM [[if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());]] TO [[]] STATEMENT)
 mutant(forecast_measure hived/hived_queue.h "forgotten update: bad hardware counts in a forecast"
   FROM [[tenant.forecast.measure(scheduler_.cells());]] TO [[]] STATEMENT)
 mutant(queue_estimate hived/detail/tenant_queues.h "wrong bound: a job without an estimate ends in time"

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 using namespace apiary;
@@ -92,17 +93,40 @@ struct forecast_scene {
   }
 };
 
+// Calls f(random, scene, most) for many clusters; gangs are to start with 1, ..., most GPUs.
+template <class F>
+void for_scenes(const F& f) {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    forecast_scene scene(random);
+    f(random, scene, 1 + random.uniform(3 * scene.size));
+  }
+}
+
 }  // namespace
+
+TEST_CASE(
+    "cell_forecast: the leaves of a gang on each node are the same in any order of its leaves") {
+  std::uint64_t mixed = 0;
+  for_scenes([&](rng& random, forecast_scene& scene, std::uint32_t most) {
+    for (std::uint32_t i = 0; i < 6; ++i) scene.try_start(random, most);
+    for (const forecast_gang& g : scene.running) {
+      gang_record gang = *scene.scheduler.find(g.job);
+      for (std::size_t i = gang.leaves.size(); i > 1; --i)
+        std::swap(gang.leaves[i - 1], gang.leaves[random.uniform(static_cast<std::uint32_t>(i))]);
+      REQUIRE(gang_nodes::of(scene.scheduler.cells(), gang).uses == g.nodes.uses);
+      mixed += g.nodes.uses.size() > 1 && gang.leaves.size() > 2 ? 1 : 0;
+    }
+  });
+  CHECK(mixed > 0);
+}
 
 TEST_CASE("cell_forecast: a gang fits from the moment on at which a scheduler binds it") {
   std::uint64_t now = 0;
   std::uint64_t later = 0;
   std::uint64_t never = 0;
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
-    CAPTURE(seed);
-    rng random(seed);
-    forecast_scene scene(random);
-    const std::uint32_t most = 1 + random.uniform(3 * scene.size);
+  for_scenes([&](rng& random, forecast_scene& scene, std::uint32_t most) {
     for (std::uint32_t step = 0; step < 40; ++step) {
       CAPTURE(step);
       if (random.uniform(4) == 0 && !scene.running.empty()) {
@@ -117,7 +141,7 @@ TEST_CASE("cell_forecast: a gang fits from the moment on at which a scheduler bi
       REQUIRE(first == scene.first_bind(priority, groups));
       ++(!first ? never : *first == forecast_moment::now() ? now : later);
     }
-  }
+  });
   CHECK(now > 0);
   CHECK(later > 0);
   CHECK(never > 0);
@@ -126,11 +150,7 @@ TEST_CASE("cell_forecast: a gang fits from the moment on at which a scheduler bi
 TEST_CASE("cell_forecast: a gang fits beside another one if a scheduler binds both") {
   std::uint64_t fits = 0;
   std::uint64_t fits_not = 0;
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
-    CAPTURE(seed);
-    rng random(seed);
-    forecast_scene scene(random);
-    const std::uint32_t most = 1 + random.uniform(3 * scene.size);
+  for_scenes([&](rng& random, forecast_scene& scene, std::uint32_t most) {
     for (std::uint32_t i = 0; i < 20; ++i) scene.try_start(random, most);
     for (std::uint32_t times = 0; times < 10; ++times) {
       const gang_request other{
@@ -149,7 +169,7 @@ TEST_CASE("cell_forecast: a gang fits beside another one if a scheduler binds bo
       REQUIRE(scene.forecast.fits_beside(cell_forecast::gang(0, groups), moment, beside) == binds);
       ++(binds ? fits : fits_not);
     }
-  }
+  });
   CHECK(fits > 0);
   CHECK(fits_not > 0);
 }
@@ -165,4 +185,32 @@ TEST_CASE("cell_forecast: more kinds of questions than trees are kept are answer
     REQUIRE(scene.forecast.first_fit(cell_forecast::gang(asked, groups)) ==
             scene.first_bind(asked, groups));
   }
+}
+
+TEST_CASE("cell_forecast: of more than 32 kinds of questions, the trees of the last 32 are kept") {
+  rng random(1);
+  forecast_scene scene(random);
+  std::vector<std::int32_t> last;  // the kinds that were asked last; the last one is at the end
+  std::uint64_t misses = 0;
+  std::uint64_t trees = 0;  // of one kind: one for each chain
+  for (std::uint32_t question = 0; question < 2000; ++question) {
+    // Ten frequent kinds, and many rare ones.
+    const auto priority =
+        static_cast<std::int32_t>(random.uniform(3) > 0 ? random.uniform(10) : random.uniform(40));
+    const std::vector<task_group> groups = {{1, 1}};
+    REQUIRE(scene.forecast.first_fit(cell_forecast::gang(priority, groups)).has_value());
+    const auto at = std::find(last.begin(), last.end(), priority);
+    misses += at == last.end() ? 1 : 0;
+    if (at != last.end()) {
+      last.erase(at);
+    } else if (last.size() == 32) {
+      last.erase(last.begin());
+    }
+    last.push_back(priority);
+    if (question == 0) trees = scene.forecast.trees_made();
+    REQUIRE(scene.forecast.trees_made() == misses * trees);
+  }
+  CHECK(trees > 0);
+  CHECK(misses > 100);
+  CHECK(misses < 400);
 }

@@ -34,14 +34,18 @@ struct gang_nodes {
     friend bool operator==(const use&, const use&) = default;
   };
   vc_chain_id cluster{};
-  std::vector<use> uses{};
+  std::vector<use> uses{};  // ascending by node
 
-  // Those of a gang that runs or has reserved its leaves. Cost: O(leaves).
+  // Those of a gang that runs or has reserved its leaves. Cost: O(leaves) if they are in the order of
+  // their nodes; otherwise O(leaves log leaves).
   [[nodiscard]] static gang_nodes of(const hived_cells& cells, const gang_record& gang) {
     gang_nodes all{gang.cluster, {}};
     const virtual_cluster& cluster = cells.cluster(gang.cluster);
-    for (const chain_leaf& l : gang.leaves) {
-      const std::uint32_t node = cluster.node_of(cells.chain(l.chain).owner(l.leaf).cell);
+    std::vector<std::uint32_t> nodes;  // of each leaf
+    for (const chain_leaf& l : gang.leaves)
+      nodes.push_back(cluster.node_of(cells.chain(l.chain).owner(l.leaf).cell));
+    if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());
+    for (const std::uint32_t node : nodes) {
       if (all.uses.empty() || all.uses.back().node != node) all.uses.push_back({node, 0});
       ++all.uses.back().leaves;
     }
@@ -75,7 +79,7 @@ struct forecast_moment {
 // Cost:     start and stop O(nodes of the gang). A question O(log nodes), and for each node whose
 //           gangs have changed since the last question O(trees * log nodes). The first question
 //           about a number of leaves and a priority makes a tree: O(nodes log nodes) time, about 60
-//           bytes a node. At most 32 trees are kept; the next one begins anew. measure O(nodes).
+//           bytes a node. At most 32 trees are kept, those that were used last. measure O(nodes).
 class cell_forecast {
  public:
   using moment = forecast_moment;
@@ -130,6 +134,12 @@ class cell_forecast {
       return c.fits(g, then, c.id() == other.cluster ? &other : nullptr);
     });
   }
+  // How many trees have been made so far, of all chains.
+  [[nodiscard]] std::uint64_t trees_made() const noexcept {
+    std::uint64_t sum = 0;
+    for (const cluster& c : clusters_) sum += c.trees_made();
+    return sum;
+  }
 
  private:
   static constexpr std::size_t max_trees = 32;
@@ -180,6 +190,7 @@ class cell_forecast {
   };
   struct tree {
     kind of{};
+    std::uint64_t last_used = 0;  // the number of the question
     std::uint32_t width = 1;      // the most tasks on a node
     std::vector<moment> known{};  // of each id
     summed_tree<by_moment> steps{};
@@ -193,6 +204,7 @@ class cell_forecast {
       for (const node& n : nodes_) most_ = (std::max)(most_, n.leaves);
     }
     [[nodiscard]] vc_chain_id id() const noexcept { return id_; }
+    [[nodiscard]] std::uint64_t trees_made() const noexcept { return made_; }
     void start(const gang_nodes& nodes, use u) {
       for (const gang_nodes::use& n : nodes.uses) {
         u.leaves = n.leaves;
@@ -258,12 +270,20 @@ class cell_forecast {
         for (tree& t : trees_) update(t, n);
       }
       changed_.clear();
-      for (const tree& t : trees_) {
-        if (t.of == k) return t;
+      ++questions_;
+      const auto same = [&](const tree& t) { return t.of == k; };
+      const auto known = std::find_if(trees_.begin(), trees_.end(), same);
+      if (known != trees_.end()) {
+        known->last_used = questions_;
+        return *known;
       }
-      if (trees_.size() == max_trees) trees_.clear();
+      const auto before = [](const tree& a, const tree& b) { return a.last_used < b.last_used; };
+      if (trees_.size() == max_trees)
+        trees_.erase(std::min_element(trees_.begin(), trees_.end(), before));
       tree& made = trees_.emplace_back();
+      ++made_;
       made.of = k;
+      made.last_used = questions_;
       made.width = (std::max)(1U, k.tasks(most_));
       made.known.assign(nodes_.size() * made.width, moment::never());
       for (std::uint32_t n = 0; n < nodes_.size(); ++n) update(made, n);
@@ -327,6 +347,8 @@ class cell_forecast {
     std::vector<node> nodes_;
     std::uint32_t most_ = 0;  // leaves of a node
     std::vector<tree> trees_{};
+    std::uint64_t questions_ = 0;
+    std::uint64_t made_ = 0;                // trees
     std::vector<std::uint32_t> changed_{};  // nodes
   };
 
