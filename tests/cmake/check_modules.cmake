@@ -86,10 +86,11 @@ foreach(header IN LISTS headers)
     endif()
   endforeach()
   if(is_part AND NOT header MATCHES "_inl\\.h$")
-    # Between the begin and the end of the namespace: one namespace detail, from first to last.
+    # Between the begin and the end of the namespace: one namespace detail, from first to last. Behind
+    # it there may be the end of an include guard.
     file(READ "${ROOT}/apiary/${header}" text)
     if(NOT text MATCHES
-       "APIARY_NAMESPACE_BEGIN\nnamespace detail {\n.*\n}  // namespace detail\nAPIARY_NAMESPACE_END\n$")
+       "APIARY_NAMESPACE_BEGIN\nnamespace detail {\n.*\n}  // namespace detail\nAPIARY_NAMESPACE_END\n(\n#endif  // [A-Z_]+\n)?$")
       complain("is not in namespace apiary::detail as a whole")
     endif()
   endif()

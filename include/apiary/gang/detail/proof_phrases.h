@@ -1,11 +1,13 @@
 // apiary/gang/detail/proof_phrases.h - tasks, nodes and slices of a gang in words.
 // SPDX-License-Identifier: MIT
+#include <apiary/gang/infeasibility_proof.h>  // first: its bodies include this header again
 #pragma once
+#ifndef APIARY_GANG_PROOF_PHRASES_H
+#define APIARY_GANG_PROOF_PHRASES_H
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/detail/proof_words.h>
-#include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/cell_names.h>
@@ -147,3 +149,5 @@ class proof_phrases {
 
 }  // namespace detail
 APIARY_NAMESPACE_END
+
+#endif  // APIARY_GANG_PROOF_PHRASES_H

@@ -1,10 +1,12 @@
 // apiary/gang/detail/proof_words.h - words of the sentences that explain a proof.
 // SPDX-License-Identifier: MIT
+#include <apiary/gang/infeasibility_proof.h>  // first: its bodies include this header again
 #pragma once
+#ifndef APIARY_GANG_PROOF_WORDS_H
+#define APIARY_GANG_PROOF_WORDS_H
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
 
@@ -91,3 +93,5 @@ namespace detail {
 
 }  // namespace detail
 APIARY_NAMESPACE_END
+
+#endif  // APIARY_GANG_PROOF_WORDS_H

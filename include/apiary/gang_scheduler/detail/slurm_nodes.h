@@ -1,12 +1,14 @@
 // apiary/gang_scheduler/detail/slurm_nodes.h - reads the nodes of Slurm's slurm.conf and gres.conf.
 // SPDX-License-Identifier: MIT
+#include <apiary/gang_scheduler/gang_cluster.h>  // first: its bodies include this header again
 #pragma once
+#ifndef APIARY_GANG_SCHEDULER_SLURM_NODES_H
+#define APIARY_GANG_SCHEDULER_SLURM_NODES_H
 
 #include <apiary/core/config.h>
 #include <apiary/core/digits.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/slurm_reader.h>
-#include <apiary/gang_scheduler/gang_cluster.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -35,12 +37,7 @@ class slurm_node_reader {
   // Reads all nodes, without their cells. kInvalidArgument: the faults, each with its line.
   [[nodiscard]] absl::StatusOr<std::vector<gang_cluster::node>> read() {
     slurm_faults faults;
-    slurm_reader::line line;
-    while (true) {
-      const absl::StatusOr<bool> more = from_.next(line);
-      if (more.ok() && !*more) break;
-      faults.ok(more.ok() ? read_line(line) : more.status());
-    }
+    read_lines(from_, faults, [this](slurm_reader::line& line) { return read_line(line); });
     APIARY_RETURN_IF_ERROR(faults.status());
     return std::move(nodes_);
   }
@@ -263,12 +260,8 @@ class slurm_gres_reader {
                                          std::vector<gang_cluster::node>* nodes) {
     slurm_gres_reader reader(text);
     slurm_faults faults;
-    slurm_reader::line line;
-    while (true) {
-      const absl::StatusOr<bool> more = reader.from_.next(line);
-      if (more.ok() && !*more) break;
-      faults.ok(more.ok() ? reader.read_line(line) : more.status());
-    }
+    read_lines(reader.from_, faults,
+               [&](const slurm_reader::line& line) { return reader.read_line(line); });
     if (nodes == nullptr || !faults.status().ok()) return faults.status();
     if (nodes->empty()) reader.make_nodes(*nodes);
     reader.compare(*nodes, faults);
@@ -398,3 +391,5 @@ class slurm_gres_reader {
 
 }  // namespace detail
 APIARY_NAMESPACE_END
+
+#endif  // APIARY_GANG_SCHEDULER_SLURM_NODES_H

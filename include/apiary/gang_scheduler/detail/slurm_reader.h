@@ -244,5 +244,16 @@ class slurm_faults {
   std::size_t size_ = 0;
 };
 
+// Reads all lines of a text, each with read_line(line), which returns a status. Adds the faults.
+template <class ReadLine>
+void read_lines(slurm_reader& from, slurm_faults& faults, const ReadLine& read_line) {
+  slurm_reader::line line;
+  while (true) {
+    const absl::StatusOr<bool> more = from.next(line);
+    if (more.ok() && !*more) return;
+    faults.ok(more.ok() ? read_line(line) : more.status());
+  }
+}
+
 }  // namespace detail
 APIARY_NAMESPACE_END

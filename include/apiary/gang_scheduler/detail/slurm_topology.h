@@ -63,12 +63,8 @@ class slurm_topology_reader {
   // kInvalidArgument: the faults, each with its line, or with the switch.
   [[nodiscard]] static absl::StatusOr<slurm_topology> read(std::string_view text) {
     slurm_topology_reader reader(text);
-    slurm_reader::line line;
-    while (true) {
-      const absl::StatusOr<bool> more = reader.from_.next(line);
-      if (more.ok() && !*more) break;
-      reader.faults_.ok(more.ok() ? reader.read_line(line) : more.status());
-    }
+    read_lines(reader.from_, reader.faults_,
+               [&](const slurm_reader::line& line) { return reader.read_line(line); });
     APIARY_RETURN_IF_ERROR(reader.faults_.status());
     APIARY_RETURN_IF_ERROR(reader.blocks_.empty() ? reader.connect() : reader.join_blocks());
     APIARY_RETURN_IF_ERROR(reader.name_levels());

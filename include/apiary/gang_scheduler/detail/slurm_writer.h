@@ -1,12 +1,14 @@
 // apiary/gang_scheduler/detail/slurm_writer.h - writes a description of a cluster in Slurm's format.
 // SPDX-License-Identifier: MIT
+#include <apiary/gang_scheduler/gang_cluster.h>  // first: its bodies include this header again
 #pragma once
+#ifndef APIARY_GANG_SCHEDULER_SLURM_WRITER_H
+#define APIARY_GANG_SCHEDULER_SLURM_WRITER_H
 
 #include <apiary/core/config.h>
 #include <apiary/core/digits.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/slurm_topology.h>
-#include <apiary/gang_scheduler/gang_cluster.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -180,3 +182,5 @@ class slurm_writer {
 
 }  // namespace detail
 APIARY_NAMESPACE_END
+
+#endif  // APIARY_GANG_SCHEDULER_SLURM_WRITER_H

@@ -1,6 +1,9 @@
 // apiary/hived/detail/hived_inl.h - bodies of hived/hived.h.
 // SPDX-License-Identifier: MIT
+#include <apiary/hived/hived.h>  // first: its other bodies include this header again
 #pragma once
+#ifndef APIARY_HIVED_HIVED_INL_H
+#define APIARY_HIVED_HIVED_INL_H
 
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/container/bitset.h>
@@ -18,7 +21,6 @@
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/request.h>
@@ -376,3 +378,5 @@ APIARY_INLINE absl::Status hived::mark(node_id node, std::optional<std::uint32_t
 }
 
 APIARY_NAMESPACE_END
+
+#endif  // APIARY_HIVED_HIVED_INL_H
