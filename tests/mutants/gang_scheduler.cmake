@@ -114,6 +114,8 @@ mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comp
   FROM [[now_.size() > at.last - at.first]] TO [[now_.size() > at.last - at.first + 1]])
 mutant(block_last gang_scheduler/detail/slurm_topology.h "off by one: the last block of a larger block is left out"
   FROM [[b <= last / blocks_below]] TO [[b < last / blocks_below]])
+mutant(block_clash gang_scheduler/detail/slurm_topology.h "wrong index: a message names other blocks than those that have the name"
+  FROM [[(at->second - first) * blocks]] TO [[at->second - first]])
 mutant(copies_inherited gang_scheduler/detail/slurm_nodes.h "off by one: what the first node of a line inherits does not count"
   FROM [[names.size() - (inherited > 0 ? 0 : 1)]] TO [[names.size() - 1]])
 mutant(copies_of_faulty gang_scheduler/detail/slurm_nodes.h "dropped check: what lines of defaults inherit does not count"

@@ -204,11 +204,20 @@ class slurm_topology_reader {
       const auto blocks_below = static_cast<std::size_t>(sizes_[s - 1] / sizes_[0]);
       names_of_level_.push_back(absl::StrCat("block", sizes_[s]));
       for (std::size_t from = 0; from < num_blocks; from += blocks) {
-        const std::size_t last = (std::min)(from + blocks, num_blocks) - 1;
+        const auto last_of = [&](std::size_t f) { return (std::min)(f + blocks, num_blocks) - 1; };
+        const std::size_t last = last_of(from);
         const std::string name = absl::StrCat(names_of_level_.back(), ":", all_.switches[from].name,
                                               "-", all_.switches[last].name);
         const auto [at, is_new] = all_.number_of.emplace(name, all_.switches.size());
-        if (!is_new) return fault(at->second, " has a name that is reserved");
+        if (!is_new && at->second < num_blocks)
+          return fault(at->second, " has a name that is reserved");
+        if (!is_new) {  // for example a to b-c, and a-b to c
+          const std::size_t other = (at->second - first) * blocks;
+          return absl::InvalidArgumentError(absl::StrCat(
+              "topology, line ", sizes_line_, ": the name \"", name, "\" would stand for blocks ",
+              names_of(other, last_of(other)), " and for blocks ", names_of(from, last),
+              "; rename one of these blocks"));
+        }
         for (std::size_t b = from / blocks_below; b <= last / blocks_below; ++b)
           all_.switches[below + b].above = at->second;
         all_.switches.push_back({name, s + 1, sizes_line_});
@@ -216,6 +225,12 @@ class slurm_topology_reader {
       below = first;
     }
     return absl::OkStatus();
+  }
+
+  // `"a" to "b"`
+  [[nodiscard]] std::string names_of(std::size_t first, std::size_t last) const {
+    return absl::StrCat("\"", all_.switches[first].name, "\" to \"", all_.switches[last].name,
+                        "\"");
   }
 
   absl::Status name_levels() {
