@@ -96,6 +96,12 @@ mutant(explain_shape fgd/detail/task_explanation.h "dropped condition: nodes cou
   FROM [[!nodes.contains(n) || !nodes.shape(n).fits(task)]] TO [[!nodes.contains(n)]])
 mutant(explain_models fgd/detail/task_explanation.h "wrong condition: GPU model 0 is named although there is no other one"
   FROM [[task.wants_gpu() && has_models]] TO [[task.wants_gpu()]])
+mutant(large_together fgd/detail/gang_checks.h "dropped condition: task groups that fit apart are not proved to be too large together"
+  FROM [[needed > left ||]] TO [[false ||]])
+mutant(large_bad_nodes fgd/detail/gang_checks.h "dropped condition: GPUs of bad nodes count as left"
+  FROM [[any && nodes[n].healthy]] TO [[any]])
+mutant(large_gpu_parts fgd/detail/gang_checks.h "wrong sum: tasks share the thousandths of all GPUs together"
+  FROM [[on_gpus += left / task.gpu_milli]] TO [[on_gpus = n.total_gpu_left() / task.gpu_milli]])
 mutant(explain_preempt fgd/preemptive_sharing.h "dropped case: an explanation does not count on preemption"
   FROM [[if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);]] TO [[]] STATEMENT)
 mutant(gang_recover_bad fgd/gang_sharing.h "dropped condition: a gang starts on bad nodes"

@@ -43,7 +43,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended. Those
 // for a gang are found task by task, with a lower bound. A gang under topology constraints preempts
-// nothing, and neither does one that is `undecided`: it may fit.
+// nothing, and neither does one that is `undecided`: it may fit. With suggested nodes for each task
+// group a gang is undecided unless counting tasks and GPUs proves that it does not fit.
 //
 // Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index::find,
 //          once for a task, and for a gang for each task group and each task that takes victims. That
@@ -84,14 +85,34 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
                                                         const topology_constraints& gang,
                                                         std::uint32_t priority) {
-    return decide(job, gang, priority, nullptr);
+    return decide(
+        job, gang, priority, [](std::uint32_t) { return nullptr; },
+        [&] { return base::propose(gang); });
   }
   // The same for a gang on the nodes in `suggested` only.
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
                                                         const topology_constraints& gang,
                                                         std::uint32_t priority,
                                                         const summary_bitset& suggested) {
-    return decide(job, gang, priority, &suggested);
+    return decide(
+        job, gang, priority, [&](std::uint32_t) { return &suggested; },
+        [&] { return base::propose(gang, suggested); });
+  }
+  // The same for a gang, each task group g on the nodes in suggested[g] only; see
+  // gang_sharing_scheduler::propose.
+  [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
+                                                        const topology_constraints& gang,
+                                                        std::uint32_t priority,
+                                                        std::span<const summary_bitset> suggested) {
+    return decide(
+        job, gang, priority, [&](std::uint32_t g) { return &suggested[g]; },
+        [&]() -> absl::StatusOr<shared_gang_plan> {
+          APIARY_ASSIGN_OR_RETURN(shared_gang_plan now, base::propose(gang, suggested));
+          if (now.result == plan_result::wait && now.reason == wait_reason::undecided &&
+              detail::is_too_large(nodes_, gang, suggested))
+            now.reason = wait_reason::busy;
+          return now;
+        });
   }
 
   // Applies a plan: the task runs, or it has reserved its placement and its victims must end.
@@ -283,15 +304,17 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
     }
     return plan;
   }
+  // suggested_of(g): the nodes for group g; null: all. propose_now(): a plan without victims.
+  template <class Sets, class Propose>
   absl::StatusOr<preemption_plan> decide(job_id job, const topology_constraints& gang,
-                                         std::uint32_t priority, const summary_bitset* suggested) {
+                                         std::uint32_t priority, const Sets& suggested_of,
+                                         const Propose& propose_now) {
     if (const detail::preempting_job* its = preempting_.find(job)) {
       if (detail::same_requests(its->tasks, gang)) return base::waiting_plan(*its);
       return detail::has_reserved(job);
     }
     if (running_.contains(job)) return detail::runs_already(job);
-    absl::StatusOr<shared_gang_plan> now =
-        suggested == nullptr ? base::propose(gang) : base::propose(gang, *suggested);
+    absl::StatusOr<shared_gang_plan> now = propose_now();
     if (!now.ok()) return now.status();
     preemption_plan plan{
         .result = now->result, .placements = std::move(now->placements), .reason = now->reason};
@@ -300,7 +323,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
                               now->reason != wait_reason::undecided;
     const bool preempts =
         fits_nowhere && detail::tasks_are_independent(gang) && gang.required == any_level;
-    if (preempts) base::find_victims(gang, priority, suggested, plan);
+    if (preempts) base::find_victims(gang, priority, suggested_of, plan);
     return plan;
   }
 };

@@ -1,14 +1,17 @@
 // apiary/tests/fgd/detail/gang_checks_test.cpp - which gangs and trees FGD refuses, and in which words.
 // SPDX-License-Identifier: MIT
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/fgd/detail/gang_checks.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 using namespace apiary;
 
@@ -59,4 +62,54 @@ TEST_CASE("gang_checks: tasks are independent without slices, anti-affinity and 
   CHECK(!detail::tasks_are_independent(gang));
   gang.groups[1] = {.tasks = 2, .gpus = 1, .leader = 0};
   CHECK(!detail::tasks_are_independent(gang));
+}
+
+TEST_CASE("gang_checks: how many equal tasks a node can run now") {
+  node_table nodes;
+  const node_id n = nodes.add({.host = {.cpu_milli = 9000, .memory_mib = 90}, .gpus = 4});
+  nodes.place({.gpus = 1, .gpu_milli = 600},
+              {n, 1});  // 3,400 thousandths are left, three GPUs whole
+  const auto count = [&](const task_request& task) {
+    return detail::count_tasks(nodes[n], task, 1000);
+  };
+  CHECK(count({}) == 1000);
+  CHECK(count({.cpu_milli = 1000}) == 9);
+  CHECK(count({.cpu_milli = 1000, .memory_mib = 20}) == 4);
+  CHECK(count({.gpus = 1, .gpu_milli = whole_gpu}) == 3);
+  CHECK(count({.gpus = 2, .gpu_milli = whole_gpu}) == 1);
+  CHECK(count({.cpu_milli = 5000, .gpus = 1, .gpu_milli = whole_gpu}) == 1);
+  CHECK(count({.gpus = 1, .gpu_milli = 300}) == 10);
+  CHECK(count({.gpus = 1, .gpu_milli = 400}) == 7);
+  CHECK(count({.gpus = 1, .gpu_milli = 300, .models = 0b10}) == 0);
+  CHECK(detail::count_tasks(nodes[n], {.gpus = 1, .gpu_milli = 300}, 6) == 6);
+  nodes[n].healthy = false;
+  CHECK(count({}) == 0);
+}
+
+TEST_CASE("gang_checks: counting proves that a gang does not fit on the nodes of its task groups") {
+  node_table nodes;
+  for (int n = 0; n < 3; ++n) nodes.add({.host = {.cpu_milli = 8000}, .gpus = 2});
+  topology_constraints gang{.groups = {{.tasks = 3, .gpus = 1}, {.tasks = 1, .gpus = 2}}};
+  std::vector<summary_bitset> sets(2, summary_bitset(3));
+  const auto is_too_large = [&] { return detail::is_too_large(nodes, gang, sets); };
+  sets[1].set(2);
+  CHECK(is_too_large());  // group 0 has no nodes
+  sets[0].set(0);
+  CHECK(is_too_large());
+  sets[0].set(1);
+  CHECK(!is_too_large());
+  gang.groups[0].tasks = 5;
+  CHECK(is_too_large());
+  sets[0].set(2);
+  CHECK(is_too_large());  // each group fits alone; together they need 7 of 6 GPUs
+  gang.groups[0].tasks = 4;
+  CHECK(!is_too_large());
+  nodes[node_id(0)].healthy = false;
+  CHECK(is_too_large());
+  gang.groups[0].tasks = 2;
+  CHECK(!is_too_large());
+  nodes[node_id(2)].healthy = false;
+  CHECK(is_too_large());  // group 1 has no healthy node
+  gang.groups[1].tasks = 0;
+  CHECK(!is_too_large());
 }

@@ -8,6 +8,8 @@
 #include <apiary/core/status.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
 #include <apiary/topology/tree.h>
 
 #include <absl/status/status.h>
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -82,6 +85,44 @@ template <CellTree Tree>
   return absl::InvalidArgumentError(
       "suggested nodes for each task group need a gang without slices, anti-affinity, leaders and "
       "levels");
+}
+
+// How many such tasks the node can run now, counted up to `most`. Requires: the task is valid().
+[[nodiscard]] inline std::uint64_t count_tasks(const node_state& n, const task_request& task,
+                                               std::uint64_t most) noexcept {
+  if (!n.fits(task)) return 0;
+  if (task.cpu_milli > 0) most = (std::min)(most, std::uint64_t{n.left.cpu_milli / task.cpu_milli});
+  if (task.memory_mib > 0)
+    most = (std::min)(most, std::uint64_t{n.left.memory_mib / task.memory_mib});
+  if (!task.wants_gpu()) return most;
+  if (!task.wants_part_of_gpu()) return (std::min)(most, std::uint64_t{n.free_gpus() / task.gpus});
+  std::uint64_t on_gpus = 0;
+  for (const milli_gpu left : n.each_gpu()) on_gpus += left / task.gpu_milli;
+  return (std::min)(most, on_gpus);
+}
+// Whether counting proves that the gang does not fit now, each task group on its nodes: a task group
+// has more tasks than its nodes can run, or all together need more of the GPUs than their nodes have
+// left. Requires: check_suggested() is OK.
+[[nodiscard]] inline bool is_too_large(const node_table& nodes, const topology_constraints& gang,
+                                       std::span<const summary_bitset> suggested) {
+  std::uint64_t needed = 0;
+  std::uint64_t left = 0;
+  std::vector<std::uint64_t> missing;  // tasks of each group that no node so far can run
+  for (const constrained_task_group& group : gang.groups) {
+    missing.push_back(group.tasks);
+    needed += group.tasks * group.task().total_gpu_milli();
+  }
+  for (const node_id n : nodes.ids()) {
+    bool any = false;
+    for (std::size_t g = 0; g < suggested.size(); ++g) {
+      if (!suggested[g].test(n.value)) continue;
+      any = true;
+      missing[g] -= count_tasks(nodes[n], gang.groups[g].task(), missing[g]);
+    }
+    if (any && nodes[n].healthy) left += nodes[n].total_gpu_left();
+  }
+  return needed > left ||
+         std::any_of(missing.begin(), missing.end(), [](std::uint64_t tasks) { return tasks > 0; });
 }
 
 // kNotFound: the job is no running gang.

@@ -71,9 +71,11 @@ class preemption_core : public gang_sharing_scheduler<Score> {
 
   // Finds victims for a gang: its tasks take what is free or costs least, the largest first; then
   // victims that are not needed stay, those that cost most first. Changes `plan` if they are enough.
+  // suggested_of(g) are the nodes that the host suggests for group g; null: all nodes.
+  template <class Sets>
   void find_victims(const topology_constraints& gang, std::uint32_t priority,
-                    const summary_bitset* suggested, preemption_plan& plan) {
-    const std::uint64_t bound = victims_bound(gang, priority, suggested);
+                    const Sets& suggested_of, preemption_plan& plan) {
+    const std::uint64_t bound = victims_bound(gang, priority, suggested_of);
     std::vector<std::uint32_t> order(gang.groups.size());
     for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
     merge_sort(order, [&](std::uint32_t a, std::uint32_t b) {
@@ -84,6 +86,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     bool all = true;
     for (std::size_t i = 0; i < order.size() && all; ++i) {
       const task_request task = gang.groups[order[i]].task();
+      const summary_bitset* const suggested = suggested_of(order[i]);
       for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
         std::optional<placement> where = base::place(task, suggested);
         if (!where) {
@@ -127,11 +130,13 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   }
   // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one node,
   // those on different nodes are different.
+  template <class Sets>
   [[nodiscard]] std::uint64_t victims_bound(const topology_constraints& gang,
-                                            std::uint32_t priority,
-                                            const summary_bitset* suggested) {
+                                            std::uint32_t priority, const Sets& suggested_of) {
     std::uint64_t bound = 0;
-    for (const constrained_task_group& group : gang.groups) {
+    for (std::uint32_t g = 0; g < gang.groups.size(); ++g) {
+      const constrained_task_group& group = gang.groups[g];
+      const summary_bitset* const suggested = suggested_of(g);
       if (group.tasks == 0) continue;
       const task_request task = group.task();
       if (base::place(task, suggested)) continue;
