@@ -203,6 +203,59 @@ TEST_CASE("conservative_queue: jobs beyond the depth have no reservation and do 
   CHECK(line.at(8) == max_time);
 }
 
+// Servers of two GPUs, one of four; at most one job has a reservation.
+struct depth_of_one : reserved_line {
+  depth_of_one()
+      : reserved_line{conservative_queue<server_placer>(
+            server_placer::create({.gpus = {2, 2, 4}}).value(), {.depth = 1})} {}
+};
+
+TEST_CASE("conservative_queue: jobs that wait for a repair do not fill the depth") {
+  depth_of_one line;
+  REQUIRE(line.queue.mark_bad(node_id(2), 0).ok());
+  line.submit(1, 8, 10, 0);  // more GPUs than are healthy
+  line.submit(2, 4, 10, 0);  // as many as are healthy, but on two servers
+  line.submit(3, 3, 10, 0);
+  line.submit(4, 2, 10, 0);
+  line.submit(5, 2, 10, 0);
+  line.submit(6, 2, 10, 0);
+  line.submit(7, 2, 10, 0);
+  CHECK(line.decide(0) == jobs_by_start{job_id(4), job_id(5)});
+  CHECK(line.at(1) == max_time);
+  CHECK(line.at(2) == max_time);
+  CHECK(line.at(3) == max_time);
+  CHECK(line.at(6) == 10);
+  CHECK(line.at(7) == max_time);
+  line.finish(2, 1);  // withdrawn
+  CHECK(line.decide(1).empty());
+  CHECK(line.at(7) == max_time);
+  REQUIRE(line.queue.mark_healthy(node_id(2), 2).ok());
+  CHECK(line.decide(2).empty());
+  CHECK(line.at(1) == 10);  // the first in the order again
+  CHECK(line.at(6) == max_time);
+}
+
+TEST_CASE("conservative_queue: jobs that follow one without an estimate do not fill the depth") {
+  depth_of_one line;
+  line.submit(1, 4, max_time, 0);
+  line.submit(2, 8, 10, 0);  // never, by the estimates
+  line.submit(3, 7, 10, 0);
+  line.submit(4, 2, 10, 0);
+  line.submit(5, 4, 10, 0);
+  line.submit(6, 2, 10, 0);
+  CHECK(line.decide(0) == jobs_by_start{job_id(1), job_id(4)});
+  CHECK(line.at(2) == max_time);
+  CHECK(line.at(3) == max_time);
+  CHECK(line.at(5) == 10);  // the only known start
+  CHECK(line.at(6) == max_time);
+  // The starts of both jobs become known: there are more reservations than the depth.
+  line.finish(1, 5);
+  CHECK(line.decide(5) == jobs_by_start{job_id(5)});
+  CHECK(line.at(2) == 15);
+  CHECK(line.at(3) == 25);
+  CHECK(line.at(6) == max_time);
+}
+
 TEST_CASE("conservative_queue: what is wrong is refused with a reason") {
   reserved_line line;
   using absl::StatusCode;

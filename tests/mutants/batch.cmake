@@ -37,7 +37,15 @@ mutant(forecast_restored batch/detail/placer_forecast.h "forgotten step: jobs th
   IN [[        APIARY_RETURN_IF_ERROR(end_until(end, ends, of));
         return where;]] FROM [[APIARY_RETURN_IF_ERROR(end_until(end, ends, of));]] TO [[]] STATEMENT)
 mutant(depth_free batch/conservative_queue.h "off by one: one job more than the depth has a reservation"
-  FROM [[order_.size() - unreserved_.size() < options_.depth]] TO [[order_.size() - unreserved_.size() <= options_.depth]])
+  FROM [[reservations_.num_known() + others < options_.depth]] TO [[reservations_.num_known() + others <= options_.depth]])
+mutant(depth_of_batch batch/conservative_queue.h "forgotten term: jobs that will get reservations together do not count"
+  FROM [[reservations_.num_known() + others < options_.depth]] TO [[reservations_.num_known() < options_.depth]])
+mutant(depth_unknown batch/conservative_queue.h "wrong count: jobs whose start is unknown fill the depth"
+  FROM [[reservations_.num_known() + others < options_.depth]] TO [[order_.size() - unreserved_.size() < options_.depth]])
+mutant(idle_of_old_servers batch/conservative_queue.h "missing reset: what fits on the healthy servers is not asked again"
+  FROM [[fits_idle_.clear();]] TO [[]] STATEMENT)
+mutant(idle_with_jobs batch/conservative_queue.h "forgotten step: running jobs keep others from fitting on the healthy servers"
+  FROM [[APIARY_RETURN_IF_ERROR(idle_->finish(job_id(i->id)));]] TO [[]] STATEMENT)
 mutant(profile_zero batch/detail/reservation_profile.h "forgotten step: a change of 0 stays"
   IN [[} else if (gone) {]] FROM [[gone]] TO [[false]])
 mutant(profile_forget batch/detail/reservation_profile.h "wrong value: the time now has the GPUs of the old start"

@@ -22,8 +22,9 @@ namespace apiary_test {
 
 // The rules of batch/conservative_queue.h: whenever reservations may move, every waiting job in order
 // gives up its reservation and takes the earliest, until none has moved. The free GPUs are counted anew
-// from all jobs each time. `depth`: so many waiting jobs may have reservations; 0: all. It reports no
-// delays. Requires: calls that conservative_queue takes.
+// from all jobs each time. `depth`: jobs get reservations until so many have one; 0: all. A job that
+// does not fit on the healthy servers when no job runs has none. It reports no delays. Requires: calls
+// that conservative_queue takes.
 class naive_conservative_queue {
  public:
   using time_ms = apiary::time_ms;
@@ -69,12 +70,9 @@ class naive_conservative_queue {
         r->reserved = apiary::max_time;
         r->may_reserve = false;
       }
-      moved_ = true;
+      moved_ = false;
     }
-    const std::vector<record*> fresh = admitted();
-    if (!moved_) {
-      for (record* const r : fresh) reserve(*r, now);
-    }
+    if (moved_) admit();
     while (std::exchange(moved_, false)) {
       for (record* const r : in_order()) {
         if (!r->may_reserve) continue;
@@ -84,13 +82,13 @@ class naive_conservative_queue {
       }
     }
     rebuild_ = false;
+    reserve_more(now);
     while (true) {
-      record* const next = first_reserved(now);
+      record* next = first_reserved(now);
       if (next == nullptr) {
-        const std::vector<record*> more = admitted();
-        if (more.empty()) return absl::OkStatus();
-        for (record* const r : more) reserve(*r, now);
-        continue;
+        reserve_more(now);
+        next = first_reserved(now);
+        if (next == nullptr) return absl::OkStatus();
       }
       APIARY_ASSIGN_OR_RETURN(const auto where, placer_.propose(next->request));
       if (!where) {
@@ -146,19 +144,37 @@ class naive_conservative_queue {
                      [](const record* a, const record* b) { return a->key < b->key; });
     return order;
   }
-  // The first jobs without a reservation that may have one from now on.
-  [[nodiscard]] std::vector<record*> admitted() {
-    std::vector<record*> fresh;
-    std::size_t reserved = 0;
-    const std::vector<record*> order = in_order();
-    for (const record* const r : order) reserved += r->may_reserve ? 1U : 0U;
-    for (record* const r : order) {
-      if (r->may_reserve || (depth_ != 0 && reserved >= depth_)) continue;
+  // Whether the job fits on the healthy servers when no job runs.
+  [[nodiscard]] bool fits_idle(const record& r) const {
+    apiary::server_placer idle = placer_;
+    for (const auto& [id, other] : jobs_) {
+      if (other.running) idle.finish(job_id(id)).IgnoreError();
+    }
+    return idle.propose(r.request).value().has_value();
+  }
+  [[nodiscard]] std::size_t num_reserved() const {
+    return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), [](const auto& j) {
+      return !j.second.running && j.second.reserved != apiary::max_time;
+    }));
+  }
+  // The first jobs that may have a reservation, until so many have one if each of these gets one.
+  void admit() {
+    std::size_t reserved = num_reserved();
+    for (record* const r : in_order()) {
+      if (depth_ != 0 && reserved >= depth_) return;
+      if (r->may_reserve || !fits_idle(*r)) continue;
       r->may_reserve = true;
       ++reserved;
-      fresh.push_back(r);
     }
-    return fresh;
+  }
+  // Reservations for the first jobs that have not tried to get one, until so many have one.
+  void reserve_more(time_ms now) {
+    for (record* const r : in_order()) {
+      if (depth_ != 0 && num_reserved() >= depth_) return;
+      if (r->may_reserve || !fits_idle(*r)) continue;
+      r->may_reserve = true;
+      reserve(*r, now);
+    }
   }
   [[nodiscard]] record* first_reserved(time_ms now) {
     record* first = nullptr;

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -29,32 +30,35 @@ APIARY_NAMESPACE_BEGIN
 
 // Options of a conservative_queue.
 struct conservative_options {
-  // At most so many waiting jobs have reservations, as with bf_max_job_test of Slurm; 0: all. When one
-  // of them starts or leaves, the first job in the order without a reservation gets one. A job
-  // without a reservation does not start. A job whose start is unknown, because it waits for a
-  // repair, counts as one of them.
+  // Jobs get reservations, in order, until so many waiting jobs have one, as with bf_max_job_test of
+  // Slurm; 0: all. When one of them starts or leaves, the first job in the order that was not tried
+  // gets one. A job without a reservation does not start. A job whose start is unknown (see
+  // conservative_queue::reserved) has none. If its start becomes known, because another job ends
+  // early or leaves, it gets one although the others are so many.
   std::size_t depth = 0;
 };
 
 // Conservative backfilling: every job (with a depth: each of the first) gets the earliest reservation
-// that earlier ones allow when it arrives, and no later job delays it. When a job ends before its estimate, all reservations are
-// tried again, in order of arrival, until none moves earlier.
+// that earlier ones allow when it arrives, and no later job delays it. When a job ends before its
+// estimate, all reservations are tried again, in order of arrival, until none moves earlier.
 //
 // Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime
 //           estimates" (IEEE TPDS 2001), conservative backfilling with compression.
 // Limits:   a reservation holds where any GPUs will do, no job runs longer than its estimate and no
-//           server breaks. A job that does not fit at its reserved time gets another one. After a
-//           late start, because decide() came after wake(), all reservations are made again.
+//           server breaks. A job that does not fit at its reserved time gets another one. A job that
+//           does not fit on the healthy servers has none until a server is repaired. After a late
+//           start, because decide() came after wake(), all reservations are made again.
 // Requires: times >= 0 that never decrease; decide() at wake() and after each time at which a job
 //           was submitted or ended, or a server broke or was repaired.
 // Cost:     submit, a start, and an end on time: O(log jobs), and for each gap between reservations
 //           that is too short for the new job. An early end, a withdrawal or a job that does not fit
 //           at its time: for each GPU count and each gap at the times that became free, and for each
 //           job that moves; the module's page says how much. An overrun, a late start or a server
-//           event: as a submit of every waiting job. By the definition one such event may move every
-//           waiting job: on 2,000 full GPUs, with servers of 8 on which jobs often do not fit at
-//           their times, a decision moves 250 of 500 waiting jobs (2 ms). With `depth` it moves at
-//           most `depth` jobs.
+//           event: as a submit of every waiting job; after a server event a copy of the placer also
+//           ends all running jobs. By the definition one such event may move every waiting job: on
+//           2,000 full GPUs, with servers of 8 on which jobs often do not fit at their times, a
+//           decision moves 250 of 500 waiting jobs (2 ms). With `depth` it moves only jobs with
+//           reservations, and jobs whose start becomes known.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
@@ -81,7 +85,8 @@ class conservative_queue {
     } else {
       jobs_.leave(*r, now);
       order_.erase(r->key, job.value);
-      if (unreserved_.erase({r->key, job.value}) == 0) reservations_.cancel(reserved_as(*r));
+      if (unreserved_.erase({r->key, job.value}) == 0 && reservations_.find(reserved_as(*r)))
+        reservations_.cancel(reserved_as(*r));
       move_up_ = true;
     }
     jobs_.forget(job);
@@ -96,13 +101,13 @@ class conservative_queue {
       wait(r, now);
       return absl::OkStatus();
     }));
-    rebuild_ = true;
+    change_servers();
     return stopped;
   }
   // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
-    rebuild_ = true;
+    change_servers();
     return absl::OkStatus();
   }
 
@@ -122,24 +127,21 @@ class conservative_queue {
       start_over(now);
     } else {
       reservations_.forget_before(now);
-      const std::vector<detail::reserved_job> fresh = take_unreserved();
       if (move_up_) {
+        APIARY_ASSIGN_OR_RETURN(const std::vector<detail::reserved_job> fresh, take_unreserved());
         reservations_.move_up(fresh);
-      } else {
-        reserve(fresh, now);
       }
     }
+    APIARY_RETURN_IF_ERROR(reserve(now));
+    if (rebuild_) reservations_.forget_freed();
     move_up_ = rebuild_ = false;
     jobs_.queues().begin_round();
-    while (true) {
-      const auto next = reservations_.first();
-      if (next && next->key <= now) {
-        APIARY_RETURN_IF_ERROR(start(jobs_[job_id(next->id)], now, actions));
-        continue;
-      }
-      const std::vector<detail::reserved_job> fresh = take_unreserved();
-      if (fresh.empty()) break;
-      reserve(fresh, now);
+    for (auto next = reservations_.first(); next && next->key <= now;) {
+      APIARY_RETURN_IF_ERROR(start(jobs_[job_id(next->id)], now, actions));
+      next = reservations_.first();
+      if (next && next->key <= now) continue;
+      APIARY_RETURN_IF_ERROR(reserve(now));
+      next = reservations_.first();
     }
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
@@ -152,7 +154,9 @@ class conservative_queue {
     return (std::min)(start ? start->key : max_time, end ? end->key : max_time);
   }
 
-  // When the job will start, by the estimates; max_time: unknown; nullopt: it does not wait.
+  // When the job will start, by the estimates; nullopt: it does not wait. max_time: it has no
+  // reservation, because it does not fit on the healthy servers, or only after the end of a job
+  // without an estimate, or because it is beyond the depth.
   [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
     const record* const found = jobs_.look_up(job);
     if (found == nullptr || found->running) return std::nullopt;
@@ -190,20 +194,55 @@ class conservative_queue {
     ends_.erase(r.ends, r.request.job.value);
     return absl::OkStatus();
   }
-  // The first jobs that have no reservation, as many as may have one. They are taken to have one.
-  [[nodiscard]] std::vector<detail::reserved_job> take_unreserved() {
+  void change_servers() {
+    rebuild_ = servers_changed_ = true;
+    idle_.reset();
+    fits_idle_.clear();
+  }
+  // Whether the job fits on the healthy servers when no job runs.
+  [[nodiscard]] absl::StatusOr<bool> fits_idle(const record& r) {
+    if (!servers_changed_) return true;  // as check() said
+    const auto [at, is_new] = fits_idle_.try_emplace(r.request.gpus, false);
+    if (!is_new) return at->second;
+    if (!idle_) {
+      idle_.emplace(placer());
+      for (auto i = ends_.first(); i; i = ends_.next(i->key, i->id))
+        APIARY_RETURN_IF_ERROR(idle_->finish(job_id(i->id)));
+    }
+    APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, idle_->propose(r.request));
+    at->second = where.has_value();
+    return at->second;
+  }
+  // Whether one more job may get a reservation, if so many others get one.
+  [[nodiscard]] bool may_reserve(std::size_t others = 0) const noexcept {
+    return !unreserved_.empty() &&
+           (options_.depth == 0 || reservations_.num_known() + others < options_.depth);
+  }
+  // Takes the first job out of unreserved_; nullopt: it does not fit on the healthy servers.
+  [[nodiscard]] absl::StatusOr<std::optional<detail::reserved_job>> take_first() {
+    const record& r = jobs_[job_id(unreserved_.begin()->second)];
+    unreserved_.erase(unreserved_.begin());
+    APIARY_ASSIGN_OR_RETURN(const bool fits, fits_idle(r));
+    return fits ? std::optional(reserved_as(r)) : std::nullopt;
+  }
+  // The first jobs, as many as may get reservations. They are taken to get them.
+  [[nodiscard]] absl::StatusOr<std::vector<detail::reserved_job>> take_unreserved() {
     std::vector<detail::reserved_job> fresh;
-    while (!unreserved_.empty() &&
-           (options_.depth == 0 || order_.size() - unreserved_.size() < options_.depth)) {
-      fresh.push_back(reserved_as(jobs_[job_id(unreserved_.begin()->second)]));
-      unreserved_.erase(unreserved_.begin());
+    while (may_reserve(fresh.size())) {
+      APIARY_ASSIGN_OR_RETURN(const std::optional<detail::reserved_job> first, take_first());
+      if (first) fresh.push_back(*first);
     }
     return fresh;
   }
-  void reserve(const std::vector<detail::reserved_job>& fresh, time_ms now) {
-    for (const detail::reserved_job& r : fresh) reservations_.add(r, now);
+  // Makes reservations for the first jobs, until as many as may have one do.
+  [[nodiscard]] absl::Status reserve(time_ms now) {
+    while (may_reserve()) {
+      APIARY_ASSIGN_OR_RETURN(const std::optional<detail::reserved_job> first, take_first());
+      if (first) reservations_.add(*first, now);
+    }
+    return absl::OkStatus();
   }
-  // Makes all reservations again, in order, around the running jobs.
+  // Withdraws all reservations; only the running jobs have GPUs.
   void start_over(time_ms now) {
     reservations_ = detail::reservations(placer().idle_gpus(), now);
     for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
@@ -211,8 +250,6 @@ class conservative_queue {
     }
     for (auto at = order_.first(); at; at = order_.next(at->key, at->id))
       unreserved_.emplace(at->key, at->id);
-    reserve(take_unreserved(), now);
-    reservations_.forget_freed();
   }
 
   [[nodiscard]] absl::Status start(record& r, time_ms now, std::vector<job_action>& actions) {
@@ -236,9 +273,12 @@ class conservative_queue {
   weighted_tree order_;  // waiting jobs, by arrival
   weighted_tree ends_;   // ends of running jobs, with their GPUs as weights
   std::set<std::pair<std::int64_t, std::uint32_t>>
-      unreserved_;        // waiting jobs without a reservation
-  bool move_up_ = false;  // reservations may move earlier
-  bool rebuild_ = false;  // all reservations must be made again
+      unreserved_;                // waiting jobs for which no start was sought yet
+  bool move_up_ = false;          // reservations may move earlier
+  bool rebuild_ = false;          // all reservations must be made again
+  bool servers_changed_ = false;  // whether a server ever broke
+  std::optional<Placer> idle_;    // the placer without the running jobs, since the servers changed
+  std::map<std::uint32_t, bool> fits_idle_;  // whether a job of so many GPUs fits there
 };
 
 static_assert(JobScheduler<conservative_queue<server_placer>>);

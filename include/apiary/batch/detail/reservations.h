@@ -10,6 +10,7 @@
 #include <apiary/model/job.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -54,6 +55,8 @@ class reservations {
     const reserved_job* const found = jobs == jobs_.end() ? nullptr : jobs->second.find(which);
     return found == nullptr ? std::nullopt : std::optional(found->reserved);
   }
+  // How many jobs have a known reserved time.
+  [[nodiscard]] std::size_t num_known() const noexcept { return starts_.size(); }
   // The first reserved time as the key, and its job as the id.
   [[nodiscard]] std::optional<weighted_tree::item> first() const { return starts_.first(); }
   // Nothing happens before `now` any more. Requires: no reservation is earlier.
