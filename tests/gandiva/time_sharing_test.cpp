@@ -44,6 +44,7 @@ struct gpu_counter {
   using placement_type = std::uint32_t;
   std::uint32_t all = 0;
   bool healthy = true;
+  std::uint64_t tries = 0;  // calls of start()
   std::map<job_id, request> running{};
 
   [[nodiscard]] std::uint32_t idle() const {
@@ -53,6 +54,7 @@ struct gpu_counter {
   }
   [[nodiscard]] std::int32_t priority(const request& r) const { return r.priority; }
   absl::StatusOr<bool> start(const request& r, std::vector<job_id>& stopped) {
+    ++tries;
     if (r.gpus > all) return absl::InvalidArgumentError("too large");
     if (!healthy) return false;
     std::vector<std::pair<std::int32_t, job_id>> others;
@@ -309,6 +311,42 @@ TEST_CASE(
 
 TEST_CASE("time_sharing: the same for requests without kinds") {
   compare<plain_request>(apiary_test::scaled(1'000U));
+}
+
+// 30 prioritized jobs of two tenants and two sizes wait, and a job ends: so many calls of start() does
+// the next tick make, and so many does it make when nothing has changed.
+template <class Request>
+std::pair<std::uint64_t, std::uint64_t> tries_after_an_end() {
+  using sharing = time_sharing<gpu_counter<Request>>;
+  sharing scheduler = sharing::create({.all = 4}, {.quantum = 10}).value();
+  std::vector<typename sharing::action> actions;
+  const auto submit = [&](std::uint32_t job, std::uint32_t tenant, std::uint32_t gpus) {
+    Request r{};
+    r.job = job_id(job);
+    r.priority = 1;
+    r.gpus = gpus;
+    if constexpr (requires { r.tenant; }) r.tenant = tenant_id(tenant);
+    REQUIRE(scheduler.submit(r, {}, 0, actions).ok());
+  };
+  submit(0, 0, 3);
+  submit(1, 0, 1);
+  for (std::uint32_t job = 2; job < 32; ++job) submit(job, job % 2, job < 12 ? 3 : 4);
+  REQUIRE(scheduler.tick(0, actions).ok());
+  REQUIRE(scheduler.finish(job_id(1), 1).ok());
+  std::pair<std::uint64_t, std::uint64_t> tries;
+  const std::uint64_t before = scheduler.backend().tries;
+  REQUIRE(scheduler.tick(1, actions).ok());
+  tries.first = scheduler.backend().tries - before;
+  REQUIRE(scheduler.tick(2, actions).ok());
+  tries.second = scheduler.backend().tries - before - tries.first;
+  REQUIRE(scheduler.num_waiting() == 30);
+  return tries;
+}
+
+TEST_CASE("time_sharing: of waiting prioritized jobs, a tick tries one of each kind") {
+  using counts = std::pair<std::uint64_t, std::uint64_t>;
+  CHECK(tries_after_an_end<job_request>() == counts(4, 0));
+  CHECK(tries_after_an_end<plain_request>() == counts(30, 0));  // without kinds
 }
 
 TEST_CASE("time_sharing: an error changes nothing") {

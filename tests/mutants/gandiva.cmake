@@ -71,7 +71,14 @@ mutant(older_waits gandiva/detail/relocation.h "dropped condition: a job that st
 mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
   FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)
 mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"
+  IN [[if (!displace(r, any, others, actions)) failed.add(r.asked);]]
   FROM [[failed.add(r.asked);]] TO [[]] STATEMENT)
+mutant(prioritized_kind gandiva/time_sharing.h "forgotten update: every prioritized job of a kind is tried"
+  IN [[      } else {
+        failed.add(r.asked);]] FROM [[failed.add(r.asked);]] TO [[]] STATEMENT)
+mutant(prioritized_twice gandiva/time_sharing.h "dropped condition: a job that was stopped starts again in the same tick"
+  IN [[if (r.round == round_) return true;  // it was stopped in this tick]]
+  FROM [[r.round == round_]] TO [[false]])
 mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
   FROM [[detail::erase_sorted(movable_, r.asked.job);]] TO [[]] STATEMENT)
 mutant(left_forgotten gandiva/gandiva.h "missing reset: jobs that are gone keep others from several servers"

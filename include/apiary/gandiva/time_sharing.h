@@ -40,10 +40,10 @@ APIARY_NAMESPACE_BEGIN
 // Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
 //          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
 // Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend). A tick:
-//          the migrations of the backend; after a change also a start for each kind of waiting jobs
-//          that idle GPUs may fit. The first tick of a quantum: O(jobs log jobs), and for each job
-//          that displaces others, and each kind that cannot, at most as many stops and starts as jobs
-//          that ran longer (or run, if it starves).
+//          the migrations of the backend; after a change also a start for each kind of prioritized
+//          jobs, and of sliced jobs that idle GPUs may fit. The first tick of a quantum: O(jobs log
+//          jobs), and for each job that displaces others, and each kind that cannot, at most as many
+//          stops and starts as jobs that ran longer (or run, if it starves).
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -195,12 +195,12 @@ class time_sharing {
   void wait(record& r) {
     r.phase = phase::waits;
     r.since = now_;
-    if (!is_sliced(r)) return prioritized_.insert({key_of(r), r.asked.job.value, 0});
+    if (!is_sliced(r)) return prioritized_.insert(r.asked, key_of(r));
     sliced_.insert(r.asked, r.pass);
     by_wait_.insert({now_, r.asked.job.value, 0});
   }
   void leave_queue(const record& r) {
-    if (!is_sliced(r)) return prioritized_.erase(key_of(r), r.asked.job.value);
+    if (!is_sliced(r)) return prioritized_.erase(r.asked, key_of(r));
     sliced_.erase(r.asked, r.pass);
     by_wait_.erase(r.since, r.asked.job.value);
   }
@@ -267,10 +267,17 @@ class time_sharing {
 
   void start_prioritized(std::vector<action>& actions) {
     if (!std::exchange(retry_prioritized_, false)) return;
-    for (const job_id job : detail::in_order(prioritized_)) {
+    detail::failed_kinds failed;
+    prioritized_.visit_all([&](job_id job) {
       record& r = jobs_.at(job.value);
-      if (start(r)) start_from_queue(r, actions);
-    }
+      if (r.round == round_) return true;  // it was stopped in this tick
+      if (start(r)) {
+        start_from_queue(r, actions);
+      } else {
+        failed.add(r.asked);
+      }
+      return !failed.contains(r.asked);
+    });
   }
 
   void start_sliced(bool new_slice, std::vector<action>& actions) {
@@ -355,22 +362,22 @@ class time_sharing {
   Backend backend_;
   time_sharing_options options_;
   std::unordered_map<std::uint32_t, record> jobs_;
-  detail::sliced_queues sliced_;       // waiting jobs that run in time slices, by pass
-  weighted_tree by_wait_;              // the same jobs, by when they began to wait
-  detail::running_passes running_;     // running jobs that run in time slices
-  weighted_tree prioritized_;          // waiting prioritized jobs, by priority
-  std::size_t num_slices_ = 0;         // running jobs that run in time slices
-  std::int64_t used_ = 0;              // GPUs of the running jobs, as counted_gpus()
-  std::vector<job_id> movable_;        // running jobs that may migrate, ascending
-  std::vector<job_id> started_;        // in this call, those that may migrate
-  std::vector<job_id> stopped_;        // that the backend stopped for the job that starts
-  time_ms now_ = 0;                    // of the last call
-  std::int64_t slice_ = -1;            // the quantum of the last tick
-  std::uint64_t round_ = 1;            // grows by 1 at each tick
-  std::uint64_t suspended_round_ = 0;  // in which a sliced job was last suspended
-  bool retry_sliced_ = false;          // whether a job in sliced_ may fit now
-  bool retry_prioritized_ = false;     // whether a job in prioritized_ may fit now
-  bool again_ = false;                 // whether a new slice may change something
+  detail::queues_by_kind sliced_;       // waiting jobs that run in time slices, by pass
+  weighted_tree by_wait_;               // the same jobs, by when they began to wait
+  detail::running_passes running_;      // running jobs that run in time slices
+  detail::queues_by_kind prioritized_;  // waiting prioritized jobs, by key_of()
+  std::size_t num_slices_ = 0;          // running jobs that run in time slices
+  std::int64_t used_ = 0;               // GPUs of the running jobs, as counted_gpus()
+  std::vector<job_id> movable_;         // running jobs that may migrate, ascending
+  std::vector<job_id> started_;         // in this call, those that may migrate
+  std::vector<job_id> stopped_;         // that the backend stopped for the job that starts
+  time_ms now_ = 0;                     // of the last call
+  std::int64_t slice_ = -1;             // the quantum of the last tick
+  std::uint64_t round_ = 1;             // grows by 1 at each tick
+  std::uint64_t suspended_round_ = 0;   // in which a sliced job was last suspended
+  bool retry_sliced_ = false;           // whether a job in sliced_ may fit now
+  bool retry_prioritized_ = false;      // whether a job in prioritized_ may fit now
+  bool again_ = false;                  // whether a new slice may change something
 };
 
 APIARY_NAMESPACE_END

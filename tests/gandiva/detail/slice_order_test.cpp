@@ -109,11 +109,11 @@ TEST_CASE("failed_kinds: tenant, priority and GPUs make a kind; other requests h
   CHECK(counted_gpus(task_request{}) == 0);
 }
 
-TEST_CASE("sliced_queues: jobs in order of pass and id, until their kind is given up") {
+TEST_CASE("queues_by_kind: jobs in order of pass and id, until their kind is given up") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    sliced_queues queues;
+    queues_by_kind queues;
     std::map<std::pair<std::int64_t, std::uint32_t>, job_request> naive;
     for (std::uint32_t step = 0; step < 40; ++step) {
       if (random.uniform(3) > 0 || naive.empty()) {

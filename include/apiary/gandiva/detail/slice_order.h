@@ -59,33 +59,34 @@ class failed_kinds {
   std::vector<request_kind> kinds_;  // ascending
 };
 
-// Waiting jobs in order of pass, then of id, in one queue for each kind of waiting jobs.
+// Waiting jobs in order of a key, for sliced jobs their pass, then of id, in one queue for each kind of
+// waiting jobs.
 // Cost: insert, erase O(log jobs); least O(kinds); a visit O(kinds + log jobs).
-class sliced_queues {
+class queues_by_kind {
  public:
   template <class Request>
-  void insert(const Request& r, std::int64_t pass) {
-    queues_[kind_of(r)].insert({pass, r.job.value, 0});
+  void insert(const Request& r, std::int64_t key) {
+    queues_[kind_of(r)].insert({key, r.job.value, 0});
     ++size_;
   }
-  // Requires: it was inserted with this pass.
+  // Requires: it was inserted with this key.
   template <class Request>
-  void erase(const Request& r, std::int64_t pass) {
+  void erase(const Request& r, std::int64_t key) {
     const auto jobs = queues_.find(kind_of(r));
-    jobs->second.erase(pass, r.job.value);
+    jobs->second.erase(key, r.job.value);
     if (jobs->second.empty()) queues_.erase(jobs);
     --size_;
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  // The least pass; nullopt: no job waits.
+  // The least key; nullopt: no job waits.
   [[nodiscard]] std::optional<std::int64_t> least() const noexcept {
-    std::optional<std::int64_t> pass;
+    std::optional<std::int64_t> key;
     for (const auto& [kind, jobs] : queues_) {
       const std::int64_t first = jobs.first()->key;
-      pass = (std::min)(pass.value_or(first), first);
+      key = (std::min)(key.value_or(first), first);
     }
-    return pass;
+    return key;
   }
   // Calls visit(job) for the jobs in order; after it returned false, for no other job of this kind.
   // visit may insert and erase jobs; a job that it inserts may be visited.
@@ -112,7 +113,7 @@ class sliced_queues {
   }
 
  private:
-  std::map<request_kind, weighted_tree> queues_;  // by pass
+  std::map<request_kind, weighted_tree> queues_;  // by key
   std::size_t size_ = 0;
 };
 
