@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <support/scale.h>
 #include <utility>
@@ -404,6 +406,171 @@ TEST_CASE("a backfilled job never delays the first one") {
     }
   }
   CHECK(backfilled > 0);
+}
+
+namespace {
+
+// Backfilling by its words: at each decision every waiting job is tried, on trials with all ends.
+// Requires: nodes of 4 GPUs.
+struct naive_gang_queue {
+  struct entry {
+    gang_scheduler::request gang{};
+    time_ms estimate = 0, ends = 0;
+  };
+  using order = std::map<std::pair<std::int32_t, std::uint32_t>, entry>;  // by priority, submission
+  gang_scheduler scheduler;
+  order waiting{}, running{};
+  std::uint32_t submitted = 0;
+  std::uint64_t delayed = 0;  // jobs that would have delayed the first one
+
+  void submit(const job_request& r, std::uint32_t cpu_of_gpu) {
+    entry e{.gang = {.job = r.job.value, .priority = r.priority}, .estimate = r.estimate};
+    if (r.gpus >= 4) e.gang.gang.groups.push_back({.tasks = r.gpus / 4, .gpus = 4});
+    if (r.gpus % 4 > 0) e.gang.gang.groups.push_back({.tasks = 1, .gpus = r.gpus % 4});
+    for (constrained_task_group& g : e.gang.gang.groups) g.host = {g.gpus * cpu_of_gpu, 0};
+    waiting.emplace(std::pair(-r.priority, submitted++), e);
+  }
+  order::iterator find(const job_key& job) {
+    return std::find_if(running.begin(), running.end(),
+                        [&](const auto& r) { return r.second.gang.job == job; });
+  }
+  void finish(std::uint32_t job) {
+    REQUIRE(scheduler.finish(job).ok());
+    running.erase(find(job));
+  }
+  void stop(const job_key& job) {
+    REQUIRE(scheduler.finish(job).ok());
+    waiting.insert(running.extract(find(job)));
+  }
+  void mark_bad(node_id n) {
+    REQUIRE(scheduler.mark_bad(n).ok());
+    for (const job_key& job : scheduler.jobs_on(n)) stop(job);
+  }
+  // Whether the job can start at this time, beside `other`.
+  static bool starts(gang_scheduler trial, const entry& first, time_ms at, time_ms now,
+                     const order& jobs, const gang_scheduler::plan* other) {
+    if (other != nullptr) REQUIRE(trial.commit(*other).ok());
+    for (const auto& [key, r] : jobs)
+      if (std::max(r.ends, now) <= at) REQUIRE(trial.finish(r.gang.job).ok());
+    return trial.propose(first.gang, at)->result != plan_result::wait;
+  }
+  void start(order::iterator job, const gang_scheduler::plan& plan, time_ms now,
+             std::vector<std::uint32_t>& started) {
+    REQUIRE(scheduler.commit(plan).ok());
+    job->second.ends = add_time(now, job->second.estimate);
+    started.push_back(static_cast<std::uint32_t>(job->second.gang.job.number()));
+    running.insert(waiting.extract(job));
+  }
+  std::vector<std::uint32_t> decide(time_ms now) {
+    std::vector<std::uint32_t> started;
+    while (!waiting.empty()) {
+      const auto first = waiting.begin();
+      gang_scheduler::plan plan = scheduler.propose(first->second.gang, now).value();
+      if (plan.result == plan_result::wait) break;
+      if (plan.result == plan_result::preempt) {
+        REQUIRE(scheduler.commit(plan).ok());
+        for (const job_key& victim : plan.victims) stop(victim);
+        plan = scheduler.propose(first->second.gang, now).value();
+      }
+      start(first, plan, now, started);
+    }
+    if (waiting.empty()) return started;
+    const entry first = waiting.begin()->second;
+    std::set<time_ms> times;
+    for (const auto& [key, r] : running) times.insert(std::max(r.ends, now));
+    const auto at = std::find_if(times.begin(), times.end(), [&](time_ms t) {
+      return starts(scheduler, first, t, now, running, nullptr);
+    });
+    for (auto next = std::next(waiting.begin()); next != waiting.end();) {
+      const auto job = next++;
+      const gang_scheduler::plan plan = scheduler.propose(job->second.gang, now).value();
+      if (plan.result != plan_result::bind) continue;
+      const time_ms end = add_time(now, job->second.estimate);
+      if (at != times.end() && (end == max_time || end > *at) &&
+          !starts(scheduler, first, *at, now, running, &plan)) {
+        ++delayed;
+        continue;
+      }
+      start(job, plan, now, started);
+    }
+    return started;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that tries every job") {
+  std::uint64_t delayed = 0;
+  std::uint64_t behind = 0;  // jobs that started although another one waited before them
+  for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{300}); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const bool priorities = seed % 3 == 1;
+    const bool breaks = seed % 4 == 1;
+    gang_cluster cluster;
+    for (std::uint32_t n = 0; n < 2 + seed % 3; ++n)
+      cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4, .host = {8, 0}});
+    gang_queue_options options{.backfill = true};
+    std::vector<std::uint32_t> cpu_of_gpu;
+    for (std::uint32_t id = 0; id < 100; ++id) {
+      cpu_of_gpu.push_back(seed % 2 == 0 ? 0 : random.uniform(3));
+      options.demands.push_back({.per_gpu = {cpu_of_gpu.back(), 0}});
+    }
+    const gang_scheduler empty = gang_scheduler::create(cluster).value();
+    gang_queue fast(empty, options);
+    naive_gang_queue slow{.scheduler = empty};
+    std::map<std::uint32_t, time_ms> ends;
+    std::vector<bool> good(cluster.nodes.size(), true);
+    std::uint32_t next = 0;
+    for (time_ms now = 0; now < 100; ++now) {
+      CAPTURE(now);
+      for (const auto& [id, end] : std::map(ends)) {
+        if (end > now) continue;
+        REQUIRE(fast.finish(job_id(id), now).ok());
+        slow.finish(id);
+        ends.erase(id);
+      }
+      while (next < 100 && random.uniform(2) == 0) {
+        job_request r = job(next, 1 + random.uniform(4U * static_cast<std::uint32_t>(good.size())));
+        if (random.uniform(2) == 0) r.gpus = 1 + random.uniform(3);
+        if (priorities) r.priority = static_cast<std::int32_t>(random.uniform(2));
+        r.estimate = random.uniform(12) == 0 ? max_time : random.uniform(25);
+        if (fast.submit(r, now).ok()) slow.submit(r, cpu_of_gpu[next]);
+        ++next;
+      }
+      if (breaks && random.uniform(8) == 0) {
+        const std::uint32_t n = random.uniform(static_cast<std::uint32_t>(good.size()));
+        good[n] = !good[n];
+        if (good[n]) {
+          REQUIRE(fast.mark_healthy(node_id(n), now).ok());
+          REQUIRE(slow.scheduler.mark_healthy(node_id(n)).ok());
+        } else {
+          const auto stopped = fast.mark_bad(node_id(n), now);
+          REQUIRE(stopped.ok());
+          for (const job_id id : *stopped) ends.erase(id.value);
+          slow.mark_bad(node_id(n));
+        }
+      }
+      std::vector<job_action> actions;
+      REQUIRE(fast.decide(now, actions).ok());
+      std::vector<std::uint32_t> started;
+      for (const job_action& a : actions) {
+        const std::uint32_t id = a.job.value;
+        ends.erase(id);
+        if (a.what == job_action::verb::suspend) continue;
+        started.push_back(id);
+        ends[id] = now + 1 + random.uniform(30);  // whatever its estimate
+      }
+      REQUIRE(started == slow.decide(now));
+      REQUIRE(fast.scheduler().hash() == slow.scheduler.hash());
+      for (const std::uint32_t id : started)
+        behind +=
+            !slow.waiting.empty() && slow.waiting.begin()->second.gang.job.number() < id ? 1U : 0U;
+    }
+    delayed += slow.delayed;
+  }
+  CHECK(delayed > 0);
+  CHECK(behind > 0);
 }
 
 TEST_CASE("the simulator runs the queue") {

@@ -55,13 +55,29 @@ mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filt
 mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
   FROM [[core_->planner.victims.budgets = budgets;]] TO [[]] STATEMENT)
 mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
-  FROM [[end <= *at]] TO [[end < *at]])
+  IN [[if (at && (end == max_time || end > *at)) {]] FROM [[end > *at]] TO [[end >= *at]])
 mutant(backfill_ends gang_scheduler/gang_queue.h "forgotten update: a backfilled job never ends for those behind it"
-  FROM [[ends.insert(std::upper_bound(ends.begin(), ends.end(), added), added);]] TO [[]] STATEMENT)
+  FROM [[ends_.try_emplace({e.ends, job->first}, e.gang.job);]] TO [[]] STATEMENT)
 mutant(backfill_delays gang_scheduler/gang_queue.h "wrong comparison: jobs that end when the first one starts are in its way"
-  FROM [[e.first <= at]] TO [[e.first < at]])
+  IN [[for (auto end = ends_.begin(); end != ends_.end() && end->first.first <= at; ++end)]]
+  FROM [[end->first.first <= at]] TO [[end->first.first < at]])
+mutant(backfill_free gang_scheduler/gang_queue.h "wrong count: a backfilled job that ends in time is taken to hold its GPUs"
+  FROM [[if (end > *at) reserved_->free -= e.gpus;]] TO [[reserved_->free -= e.gpus;]] STATEMENT)
+mutant(backfill_suspends gang_scheduler/gang_queue.h "dropped condition: GPUs of jobs that the first one suspends do not count"
+  IN [[if (reserved_->free < first.gpus && !may_suspend(reserved_->job)) continue;]]
+  FROM [[!may_suspend(reserved_->job)]] TO [[true]])
+mutant(backfill_of_other gang_scheduler/gang_queue.h "missing reset: the first job keeps its time when another one has started before it"
+  IN [[      start(first, plan, now, actions);
+      reserved_.reset();]] FROM [[reserved_.reset();]] TO [[]] STATEMENT)
+mutant(kinds_retry gang_scheduler/detail/waiting_kinds.h "missing reset: a kind that did not fit is not tried again"
+  FROM [[k.failed = false;]] TO [[]] STATEMENT)
+mutant(kinds_after_start gang_scheduler/detail/waiting_kinds.h "forgotten step: a kind that would delay is not tried after a start"
+  FROM [[for (const std::uint32_t other : again) offer(other, key, longest);]] TO [[]] STATEMENT)
+mutant(kinds_longest gang_scheduler/detail/waiting_kinds.h "dropped condition: short jobs of a kind that would delay are not tried"
+  FROM [[k.delays ? longest : max_time]] TO [[k.delays ? time_ms{-1} : max_time]])
 mutant(suspended_waited gang_scheduler/gang_queue.h "missing reset: a suspended job has waited since it came"
-  FROM [[at->second.begin(now);]] TO [[]] STATEMENT)
+  IN [[entry& e = at->second;
+    e.begin(now);]] FROM [[e.begin(now);]] TO [[]] STATEMENT)
 mutant(bound_free_slots gang_scheduler/detail/victim_bounds.h "dropped term: slots that are free are missing"
   FROM [[s.slots > present ? s.slots - present : 0]] TO [[s.slots]])
 mutant(bound_fragments gang_scheduler/detail/victim_bounds.h "wrong bound: a victim gives no slots together with free GPUs"
@@ -164,7 +180,7 @@ mutant(queue_products gang_scheduler/gang_queue.h "dropped condition: a task wit
 mutant(queue_taints gang_scheduler/gang_queue.h "dropped condition: a job is divided for the nodes with taints"
   FROM [[if (!node.taints.empty()) continue;]] TO [[]] STATEMENT)
 mutant(queue_models gang_scheduler/gang_queue.h "forgotten update: a job runs on any model"
-  FROM [[gang.filter.models = needs->models;]] TO [[]] STATEMENT)
+  FROM [[gang.filter.models = models;]] TO [[]] STATEMENT)
 mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a filter that accepts no node is not the whole reason"
   FROM [[accepts_none = view.num_members == 0;]] TO [[]] STATEMENT)
 mutant(key_default gang_scheduler/gang_scheduler_types.h "wrong default: a forgotten job id is a number"

@@ -5,6 +5,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/gang_scheduler/detail/job_demand.h>
+#include <apiary/gang_scheduler/detail/waiting_kinds.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
@@ -23,6 +25,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,9 +52,10 @@ struct gang_queue_options {
 // GPU models, and one task with the remaining GPUs. Each task has the CPU and memory of its GPUs
 // (gang_queue_options::demand). No job runs on a node with taints.
 // Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
-//       starts and one for the first that does not. Backfilling adds one for each waiting job, and
-//       a trial for the first job and for each job that might delay it: the ends of the running
-//       jobs, and a proposal for each of them.
+//       starts and one for the first that does not. Jobs of equal priority, GPUs and demand are of
+//       one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal for each kind
+//       and a trial for the first job: ends of running jobs, with a proposal after each one from which
+//       enough GPUs are free; and a trial for each kind that may delay it, again after each start.
 class gang_queue {
  public:
   // Starts with an empty queue. Requires: no gang runs.
@@ -90,15 +94,20 @@ class gang_queue {
                        text_of_limit(job)));
     const order_key key{~static_cast<std::int64_t>(job.priority), submitted_++};
     e.begin(now);
+    e.kind = kind_of(job);
     known_.emplace(job.job, key);
+    kinds_.insert(e.kind, key, e.estimate);
     waiting_.emplace(key, std::move(e));
     return absl::OkStatus();
   }
   // A job has ended. kNotFound: it does not run.
   absl::Status finish(job_id job, time_ms) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job.value));
-    running_.erase(known_.at(job));
+    const auto ended = running_.find(known_.at(job));
+    ends_.erase({ended->second.ends, ended->first});
+    running_.erase(ended);
     known_.erase(job);
+    gpus_may_be_free();
     return absl::OkStatus();
   }
   // A node failed: the jobs on it stop and wait again. kNotFound: there is no such node.
@@ -109,10 +118,14 @@ class gang_queue {
       stopped.push_back(id_of(job));
       APIARY_RETURN_IF_ERROR(stop(job, now));
     }
+    gpus_may_be_free();
     return stopped;
   }
   // The node is healthy again. kNotFound: there is no such node.
-  absl::Status mark_healthy(node_id node, time_ms) { return scheduler_.mark_healthy(node); }
+  absl::Status mark_healthy(node_id node, time_ms) {
+    gpus_may_be_free();
+    return scheduler_.mark_healthy(node);
+  }
 
   // Appends what the host must do now.
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
@@ -134,6 +147,7 @@ class gang_queue {
         APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
       }
       start(first, plan, now, actions);
+      reserved_.reset();
     }
     return absl::OkStatus();
   }
@@ -145,15 +159,15 @@ class gang_queue {
   [[nodiscard]] const gang_scheduler& scheduler() const noexcept { return scheduler_; }
 
  private:
-  using order_key = std::pair<std::int64_t, std::uint64_t>;  // ascending: the first job first
+  using order_key = detail::waiting_kinds::order_key;  // ascending: the first job first
   struct entry {
     gang_scheduler::request gang{};
     std::uint32_t gpus = 0;
+    std::uint32_t kind = 0;  // see detail::waiting_kinds
     time_ms estimate = max_time;
     time_ms ends = max_time;  // by the estimate, if it runs
     delay_clock clock{};
     delays before{};  // what the clock showed when the job began to wait
-
     void begin(time_ms now) {
       clock.set(delay_cause::order, now);
       before = clock.at(now);
@@ -164,12 +178,16 @@ class gang_queue {
       return sum;
     }
   };
-  using job_end = std::pair<time_ms, job_key>;
+  // When the first waiting job can start if the running jobs end by their estimates.
+  struct reservation {
+    order_key job{};
+    std::optional<time_ms> at{};  // nullopt: not even after all
+    std::uint64_t free = 0;       // GPUs then, before it starts
+  };
   // GPUs of some nodes.
   struct gpus_of_nodes {
     std::uint32_t total = 0;
     std::uint32_t most = 0;  // of one node
-
     void add(std::uint32_t gpus) {
       total += gpus;
       most = (std::max)(most, gpus);
@@ -182,52 +200,71 @@ class gang_queue {
     e.ends = add_time(now, e.estimate);
     actions.push_back(
         {.job = id_of(e.gang.job), .where = place(plan.tasks), .waited = e.waited(now)});
+    kinds_.erase(e.kind, job->first);
+    ends_.try_emplace({e.ends, job->first}, e.gang.job);
     running_.insert(waiting_.extract(job));
+  }
+  void gpus_may_be_free() {
+    reserved_.reset();
+    kinds_.retry();
   }
   // Starts jobs behind the first one, in order, that do not delay it.
   absl::Status backfill(time_ms now, std::vector<job_action>& actions) {
-    const gang_scheduler::request& first = waiting_.begin()->second.gang;
-    std::vector<job_end> ends;
-    for (const auto& [key, e] : running_) ends.emplace_back((std::max)(e.ends, now), e.gang.job);
-    std::sort(ends.begin(), ends.end());
-    const std::optional<time_ms> at = start_of(first, ends);
-    for (auto next = std::next(waiting_.begin()); next != waiting_.end();) {
-      const auto job = next++;
-      APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan,
-                              scheduler_.propose(job->second.gang, now));
-      if (plan.result != plan_result::bind) continue;
-      const time_ms end = add_time(now, job->second.estimate);
-      const bool ends_before = end != max_time && at && end <= *at;
-      if (at && !ends_before && would_delay(plan, first, *at, ends)) continue;
-      APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
-      const job_end added{end, job->second.gang.job};
-      ends.insert(std::upper_bound(ends.begin(), ends.end(), added), added);
-      start(job, plan, now, actions);
+    const order_key first = waiting_.begin()->first;
+    if (!reserved_ || reserved_->job != first || (reserved_->at && *reserved_->at <= now)) {
+      reserve(now);
+      kinds_.forget_delays();
     }
-    return absl::OkStatus();
+    const std::optional<time_ms> at = reserved_->at;
+    using outcome = detail::waiting_kinds::outcome;
+    const auto try_job = [&](const order_key& key) -> absl::StatusOr<outcome> {
+      const auto job = waiting_.find(key);
+      const entry& e = job->second;
+      APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
+      if (plan.result != plan_result::bind) return outcome::does_not_fit;
+      const time_ms end = add_time(now, e.estimate);
+      if (at && (end == max_time || end > *at)) {
+        if (would_delay(plan, key, e.gpus)) return outcome::would_delay;
+        if (end > *at) reserved_->free -= e.gpus;
+      }
+      APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
+      start(job, plan, now, actions);
+      return outcome::started;
+    };
+    return kinds_.visit(first, at ? *at - now : max_time, try_job);
   }
-  // When the job can start if the running jobs end at these times; nullopt: not even after all.
-  std::optional<time_ms> start_of(const gang_scheduler::request& job,
-                                  const std::vector<job_end>& ends) {
-    std::optional<time_ms> at;
+  // Whether a running job has a lower priority than jobs with this key.
+  [[nodiscard]] bool may_suspend(const order_key& key) const noexcept {
+    return !running_.empty() && running_.rbegin()->first.first > key.first;
+  }
+  // Finds out when the first waiting job can start. Jobs that should have ended are taken to end now.
+  void reserve(time_ms now) {
+    const entry& first = waiting_.begin()->second;
+    reserved_ = {.job = waiting_.begin()->first};
     scheduler_.what_if([&](gang_scheduler& trial) {
-      for (std::size_t i = 0; i < ends.size() && !at; ++i) {
-        trial.finish(ends[i].second).IgnoreError();
-        if (i + 1 < ends.size() && ends[i + 1].first == ends[i].first) continue;
-        if (can_start(trial, job, ends[i].first)) at = ends[i].first;
+      for (auto end = ends_.begin(); end != ends_.end() && !reserved_->at;) {
+        const time_ms at = (std::max)(end->first.first, now);
+        for (; end != ends_.end() && end->first.first <= at; ++end)
+          trial.finish(end->second).IgnoreError();
+        reserved_->free = trial.free_gpus();
+        if (reserved_->free < first.gpus && !may_suspend(reserved_->job)) continue;
+        if (can_start(trial, first.gang, at)) reserved_->at = at;
       }
     });
-    return at;
   }
-  // Whether the job cannot start at this time if the plan of another job is applied now.
-  bool would_delay(const gang_scheduler::plan& other, const gang_scheduler::request& job,
-                   time_ms at, const std::vector<job_end>& ends) {
+  // Whether the first job cannot start at its reserved time if the plan of another job is applied now.
+  bool would_delay(const gang_scheduler::plan& other, const order_key& key, std::uint32_t gpus) {
+    const entry& first = waiting_.begin()->second;
+    if (key.first == reserved_->job.first && !may_suspend(reserved_->job) &&
+        reserved_->free < std::uint64_t{first.gpus} + gpus)
+      return true;
+    const time_ms at = *reserved_->at;
     bool starts = false;
     scheduler_.what_if([&](gang_scheduler& trial) {
       if (!trial.commit(other).ok()) return;
-      for (const job_end& e : ends)
-        if (e.first <= at) trial.finish(e.second).IgnoreError();
-      starts = can_start(trial, job, at);
+      for (auto end = ends_.begin(); end != ends_.end() && end->first.first <= at; ++end)
+        trial.finish(end->second).IgnoreError();
+      starts = can_start(trial, first.gang, at);
     });
     return !starts;
   }
@@ -245,26 +282,32 @@ class gang_queue {
     const std::uint32_t size = task_gpus(job);
     if (job.gpus >= size) gang.gang.groups.push_back({.tasks = job.gpus / size, .gpus = size});
     if (job.gpus % size != 0) gang.gang.groups.push_back({.tasks = 1, .gpus = job.gpus % size});
-    const gang_queue_options::demand* const needs = demand_of(job.job);
-    if (needs == nullptr) return gang;
-    gang.filter.models = needs->models;
+    const auto& [per_gpu, models] = demand_of(job.job);
+    gang.filter.models = models;
     for (constrained_task_group& group : gang.gang.groups) {
-      group.host = {group.gpus * needs->per_gpu.cpu_milli, group.gpus * needs->per_gpu.memory_mib};
+      group.host = {group.gpus * per_gpu.cpu_milli, group.gpus * per_gpu.memory_mib};
     }
     return gang;
   }
-  // Null: it needs only GPUs.
-  [[nodiscard]] const gang_queue_options::demand* demand_of(job_id job) const noexcept {
-    return job.value < options_.demands.size() ? &options_.demands[job.value] : nullptr;
+  // What must be equal for jobs of one kind: priority, GPUs, CPU and memory beside each GPU, models.
+  using kind_key = std::tuple<std::int32_t, std::uint32_t, std::uint32_t, std::uint32_t,
+                              std::vector<std::string>>;
+  [[nodiscard]] std::uint32_t kind_of(const job_request& job) {
+    const auto& [per_gpu, models] = demand_of(job.job);
+    kind_key key{job.priority, job.gpus, per_gpu.cpu_milli, per_gpu.memory_mib, models};
+    const auto number = static_cast<std::uint32_t>(kind_numbers_.size());
+    return kind_numbers_.try_emplace(std::move(key), number).first->second;
+  }
+  [[nodiscard]] const gang_queue_options::demand& demand_of(job_id job) const noexcept {
+    return job.value < options_.demands.size() ? options_.demands[job.value] : only_gpus_;
   }
   // The GPUs of the nodes that the job accepts.
   [[nodiscard]] gpus_of_nodes nodes_for(const job_request& job) const {
-    const gang_queue_options::demand* const needs = demand_of(job.job);
-    if (needs == nullptr || needs->models.empty()) return all_;
+    const std::vector<std::string>& models = demand_of(job.job).models;
+    if (models.empty()) return all_;
     gpus_of_nodes sum;
     for (const auto& [model, gpus] : by_model_) {
-      if (std::find(needs->models.begin(), needs->models.end(), model) == needs->models.end())
-        continue;
+      if (std::find(models.begin(), models.end(), model) == models.end()) continue;
       sum.total += gpus.total;
       sum.most = (std::max)(sum.most, gpus.most);
     }
@@ -277,10 +320,9 @@ class gang_queue {
   }
   // Why the job never fits: "it has 16 such GPUs", or into which tasks it is divided.
   [[nodiscard]] std::string text_of_limit(const job_request& job) const {
-    const gang_queue_options::demand* const needs = demand_of(job.job);
     const std::uint32_t total = nodes_for(job).total;
     if (total < job.gpus) {
-      const bool any = needs == nullptr || needs->models.empty();
+      const bool any = demand_of(job.job).models.empty();
       return absl::StrCat("it has ", total, any ? "" : " such", total == 1 ? " GPU" : " GPUs",
                           all_.total < total_ ? " on nodes without taints" : "");
     }
@@ -288,42 +330,15 @@ class gang_queue {
     return absl::StrCat("each task of ", size, size == 1 ? " GPU" : " GPUs",
                         " must run on one node");
   }
-  // "8 GPUs with 2.5 cores and 64 GiB each, of model "a" or "b"".
   [[nodiscard]] std::string text_of_demand(const job_request& job) const {
-    std::string text = absl::StrCat(job.gpus, job.gpus == 1 ? " GPU" : " GPUs");
-    const gang_queue_options::demand* const needs = demand_of(job.job);
-    if (needs == nullptr) return text;
-    const std::uint32_t cpu = needs->per_gpu.cpu_milli;
-    const std::uint32_t memory = needs->per_gpu.memory_mib;
-    if (cpu > 0) {
-      absl::StrAppend(&text, " with ", cpu / 1000);
-      if (cpu % 1000 != 0) {
-        absl::StrAppend(&text, ".", absl::Dec(cpu % 1000, absl::kZeroPad3));
-        text.resize(text.find_last_not_of('0') + 1);
-      }
-      text += cpu == 1000 ? " core" : " cores";
-    }
-    if (memory > 0) {
-      const bool gib = memory % 1024 == 0;
-      absl::StrAppend(&text, cpu > 0 ? " and " : " with ", gib ? memory / 1024 : memory,
-                      gib ? " GiB" : " MiB");
-    }
-    const bool host = cpu > 0 || memory > 0;
-    if (host && job.gpus > 1) text += " each";
-    const char* before = host ? ", of model \"" : " of model \"";
-    for (const std::string& model : needs->models) {
-      absl::StrAppend(&text, before, model, "\"");
-      before = " or \"";
-    }
-    return text;
+    return detail::text_of_demand(job.gpus, demand_of(job.job).per_gpu, demand_of(job.job).models);
   }
   // kInvalidArgument: the CPU or the memory of the largest task is 2^32 units or more.
   [[nodiscard]] absl::Status check_products(const job_request& job) const {
-    const gang_queue_options::demand* const needs = demand_of(job.job);
-    if (needs == nullptr) return absl::OkStatus();
+    const resources& per_gpu = demand_of(job.job).per_gpu;
     const std::uint64_t gpus = (std::min)(job.gpus, task_gpus(job));
-    const std::uint64_t cpu = gpus * needs->per_gpu.cpu_milli;
-    const std::uint64_t memory = gpus * needs->per_gpu.memory_mib;
+    const std::uint64_t cpu = gpus * per_gpu.cpu_milli;
+    const std::uint64_t memory = gpus * per_gpu.memory_mib;
     if ((std::max)(cpu, memory) <= std::uint64_t{~0U}) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", job.job.value, " asks for ", text_of_demand(job), "; a task of ", gpus,
@@ -345,8 +360,12 @@ class gang_queue {
   absl::Status stop(const job_key& job, time_ms now) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
     const auto at = running_.find(known_.at(id_of(job)));
-    at->second.begin(now);
+    entry& e = at->second;
+    e.begin(now);
+    ends_.erase({e.ends, at->first});
+    kinds_.insert(e.kind, at->first, e.estimate);
     waiting_.insert(running_.extract(at));
+    gpus_may_be_free();
     return absl::OkStatus();
   }
   // Records that the first job waits for GPUs. The job that did so before now waits for jobs.
@@ -361,6 +380,7 @@ class gang_queue {
 
   gang_scheduler scheduler_;
   gang_queue_options options_;
+  gang_queue_options::demand only_gpus_{};  // of jobs without a demand
   std::uint32_t total_ = 0;
   gpus_of_nodes all_{};                            // of nodes without taints
   std::map<std::string, gpus_of_nodes> by_model_;  // the same for each model
@@ -369,6 +389,10 @@ class gang_queue {
   std::map<job_id, order_key> known_;
   std::map<order_key, entry> waiting_;
   std::map<order_key, entry> running_;
+  std::map<std::pair<time_ms, order_key>, job_key> ends_;  // running jobs, by end and position
+  std::map<kind_key, std::uint32_t> kind_numbers_;
+  detail::waiting_kinds kinds_;          // the waiting jobs again
+  std::optional<reservation> reserved_;  // of the first one, if it is known
 };
 static_assert(JobScheduler<gang_queue>);
 
