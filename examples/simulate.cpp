@@ -31,6 +31,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -383,6 +384,16 @@ absl::StatusOr<simulate_options> parse_run(const sweep_run& run) {
   return o;
 }
 
+// About how long a run takes: more jobs and slower policies take longer.
+double cost_of(const simulate_options& o) {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(o.jobs, unknown);  // about 40 a job
+  const double jobs = o.embedded() ? static_cast<double>(embedded_size(o.load))
+                      : unknown    ? 0.0
+                                   : static_cast<double>(bytes) / 40;
+  return jobs * policy_cost(o.policies.front());
+}
+
 // Carries out a sweep; the exit status.
 int sweep(const sweep_options& o);
 
@@ -394,12 +405,15 @@ int fail(const absl::Status& why, int exit_status) {
 int sweep(const sweep_options& o) {
   const absl::StatusOr<std::vector<sweep_run>> runs = read_sweep(o);
   if (!runs.ok()) return fail(runs.status(), 2);
+  std::vector<double> costs;
   for (const sweep_run& run : *runs) {
     const absl::StatusOr<simulate_options> parsed = parse_run(run);
     if (!parsed.ok()) return fail(at_line(o, run, parsed.status()), 2);
+    costs.push_back(cost_of(*parsed));
   }
-  const absl::Status done =
-      run_sweep(o, *runs, row_header, [](const sweep_run& run) -> absl::StatusOr<std::string> {
+  const absl::Status done = run_sweep(
+      o, *runs, row_header,
+      [](const sweep_run& run) -> absl::StatusOr<std::string> {
         APIARY_ASSIGN_OR_RETURN(const simulate_options chosen, parse_run(run));
         APIARY_ASSIGN_OR_RETURN(const simulate_task t, prepare(chosen));
         APIARY_ASSIGN_OR_RETURN(const policy_run r,
@@ -407,7 +421,8 @@ int sweep(const sweep_options& o) {
                                     chosen.policies.front(), chosen.cluster, t.lists.front(),
                                     [](std::size_t) {}, chosen.settings));
         return row_of(r, t.lists.front());
-      });
+      },
+      costs);
   return done.ok() ? 0 : fail(done, 1);
 }
 

@@ -60,6 +60,16 @@ inline bool knows_demands(std::string_view policy) {
   return policy == demand_policies[0] || policy == demand_policies[1];
 }
 
+// About how long a policy takes, in units of the fastest ones: measured on the public Philly trace with
+// 728 GPUs.
+inline double policy_cost(std::string_view policy) {
+  constexpr std::array<double, job_policies.size()> costs{1, 1, 1, 1, 10, 1, 2, 1,
+                                                          2, 2, 2, 3, 5,  5, 3, 12};
+  for (std::size_t i = 0; i < costs.size(); ++i)
+    if (job_policies[i] == policy) return costs[i];
+  return policy == "gang" ? 3 : 15;
+}
+
 // Milliseconds until a job makes progress after a start, and after a migration, if not set.
 inline constexpr apiary::time_ms start_cost = 1000;
 inline constexpr apiary::time_ms migration_cost = 2000;
@@ -119,12 +129,13 @@ struct job_cluster {
 // more than 10 hours. `busy` has more jobs, `wide` has fewer, but wider ones with a heavier tail.
 inline constexpr std::uint64_t embedded_lists = 5;
 inline constexpr std::array<std::string_view, 3> job_loads{"day", "busy", "wide"};
+inline constexpr std::uint32_t embedded_size(std::string_view load) {
+  return load == "wide" ? 500 : load == "busy" ? 1000 : 700;
+}
 inline apiary::job_list embedded_jobs(std::uint64_t seed = 1, std::string_view load = "day") {
   const bool wide = load == "wide";
   apiary::job_generator spec{.seed = seed,
-                             .jobs = wide             ? 500U
-                                     : load == "busy" ? 1000U
-                                                      : 700U,
+                             .jobs = embedded_size(load),
                              .tenants = 4,
                              .window = 86'400'000,
                              .shortest = 60'000,
@@ -292,8 +303,9 @@ inline std::uint32_t speed_of(const place_speeds& speeds, const job_cluster& clu
 }
 
 // An event as a line of CSV: time in ms, event, job, server that failed or was repaired, GPUs of the job,
-// its speed, and its place: servers and their GPUs, as 3:0-1;4:2.
-inline constexpr const char* event_header = "time,event,job,server,gpus,speed,place\n";
+// its speed, its place (servers and their GPUs, as 3:0-1;4:2), and for a job_failure, whether the job is
+// retried.
+inline constexpr const char* event_header = "time,event,job,server,gpus,speed,place,retried\n";
 inline std::string event_line(const apiary::simulation_event& e,
                               const apiary::job_placement& where) {
   static constexpr std::array<const char*, 11> kinds{
@@ -311,6 +323,8 @@ inline std::string event_line(const apiary::simulation_event& e,
       before = '-';
     }
   }
+  line += ",";
+  if (e.what == apiary::simulation_event::kind::job_failure) line += e.retried ? "yes" : "no";
   return line + "\n";
 }
 

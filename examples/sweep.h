@@ -39,7 +39,9 @@ inline constexpr const char* sweep_usage =
     "                     begin with # are skipped. Options of the command line hold for all runs\n"
     "  --results FILE     appends a row for each run to this CSV file (needed by --sweep)\n"
     "  --index N          only the N-th run, from 0: for an element of a job array\n"
-    "  -j N               N runs at once, each a process of its own, at most 256 (default: 1)\n";
+    "  -j N               N runs at once, each a process of its own, at most 256 (default: 1); "
+    "the\n"
+    "                     longest runs, as far as this is known, begin first\n";
 
 // The options of a sweep, and those that it leaves to the program.
 struct sweep_options {
@@ -244,14 +246,28 @@ inline std::string csv_field(std::string_view value) {
   return text + "\"";
 }
 
-// Carries out a sweep. make(run) -> StatusOr<std::string>, the row of a run.
+// The runs of a sweep in the order in which they begin: if several run at once, those with the highest
+// costs first, so that no long run begins last and leaves processors without work. Without costs, in
+// the order of the file.
+inline std::vector<std::size_t> order_of_runs(const sweep_options& o, std::size_t runs,
+                                              std::span<const double> costs) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < runs; ++i) {
+    if (!o.index || *o.index == i) order.push_back(i);
+  }
+  if (costs.empty() || o.at_once.value_or(1) == 1) return order;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  return order;
+}
+
+// Carries out a sweep. make(run) -> StatusOr<std::string>, the row of a run. `costs`: about how long
+// each run takes, in any unit.
 template <class Make>
 absl::Status run_sweep(const sweep_options& o, const std::vector<sweep_run>& runs,
-                       const std::string& header, const Make& make) {
-  std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (!o.index || *o.index == i) chosen.push_back(i);
-  }
+                       const std::string& header, const Make& make,
+                       std::span<const double> costs = {}) {
+  const std::vector<std::size_t> chosen = order_of_runs(o, runs.size(), costs);
   const auto perform = [&](std::size_t at) -> absl::Status {
     const sweep_run& run = runs[chosen[at]];
     const absl::StatusOr<std::string> row = make(run);

@@ -200,9 +200,21 @@ if(NOT (status EQUAL 0 AND count EQUAL 4 AND
   failed("rows of jobs: ${rows}")
 endif()
 file(READ "${WORK}/events.csv" events)
-if(NOT events MATCHES "^time,event,job,server,gpus,speed,place\n0,arrival,0,,0,0,\n0,start,0,,2,1000,0:0-1\n10000,arrival,1,,0,0,\n10000,start,1,,1,1000,1:0\n20000,arrival,2,")
+if(NOT events MATCHES "^time,event,job,server,gpus,speed,place,retried\n0,arrival,0,,0,0,,\n0,start,0,,2,1000,0:0-1,\n10000,arrival,1,,0,0,,\n10000,start,1,,1,1000,1:0,\n20000,arrival,2,")
   failed("events: ${events}")
 endif()
+# The last column says which failures of jobs are retried: all transient ones, no permanent one.
+foreach(class "100,0,0;yes;no" "0,100,0;no;yes")
+  list(GET class 0 rates)
+  list(GET class 1 retried)
+  list(GET class 2 other)
+  run(${list} --policy fifo --failures ${rates} --plot /dev/null --events events.csv)
+  file(READ "${WORK}/events.csv" events)
+  if(NOT (status EQUAL 0 AND events MATCHES "\n[0-9]+,job_failure,[0-2],,[12],0,[^,\n]*,${retried}\n" AND
+          NOT events MATCHES ",job_failure,[^\n]*,${other}\n"))
+    failed("which failures are retried: ${events}")
+  endif()
+endforeach()
 # The third job waits for the cores beside an idle GPU of its model.
 run(${demands} --policy gang --models t4:1,v100:1 --cpus 8 --memory-gib 32 --plot /dev/null --csv demands.csv)
 file(STRINGS "${WORK}/demands.csv" rows)

@@ -107,8 +107,10 @@ TEST_CASE("cluster experiment: packing and migration use the published share of 
 
 namespace {
 
-// Whether a figure is within a quarter of the published one.
-bool near(double figure, double published) { return std::abs(figure - published) <= published / 4; }
+// Whether a figure is within a quarter of the published one, or nearer.
+bool near(double figure, double published, double fraction = 0.25) {
+  return std::abs(figure - published) <= published * fraction;
+}
 constexpr std::array<std::uint32_t, 3> usual{546, 546, 546};
 
 }  // namespace
@@ -166,25 +168,28 @@ TEST_CASE("cluster experiment: what is not the reason for the published time") {
   }
 }
 
-// Assumptions that lead to all published figures within a quarter. The first contradicts the published
+// Assumptions that lead to all published figures within a quarter; how near is bounded for each. The first contradicts the published
 // rates of mini-batches; no published figure decides among the others.
 TEST_CASE("cluster experiment: what may be the reason for the published time") {
   cluster_experiment e{.utilization = usual};
+  double fraction = 0.2;
   SUBCASE("mini-batches take nine times as long: 2.8 seconds, the mean of the classes") {
     for (time_ms& time : e.minibatches) time *= 9;
+    fraction = 0.15;
   }
   SUBCASE("the first 300 seconds of a job on its GPUs are no mini-batches") {
     for (time_ms& time : e.minibatches) time += 300'000;
+    fraction = 0.15;
   }
   SUBCASE("a job has no GPUs for its first 400 seconds") { e.container = 400'000; }
   SUBCASE("at most three jobs share a GPU") { e.over_subscription = 300; }
   const experiment_outcome out = shared(e);
   CAPTURE(out.seconds);
   CAPTURE(out.utilization);
-  CHECK(near(out.seconds, 498));
-  CHECK(near(out.utilization, 0.628));
+  CHECK(near(out.seconds, 498, fraction));
+  CHECK(near(out.utilization, 0.628, 0.1));
   e.over_subscription = 0;
   const double before = experiment(e, backfill).seconds;
   CAPTURE(before);
-  CHECK(near(before, 2203));
+  CHECK(near(before, 2203, fraction));
 }

@@ -120,6 +120,21 @@ TEST_CASE("sweep: lines of the file, and which of them runs") {
   CHECK(runs->size() == 1);
 }
 
+TEST_CASE("sweep: the longest runs begin first if several run at once") {
+  using order = std::vector<std::size_t>;
+  const std::vector<double> costs{1, 5, 2, 5};
+  example::sweep_options o;
+  CHECK(example::order_of_runs(o, 4, costs) == order{0, 1, 2, 3});
+  o.at_once = 1;
+  CHECK(example::order_of_runs(o, 4, costs) == order{0, 1, 2, 3});
+  o.at_once = 2;
+  CHECK(example::order_of_runs(o, 4, costs) == order{1, 3, 2, 0});
+  CHECK(example::order_of_runs(o, 4, {}) == order{0, 1, 2, 3});
+  o.at_once.reset();
+  o.index = 2;
+  CHECK(example::order_of_runs(o, 4, costs) == order{2});
+}
+
 TEST_CASE("sweep: options that are wrong") {
   const auto why = [](const std::vector<const char*>& words) {
     return std::string(sweep_words(words).status().message());
