@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <support/scale.h>
@@ -72,6 +72,26 @@ cost_t cost_of(const hived& scheduler, const std::vector<job_id>& victims, bool 
   return cost;
 }
 
+// The least cost of a set of these gangs whose end lets the gang bind; none if there is no such set.
+template <class Cost>
+std::optional<cost_t> least_cost(const hived& scheduler, const gang_request& request,
+                                 const std::vector<job_id>& lower, const Cost& cost) {
+  REQUIRE(lower.size() <= 16);
+  std::optional<cost_t> least;
+  for (std::uint32_t set = 0; set < 1U << lower.size(); ++set) {
+    std::vector<job_id> victims;
+    for (std::size_t i = 0; i < lower.size(); ++i)
+      if ((set >> i & 1) != 0) victims.push_back(lower[i]);
+    if (least && cost(victims) >= *least) continue;
+    hived without = scheduler;
+    for (const job_id v : victims) REQUIRE(without.finish(v).ok());
+    const auto then = without.propose(request);
+    REQUIRE(then.ok());
+    if (then->result == plan_result::bind) least = cost(victims);
+  }
+  return least;
+}
+
 }  // namespace
 
 TEST_CASE("no set of gangs whose end lets the gang fit costs less than the victims") {
@@ -92,23 +112,13 @@ TEST_CASE("no set of gangs whose end lets the gang fit costs less than the victi
       std::vector<job_id> lower;
       for (const job_id j : running)
         if (scheduler.find(j)->request.priority < request.priority) lower.push_back(j);
-      REQUIRE(lower.size() <= 16);
-      cost_t least{std::numeric_limits<std::size_t>::max(), 0, 0};
-      for (std::uint32_t set = 0; set < 1U << lower.size(); ++set) {
-        std::vector<job_id> victims;
-        for (std::size_t i = 0; i < lower.size(); ++i)
-          if ((set >> i & 1) != 0) victims.push_back(lower[i]);
-        if (cost_of(scheduler, victims, own) >= least) continue;
-        hived without = scheduler;
-        for (const job_id v : victims) REQUIRE(without.finish(v).ok());
-        const auto then = without.propose(request);
-        REQUIRE(then.ok());
-        if (then->result == plan_result::bind) least = cost_of(scheduler, victims, own);
-      }
-      const bool possible = std::get<0>(least) != std::numeric_limits<std::size_t>::max();
-      REQUIRE((plan->result != plan_result::wait) == possible);
-      if (!possible) continue;
-      REQUIRE(cost_of(scheduler, plan->victims, own) == least);
+      const auto cost = [&](const std::vector<job_id>& victims) {
+        return cost_of(scheduler, victims, own);
+      };
+      const std::optional<cost_t> least = least_cost(scheduler, request, lower, cost);
+      REQUIRE((plan->result != plan_result::wait) == least.has_value());
+      if (!least) continue;
+      REQUIRE(cost(plan->victims) == *least);
       preemptions += plan->result == plan_result::preempt ? 1U : 0U;
       REQUIRE(scheduler.commit(*plan).ok());
       for (const job_id v : plan->victims) {
@@ -194,24 +204,14 @@ TEST_CASE("with other preemptions under way, no set of gangs costs less than the
         const gang_record& gang = scheduler.gangs()[s];
         if (gang.request.priority < request.priority) lower.push_back(gang.request.job);
       }
-      REQUIRE(lower.size() <= 16);
-      cost_t least{std::numeric_limits<std::size_t>::max(), 0, 0};
-      for (std::uint32_t set = 0; set < 1U << lower.size(); ++set) {
-        std::vector<job_id> victims;
-        for (std::size_t i = 0; i < lower.size(); ++i)
-          if ((set >> i & 1) != 0) victims.push_back(lower[i]);
-        if (cost_beside(scheduler, victims, own) >= least) continue;
-        hived without = scheduler;
-        for (const job_id v : victims) REQUIRE(without.finish(v).ok());
-        const auto then = without.propose(request);
-        REQUIRE(then.ok());
-        if (then->result == plan_result::bind) least = cost_beside(scheduler, victims, own);
-      }
-      const bool possible = std::get<0>(least) != std::numeric_limits<std::size_t>::max();
-      REQUIRE((plan->result != plan_result::wait) == possible);
-      if (!possible) continue;
+      const auto cost = [&](const std::vector<job_id>& victims) {
+        return cost_beside(scheduler, victims, own);
+      };
+      const std::optional<cost_t> least = least_cost(scheduler, request, lower, cost);
+      REQUIRE((plan->result != plan_result::wait) == least.has_value());
+      if (!least) continue;
       REQUIRE(plan->cancelled.empty());
-      REQUIRE(cost_beside(scheduler, plan->victims, own) == least);
+      REQUIRE(cost(plan->victims) == *least);
       if (plan->result == plan_result::preempt && !high) continue;
       if (plan->result == plan_result::preempt) {
         beside += in_flight.empty() ? 0U : 1U;
