@@ -165,7 +165,7 @@ TEST_CASE("a wrong description is refused, with its line") {
       {{"BlockName=p Nodes=n1\nBlockName=q Nodes=n2\nBlockName=block2:p-q Nodes=n3\nBlockSizes=1,2",
         good},
        "topology, line 3: block \"block2:p-q\" has a name that is reserved"},
-      {{"BlockName=a Nodes=n1\nBlockName=b-c Nodes=n2\nBlockName=x Nodes=n4\nBlockName=y Nodes=n5\n"
+      {{"BlockName=x Nodes=n4\nBlockName=y Nodes=n5\nBlockName=a Nodes=n1\nBlockName=b-c Nodes=n2\n"
         "BlockName=a-b Nodes=n3\nBlockName=c Nodes=n6\nBlockSizes=1,2",
         good},
        "topology, line 7: the name \"block2:a-b-c\" would stand for blocks \"a\" to \"b-c\" and "
