@@ -97,7 +97,7 @@ mutant(explain_shape fgd/detail/task_explanation.h "dropped condition: nodes cou
 mutant(explain_models fgd/detail/task_explanation.h "wrong condition: GPU model 0 is named although there is no other one"
   FROM [[task.wants_gpu() && has_models]] TO [[task.wants_gpu()]])
 mutant(large_together fgd/detail/gang_checks.h "dropped condition: task groups that fit apart are not proved to be too large together"
-  FROM [[needed > left ||]] TO [[false ||]])
+  FROM [[needed > left]] TO [[false]])
 mutant(large_bad_nodes fgd/detail/gang_checks.h "dropped condition: GPUs of bad nodes count as left"
   FROM [[any && nodes[n].healthy]] TO [[any]])
 mutant(large_gpu_parts fgd/detail/gang_checks.h "wrong sum: tasks share the thousandths of all GPUs together"
