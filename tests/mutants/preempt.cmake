@@ -8,7 +8,7 @@ mutant(tally_of_last_nodes preempt/victim_search.h "missing reset: victims of an
   IN [[  void evict_nodes() {
     tally_.clear();]] FROM [[tally_.clear();]] TO [[]] STATEMENT)
 mutant(node_prices preempt/victim_search.h "dropped restore: nodes whose price has changed are not tried again"
-  FROM [[keyed_number::push(heap_, {now, allocations_[a].node});]] TO [[]] STATEMENT)
+  FROM [[if (now != never) keyed_number::push(heap_, {now, n});]] TO [[]] STATEMENT)
 mutant(node_price_is_old preempt/victim_search.h "dropped condition: a node is taken at a price that it had before"
   FROM [[if (price_of(node) != price) continue;]] TO [[]] STATEMENT)
 mutant(cost_limit preempt/victim_search.h "wrong comparison: a bound of exactly the limit is searched"
@@ -98,8 +98,18 @@ mutant(shared_restore preempt/shared_victim_search.h "missing restore: jobs on G
   FROM [=[forced_[taken_.back()] = 0]=] TO [=[forced_[taken_.back()] = 1]=])
 mutant(count_of_cheapest preempt/detail/gang_count_bound.h "swapped order: the cheapest gangs decide how many there must be"
   FROM [=[~candidates_[j].cost]=] TO [=[candidates_[j].cost]=])
-mutant(topology_can_read preempt/topology_victim_search.h "dropped condition: a search reads more than its budget pays for"
-  FROM [[(entries - free_entries) / entries_of_a_step <= budget]] TO [[true]])
+mutant(topology_can_read preempt/detail/victim_search_steps.h "dropped condition: a search reads more than its budget pays for"
+  FROM [[(entries - free_entries) / (read_in_a_step / 2) <= budget]] TO [[true]])
+mutant(steps_of_reading preempt/detail/victim_search_steps.h "forgotten update: reading takes no steps"
+  FROM [[spend(entries / read_in_a_step);]] TO [[]] STATEMENT)
+mutant(steps_of_work preempt/detail/victim_search_steps.h "forgotten update: evictions and orders take no steps"
+  FROM [[spend(steps - settled_);]] TO [[]] STATEMENT)
+mutant(steps_of_select preempt/detail/eviction_cells.h "forgotten update: gangs in several cells are read for nothing"
+  FROM [[work_ += 4 + candidates_[j].last - candidates_[j].first;]] TO [[]] STATEMENT)
+mutant(steps_of_tables preempt/detail/cell_evictions.h "dropped condition: a sum of tables takes more work than the limit"
+  FROM [[more <= most_work_ - now]] TO [[true]])
+mutant(tally_of_changed preempt/detail/disruption_tally.h "missing reset: only some groups are cleared"
+  FROM [[is_changed_[g] = 0;]] TO [[]] STATEMENT)
 mutant(topology_unread preempt/topology_victim_search.h "wrong verdict: there are no victims among gangs that are not read"
   IN [[    steps_ = budget_;
     return this->answer(fit_verdict::budget_ended);]]

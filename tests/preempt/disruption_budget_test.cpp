@@ -276,44 +276,45 @@ TEST_CASE("no set within the budgets: that is proved, but not by a count of GPUs
   }
 }
 
-TEST_CASE("a tenant's useless gang does not use up its budget") {
-  // The cheapest gang of tenant 0 frees no whole node. Its expensive gang and the gang of tenant 1
-  // together free one.
+namespace {
+
+// Two nodes, and a gang of tenant 0 on the first, the cheapest, which frees no whole node. The tenant
+// may lose one gang.
+tenants_gangs useless_gang() {
   tenants_gangs in(1, 2);
   in.run(0, 1, {{0, 2}});
   in.capacities.set(0, 0);
+  in.max = {{.gangs = 1}};
+  return in;
+}
+// What victims cost on two full nodes; no_cost if none are found.
+std::uint64_t cost_on_full_nodes(const tenants_gangs& in, std::uint64_t budget) {
+  const std::vector<std::uint32_t> none_free{0, 0};
+  victim_search search(budget);
+  const victim_set found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
+                                  victim_search::never, in.limits());
+  return found.verdict == fit_verdict::fits ? found.cost : no_cost;
+}
+
+}  // namespace
+
+TEST_CASE("a tenant's useless gang does not use up its budget") {
+  // Its expensive gang and the gang of tenant 1 together free a node.
+  tenants_gangs in = useless_gang();
   in.run(0, 9, {{1, 4}});
   in.run(1, 9, {{1, 4}});
   in.gang.groups = {{1, 8}};
-  in.max = {{.gangs = 1}};
-  const std::vector<std::uint32_t> none_free{0, 0};
-  for (const std::uint64_t budget : {0U, 100'000U}) {
-    CAPTURE(budget);
-    victim_search search(budget);
-    const victim_set found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
-                                    victim_search::never, in.limits());
-    REQUIRE(found.verdict == fit_verdict::fits);
-    CHECK(found.cost == 18);
-  }
+  CHECK(cost_on_full_nodes(in, 0) == 18);
+  CHECK(cost_on_full_nodes(in, 100'000) == 18);
 }
 
 TEST_CASE("a tenant's node need not be emptied where one of its gangs is enough") {
-  tenants_gangs in(1, 2);
-  in.run(0, 1, {{0, 2}});
-  in.capacities.set(0, 0);
+  tenants_gangs in = useless_gang();
   in.run(0, 9, {{1, 4}});
   in.run(0, 20, {{1, 4}});
   in.gang.groups = {{1, 4}};
-  in.max = {{.gangs = 1}};
-  const std::vector<std::uint32_t> none_free{0, 0};
-  for (const std::uint64_t budget : {0U, 100'000U}) {
-    CAPTURE(budget);
-    victim_search search(budget);
-    const victim_set found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
-                                    victim_search::never, in.limits());
-    REQUIRE(found.verdict == fit_verdict::fits);
-    CHECK(found.cost == 9);
-  }
+  CHECK(cost_on_full_nodes(in, 0) == 9);
+  CHECK(cost_on_full_nodes(in, 100'000) == 9);
 }
 
 TEST_CASE("a cheap node that a tenant may not lose does not exclude an expensive one") {
@@ -325,12 +326,7 @@ TEST_CASE("a cheap node that a tenant may not lose does not exclude an expensive
   in.run(0, 10, {{1, 4}});
   in.gang.groups = {{1, 8}};
   in.max = {{.gangs = 2}};
-  const std::vector<std::uint32_t> none_free{0, 0};
-  victim_search search(0);
-  const victim_set found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
-                                  victim_search::never, in.limits());
-  REQUIRE(found.verdict == fit_verdict::fits);
-  CHECK(found.cost == 20);
+  CHECK(cost_on_full_nodes(in, 0) == 20);
 }
 
 TEST_CASE("victims within budgets cost what the best of all such sets costs") {

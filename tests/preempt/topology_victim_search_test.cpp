@@ -468,6 +468,67 @@ TEST_CASE("a search begins only if the budget pays for reading all gangs, and it
   CHECK(in.solve(search, gang).verdict == fit_verdict::fits);
 }
 
+TEST_CASE("allocations that no candidate names are not read") {
+  running in(2, 8);
+  // 100,000 entries of gangs that are no candidates.
+  in.allocations.assign(100'000, {0, 0});
+  for (std::uint32_t n = 0; n < 16; ++n) in.run(1 + n % 7, {{n, 8}});
+  topology_victim_search<uniform_tree> search(1'000);
+  const victim_set found = in.solve(search, in_rack(2, 8));
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 2);  // in the rack of the gangs 0 and 7
+  const std::vector<std::uint32_t> none_free(16, 0);
+  const std::vector<task_group> groups{{.tasks = 2, .gpus = 8}};
+  victim_search plain(1'000);
+  const victim_set anywhere = plain({}, none_free, in.candidates, in.allocations, groups);
+  REQUIRE(anywhere.verdict == fit_verdict::fits);
+  CHECK(anywhere.cost == 2);
+}
+
+TEST_CASE("what a search reads counts as steps, a step for 48 entries") {
+  // A gang on each of 4,096 nodes: 12,288 gangs, allocations and nodes.
+  running in(64, 64);
+  for (std::uint32_t n = 0; n < 4'096; ++n) in.run(1 + n % 7, {{n, 8}});
+  topology_constraints unequal = in_rack(2, 8);
+  unequal.groups.push_back({.tasks = 1, .gpus = 4});
+  topology_constraints constrained = unequal;
+  constrained.groups[1].spread = {{node, 1}};
+  for (const topology_constraints& gang : {in_rack(2, 8), unequal, constrained})
+    for (const std::uint64_t budget : {0U, 100U, 100'000U}) {
+      CAPTURE(budget);
+      topology_victim_search<uniform_tree> search(budget);
+      const victim_set found = in.solve(search, gang);
+      CHECK(found.steps <= budget);
+      CHECK(found.steps >= std::min<std::uint64_t>(budget, 12'288 / 48));
+    }
+}
+
+TEST_CASE("gangs in many racks are read again for each rack, and count again") {
+  // Eight gangs on all nodes of 200 racks: 6,400 allocations, and as many for each rack that is
+  // searched. All racks are equal, and no bound of a rack is the cost of its victims.
+  running in(200, 4);
+  for (std::uint32_t j = 0; j < 8; ++j) {
+    std::vector<gpus_on_node> where;
+    for (std::uint32_t n = 0; n < 800; ++n) where.push_back({n, 1});
+    in.run(100 + j, where);
+  }
+  topology_constraints gang = in_rack(3, 5);
+  gang.groups.push_back({.tasks = 1, .gpus = 3});
+  topology_victim_search<uniform_tree> search(1'000'000);
+  const victim_set found = in.solve(search, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 100 + 101 + 102 + 103 + 104);
+  CHECK(found.steps >= 200 * 6'400 / 48);
+  // With few steps some racks are not read. The bound is then that of the racks.
+  search.set_budget(2'000);
+  const victim_set hasty = in.solve(search, gang);
+  REQUIRE(hasty.verdict == fit_verdict::fits);
+  CHECK(hasty.steps == 2'000);
+  CHECK(hasty.cost == found.cost);
+  CHECK(hasty.lower_bound > 0);
+  CHECK(hasty.lower_bound <= found.cost);
+}
+
 TEST_CASE("few steps are enough for a set if few gangs run on the nodes that it takes") {
   // What fits takes a search, so the cheapest gangs first decide nothing; all 280 together do. Of
   // these, only the gangs on the nodes that the new gang takes need a fit each.

@@ -246,6 +246,83 @@ TEST_CASE("a hundred thousand gangs and a budget to try all of them") {
   CHECK(found.steps <= std::uint64_t{1} << 26);
 }
 
+TEST_CASE("victim_search: it begins only if the budget pays for reading all gangs") {
+  // 10,000 nodes, each full with a gang of its own: 30,000 gangs, allocations and nodes.
+  problem p;
+  p.groups = {{2, 8}};
+  p.free.assign(10'000, 0);
+  for (std::uint32_t n = 0; n < 10'000; ++n) p.run(1 + n % 977, {{n, 8}});
+  CHECK(!victim_search::can_read(30'000, 566));
+  victim_search search(566);
+  const victim_set unread = p.solve(search);
+  CHECK(unread.verdict == fit_verdict::budget_ended);
+  CHECK(unread.victims.empty());
+  CHECK(unread.cost == victim_search::never);
+  CHECK(unread.lower_bound == 0);
+  CHECK(unread.steps == 566);
+  CHECK(victim_search::can_read(30'000, 567));
+  search.set_budget(5'000);
+  const victim_set found = p.solve(search);
+  CHECK(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 2);
+  CHECK(found.steps <= 5'000);
+  CHECK(found.steps >= 30'000 / 48);
+}
+
+TEST_CASE("victim_search: a greedy order ends with the budget, and the bound stays") {
+  // Two sizes, and all gangs must end.
+  problem p;
+  p.groups = {{1'999, 8}, {2, 4}};
+  p.free.assign(2'000, 0);
+  for (std::uint32_t n = 0; n < 2'000; ++n)
+    for (std::uint32_t k = 0; k < 8; ++k) p.run(10, {{n, 1}});
+  victim_search search(1'500);
+  const victim_set hasty = p.solve(search);
+  CHECK(hasty.verdict == fit_verdict::budget_ended);
+  CHECK(hasty.steps == 1'500);
+  CHECK(hasty.lower_bound > 150'000);
+  search.set_budget(100'000);
+  const victim_set found = p.solve(search);
+  CHECK(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 160'000);
+  CHECK(hasty.lower_bound <= found.cost);
+}
+
+TEST_CASE("victim_search: where slots do not decide, no more expensive than the cheapest first") {
+  // Tasks of 7, 5 and 3 GPUs take more than half of the cluster.
+  problem p;
+  p.groups = {{50, 7}, {50, 5}, {50, 3}};
+  rng random(3);
+  p.free.assign(150, 0);
+  for (std::uint32_t n = 0; n < 150; ++n)
+    for (std::uint32_t k = 0; k < 4; ++k) p.run(1 + random.uniform(100), {{n, 2}});
+  std::vector<std::uint32_t> order(p.candidates.size());
+  for (std::uint32_t j = 0; j < order.size(); ++j) order[j] = j;
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return p.candidates[a].cost < p.candidates[b].cost;
+  });
+  std::vector<std::uint32_t> free = p.free;
+  const auto fits = [&] {
+    std::vector<gang_fit::node_class> nodes;
+    for (std::uint32_t f = 2; f <= 8; f += 2)
+      nodes.push_back({f, static_cast<std::uint32_t>(std::count(free.begin(), free.end(), f))});
+    return gang_fit()(nodes, p.groups).verdict == fit_verdict::fits;
+  };
+  std::uint64_t cheapest_first = 0;
+  for (std::size_t i = 0; !fits(); ++i) {
+    REQUIRE(i < order.size());
+    cheapest_first += p.candidates[order[i]].cost;
+    free[p.allocations[order[i]].node] += 2;
+  }
+  victim_search search(100'000);
+  const victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost <= cheapest_first);
+  free = p.free;
+  for (const std::uint32_t j : found.victims) free[p.allocations[j].node] += 2;
+  CHECK(fits());
+}
+
 TEST_CASE("task groups without GPUs need no victims") {
   problem p;
   p.groups = {{3, 0}, {1, 4}, {0, 64}};

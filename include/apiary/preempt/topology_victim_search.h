@@ -16,7 +16,6 @@
 #include <apiary/preempt/detail/eviction_cells.h>
 #include <apiary/preempt/detail/eviction_trial.h>
 #include <apiary/preempt/detail/group_victim_search.h>
-#include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/read_levels.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
 #include <apiary/preempt/victim_search.h>
@@ -43,11 +42,13 @@ APIARY_NAMESPACE_BEGIN
 //           that the gang prefers does not count.
 // Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
-// Cost:     O(candidates + allocations + cells + nodes), and the budget. If the budget does not pay
-//           for reading the input, see can_read(), it only decides whether the gang fits now. If
-//           tasks differ, also victim_search in each cell that it searches; if they have other
-//           constraints, each set that it tries takes O(nodes * task groups): a step of the budget
+// Cost:     the budget, and what reading 16,384 entries takes. Entries are nodes, candidates and their
+//           allocations; a step pays for 48 that are read. If the budget does not pay for reading the
+//           input, see can_read(), the search only decides whether the gang fits now. If tasks differ
+//           and have other constraints, each set that it tries takes O(nodes * task groups): a step
 //           for 32 of them, but at most a 256th of the budget.
+// Memory:   about 150 bytes for each entry, also for allocations that no candidate names, and at most
+//           16 bytes for each step.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -64,14 +65,12 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   explicit topology_victim_search(std::uint64_t budget = 200'000) noexcept : base(budget) {}
   // Changes the budget of the following calls.
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
-  // Whether a budget pays for reading so many candidates, allocations and nodes together: 24 for each
-  // step, and 16,384 more. The steps remain for the search. If it does not pay, a search ends with
-  // `budget_ended` and has used all steps, unless the gang fits without victims. If tasks differ and
-  // have constraints besides the required level, it must pay with a third of the budget.
-  [[nodiscard]] static constexpr bool can_read(std::uint64_t entries,
-                                               std::uint64_t budget) noexcept {
-    return entries <= free_entries || (entries - free_entries) / entries_of_a_step <= budget;
-  }
+  // can_read(entries, budget): whether a budget pays for reading so many candidates, allocations of
+  // candidates and nodes together: 24 for each step, and 16,384 more. Reading takes half of these
+  // steps, the search has the others. If the budget does not pay, a search ends with `budget_ended`
+  // and has used all steps, unless the gang fits without victims. If tasks differ and have
+  // constraints besides the required level, a third of the budget must pay.
+  using base::can_read;
 
   // Searches the victims; CPU and memory do not count. Gangs beyond a disruption budget are passed
   // over, so it may find no set, or only by branch and bound. If the budget decides what fits, the
@@ -90,34 +89,36 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
                         std::span<const resources> freed, const disruption_budgets& budgets = {}) {
     gang_ = gang;
     gang_.preferred = any_level;
-    const std::uint64_t entries = candidates.size() + allocations.size() + capacities.num_nodes();
-    if (!can_read(entries, budget_)) return answer_unread(capacities, hosts);
+    if (!this->count_entries(capacities.num_nodes(), candidates))
+      return answer_unread(capacities, hosts);
     this->begin(candidates, allocations, budgets, never);
+    this->spend_reading(entries_);
     evictions_.begin(capacities, candidates, allocations, hosts, freed);
     limit_fit(left() / 4);
     if (fits_now() == fit_verdict::fits) return this->answer(fit_verdict::fits);
     cost_ = never;
-    groups_.clear();
-    for (const constrained_task_group& m : gang.groups) {
-      if (m.gpus == 0 || m.tasks == 0) continue;
-      if (m.gpus > capacities.max_free()) return this->answer(fit_verdict::does_not_fit);
-      groups_.push_back({.tasks = m.tasks, .gpus = m.gpus});
-    }
+    if (!cells_.list_groups(gang_, capacities.max_free(), groups_))
+      return this->answer(fit_verdict::does_not_fit);
     const level_t level = gang.required == any_level ? capacities.top() : gang.required;
     colocated_.assign(gang_, capacities.node_level(), capacities.top());
     one_group_ = colocated_.size() == 1 && level > capacities.node_level();
     const bool one_large_cell = level == capacities.top() && candidates.size() > max_small_cell;
     if (one_group_ && (one_large_cell || has_other_constraints()))
       return this->answer(search_one_group(level));
-    if (has_other_constraints() && !can_read(entries, budget_ / times_by_constraints)) {
-      steps_ = budget_;
-      return this->answer(fit_verdict::budget_ended);
+    if (has_other_constraints()) {
+      if (!can_read(entries_, budget_ / times_by_constraints)) {
+        steps_ = budget_;
+        return this->answer(fit_verdict::budget_ended);
+      }
+      this->spend_reading(entries_ * (times_by_constraints - 1));
     }
-    cells_.begin(capacities, level, candidates, allocations, groups_);
+    cells_.begin(capacities, level, candidates, allocations, groups_, left());
+    this->spend(cells_.take_steps());
     if (has_other_constraints()) return this->answer(search_by_constraints());
     const fit_verdict verdict = search_by_gpus();
     const std::uint64_t bound = bound_;
-    if (!one_group_ || bound == cost_) return this->answer(verdict);
+    if (!one_group_ || bound == cost_ || this->in_debt()) return this->answer(verdict);
+    this->spend_reading(entries_);
     const fit_verdict of_group = search_one_group(level);
     bound_ = (std::max)(bound_, bound);
     if (cost_ != never) return this->answer(fit_verdict::fits);
@@ -126,8 +127,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
 
  private:
   using cell_bound = detail::bounded_cells::cell;
-  using base::allocations_, base::bound_, base::budget_, base::candidates_, base::cost_, base::left,
-      base::order_, base::set_, base::steps_, base::tally_, base::victims_, base::evictions_;
+  using base::allocations_, base::bound_, base::budget_, base::candidates_, base::cost_,
+      base::cheapest_, base::entries_, base::left, base::order_, base::set_, base::steps_,
+      base::tally_, base::victims_, base::evictions_;
 
   // The input is too much for the budget: whether the gang fits without victims.
   victim_set answer_unread(const capacity_index<Tree>& capacities,
@@ -162,6 +164,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return (std::max<std::uint64_t>)(1, (std::min)((looked_at + 31) / 32, budget_ / 256));
   }
   [[nodiscard]] bool pay_for_fit() noexcept {
+    this->settle();
     if (left() < fit_steps()) return false;
     steps_ += fit_steps();
     return true;
@@ -182,43 +185,51 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if ((sets_count_ && !this->pay_for_set()) || !pay_for_fit()) return fit_verdict::budget_ended;
     return fits_now();
   }
-  // Without the other constraints. Raises the cell's bound, to never if it cannot hold the gang.
-  victim_set search_cell(cell_bound& at, std::uint64_t budget) {
+  // Without the other constraints, with one step of `parts` of what is left. Raises the cell's bound,
+  // to never if it cannot hold the gang.
+  victim_set search_cell(cell_bound& at, std::uint64_t parts) {
     cells_.select(at.number);
+    this->spend(cells_.take_steps());
     // group_victim_search is better in large cells.
-    search_.set_budget(one_group_ && cells_.ids().size() > max_small_cell ? 0 : budget);
-    const victim_set found = search_({}, cells_.free(), cells_.candidates(), cells_.allocations(),
-                                     groups_, cost_, tally_.subset(cells_.ids()));
-    steps_ += found.steps;
+    const bool greedily = one_group_ && cells_.ids().size() > max_small_cell;
+    search_.set_budget(left() / parts);
+    search_.entries_ =
+        cells_.free().size() + cells_.candidates().size() + cells_.allocations().size();
+    const victim_set found =
+        search_.solve({}, cells_.free(), cells_.candidates(), cells_.allocations(), groups_, cost_,
+                      tally_.subset(cells_.ids()), !greedily);
+    this->spend(search_.steps_ + search_.unpaid_);
     at.key =
         found.verdict == fit_verdict::does_not_fit ? never : (std::max)(at.key, found.lower_bound);
     return found;
   }
   // The verdict in the end, with the bounds of all cells, searched or not.
   fit_verdict conclude() {
+    this->settle();
     const std::uint64_t least = by_bound_.least_bound();
     bound_ = (std::min)(cost_, least);
     if (cost_ != never) return fit_verdict::fits;
     return least == never ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
   fit_verdict search_by_gpus() {
-    const auto search = [&](cell_bound& at, std::uint64_t budget) {
-      const victim_set found = search_cell(at, budget);
+    const auto search = [&](cell_bound& at, std::uint64_t parts) {
+      const victim_set found = search_cell(at, parts);
       if (found.verdict != fit_verdict::fits) return;
       set_.clear();
       for (const std::uint32_t i : found.victims) set_.push_back(cells_.ids()[i]);
       this->keep_set(found.cost);
     };
     by_bound_.begin(cells_.bounds(), cost_);
-    for (cell_bound at; by_bound_.next(at, cost_);) {
-      search(at, left() / 8);
+    const bool one_cell = cells_.bounds().size() == 1;
+    for (cell_bound at; !this->in_debt() && by_bound_.next(at, cost_);) {
+      search(at, one_cell ? 1 : 8);
       by_bound_.searched().push_back(at);
     }
-    if (one_group_) return conclude();
+    if (one_group_ || one_cell) return conclude();
     // What is left of the budget is for the cells that may still have a better set.
     std::vector<cell_bound>& searched = by_bound_.searched();
     for (std::size_t i = 0; i < searched.size(); ++i)
-      if (searched[i].key < cost_) search(searched[i], left() / (searched.size() - i));
+      if (searched[i].key < cost_ && left() > 0) search(searched[i], searched.size() - i);
     return conclude();
   }
   fit_verdict search_one_group(level_t level) {
@@ -226,7 +237,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const auto found =
         group_search_(levels_, evictions_.capacities().free(), evictions_.hosts(), candidates_,
                       allocations_, evictions_.freed(), tally_, cost_, left());
-    steps_ += found.steps;
+    this->spend(found.steps);
     if (found.cost < cost_) {
       set_.assign(found.victims.begin(), found.victims.end());
       this->keep_set(found.cost);
@@ -261,7 +272,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return conclude();
   }
   void search_by_constraints(cell_bound& at) {
-    const victim_set first = search_cell(at, left() / 8);
+    const victim_set first = search_cell(at, 8);
     if (at.key >= cost_) return;
     for (const bool from_first : {true, false}) {
       evictions_.reprieve_all();
@@ -361,8 +372,6 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   }
 
   static constexpr std::size_t max_small_cell = 32;  // candidates
-  static constexpr std::uint64_t free_entries = 16'384;
-  static constexpr std::uint64_t entries_of_a_step = 24;
   static constexpr std::uint64_t times_by_constraints =
       3;  // that a candidate is evicted and reprieved
 
@@ -373,14 +382,13 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   topology_fit<Tree> fit_;
   victim_search search_;  // without the other constraints
   topology_constraints gang_;
-  std::vector<task_group> groups_;  // without constraints
+  std::vector<task_group> groups_;  // without constraints, each number of GPUs once
   detail::eviction_cells<Tree> cells_;
   colocated_groups colocated_;
   detail::eviction_levels levels_;
   detail::group_victim_search group_search_;
   detail::bounded_cells by_bound_;
-  std::vector<std::uint32_t> all_;  // the candidates
-  detail::incremental_sort cheapest_;
+  std::vector<std::uint32_t> all_;      // the candidates
   std::vector<std::uint32_t> evicted_;  // by evict_cheapest
   std::vector<std::uint32_t> placed_;   // nodes, ascending
 };

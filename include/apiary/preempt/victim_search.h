@@ -4,15 +4,16 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/eviction_levels.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/preempt/detail/group_victim_search.h>
-#include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/lower_bound.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
 #include <apiary/preempt/victim_set.h>
+#include <apiary/topology/tree.h>
 
 #include <algorithm>
 #include <array>
@@ -33,11 +34,12 @@ APIARY_NAMESPACE_BEGIN
 // Requires: the candidates cost less than 2^63 in sum; allocations are within the nodes; at most 64
 //           GPUs a node and a task. A gang that must not be evicted is no candidate: its GPUs are
 //           neither free nor in the allocations.
-// Cost:     O(candidates + allocations + nodes); for each gang tried O(log candidates), and gang_fit
-//           if sizes do not divide one another; then the budget. There is no branch and bound over
-//           all candidates if they are more than the sets that the budget allows. If disruption
-//           budgets exclude the sets of the greedy orders: also O(candidates * log) and a set for
-//           each candidate.
+// Cost:     the budget, and what reading 16,384 entries takes. Entries are nodes, candidates and their
+//           allocations; a step pays for 48 that are read, and for about 16 evictions. If the budget
+//           does not pay for reading the input (can_read), the search ends with `budget_ended` and has
+//           used all steps. If it ends before a greedy order does, there may be no set. There is no branch and bound over all
+//           candidates if they are more than the sets that the budget allows.
+// Memory:   as topology_victim_search.
 // Example:  preempt/README.md; through gang_scheduler examples/least_cost_victims.cpp
 class victim_search : detail::victim_search_steps<detail::eviction_state> {
  public:
@@ -45,6 +47,10 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   using victim_search_steps::set_steps;
   // No limit on the cost, or no set of victims.
   using victim_search_steps::never;
+  // can_read(entries, budget): whether a budget pays for reading so many nodes, candidates and
+  // allocations of candidates together: 24 for each step, and 16,384 more. Reading takes half of these
+  // steps.
+  using victim_search_steps::can_read;
 
   // budget: steps for one call: those of branch and bound, and those of gang_fit if task sizes do
   // not divide one another. gang_fit may take a quarter of what is left for each set. A set that it
@@ -71,7 +77,30 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
                         std::span<const gpus_on_node> allocations,
                         std::span<const task_group> groups, std::uint64_t cost_limit = never,
                         const disruption_budgets& budgets = {}) {
+    if (!count_entries(free.size(), candidates)) {
+      begin({}, {}, {}, cost_limit);
+      cost_ = never;
+      steps_ = budget_;
+      return answer(fit_verdict::budget_ended);
+    }
+    return solve(others, free, candidates, allocations, groups, cost_limit, budgets, true);
+  }
+
+ private:
+  template <CellTree Tree>
+  friend class topology_victim_search;
+
+  static constexpr std::uint32_t max_gpus = detail::eviction_state::max_gpus;
+  // Without `fully`, the greedy orders only. Requires: entries_ is what it reads.
+  victim_set solve(std::span<const gang_fit::node_class> others,
+                   std::span<const std::uint32_t> free,
+                   std::span<const eviction_candidate> candidates,
+                   std::span<const gpus_on_node> allocations, std::span<const task_group> groups,
+                   std::uint64_t cost_limit, const disruption_budgets& budgets, bool fully) {
     begin(candidates, allocations, budgets, cost_limit);
+    fully_ = fully;
+    work_ = 0;
+    spend_reading(entries_);
     free_ = free;
     others_.fill(0);
     for (const gang_fit::node_class& c : others) others_[c.free] += c.nodes;
@@ -85,15 +114,18 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
       if (possible.verdict == fit_verdict::does_not_fit) none.shortage = possible.shortage;
       return none;
     }
-    return answer(fits() ? fit_verdict::fits : search());
+    const fit_verdict verdict = fits() ? fit_verdict::fits : search();
+    settle(work_);
+    return answer(verdict);
   }
 
- private:
-  static constexpr std::uint32_t max_gpus = detail::eviction_state::max_gpus;
   // Requires: the gang does not fit now, and fits if all candidates are evicted.
   fit_verdict search() {
     cost_ = never;
-    bound_ = lower_bound_(evictions_, candidates_);
+    const std::uint64_t sizes =
+        1 + left() / (1 + 2 * entries_ / read_in_a_step);  // for which the budget pays
+    bound_ = lower_bound_(evictions_, candidates_, sizes);
+    spend_reading(2 * entries_ * (std::min<std::uint64_t>)(sizes, evictions_.slots().size()));
     if (bound_ >= cost_limit_) return fit_verdict::fits;
     evict_gangs([&](std::uint32_t j) { return candidates_[j].cost; });
     keep_minimal_if_fits();
@@ -104,8 +136,11 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     if (cost_ == never) {  // the disruption budgets exclude all of these
       if (lower_bound_.is_short_within_budgets(evictions_, candidates_, allocations_, tally_))
         return fit_verdict::does_not_fit;
-      evict_all_within_budgets();
-      keep_minimal_if_fits();
+      spend_reading(2 * entries_);
+      if (!in_debt()) {
+        evict_all_within_budgets();
+        keep_minimal_if_fits();
+      }
     }
     improve();
     if (cost_ == never && bound_ == never) return fit_verdict::does_not_fit;
@@ -122,22 +157,56 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   }
   // The slot counts come first: they mostly say no, and often yes.
   fit_verdict verdict() {
+    work_ += 1 + evictions_.slots().size() / 8;
     if (evictions_.is_short_of_slots()) return fit_verdict::does_not_fit;
     if (evictions_.slots_decide()) return fit_verdict::fits;
+    work_ += (1 + evictions_.slots().size() / 4) * work_in_a_step;
+    settle(work_);
+    if (in_debt()) return fit_verdict::budget_ended;
     return pack(evictions_.by_free(), left() / 4).verdict;
   }
   bool fits() { return verdict() == fit_verdict::fits; }
-  // Evicts the cheapest candidates within the budgets, until the gang is known to fit.
+  // Evicts the cheapest candidates within the budgets, until the gang is known to fit. If slots do not
+  // decide, it asks after twice as many evictions each time, and then halves the difference.
   template <class Price>
   void evict_gangs(const Price& price) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
     tally_.clear();
-    for (bool evicted = true; !evicted || (!all_tried() && !fits()); cheapest_.pop()) {
+    std::size_t too_few = 0;  // so many are not known to be enough
+    std::size_t next = 0;     // fits() is asked after so many
+    std::size_t gap = 1;
+    for (bool evicted = true; !all_tried(); cheapest_.pop()) {
+      const std::size_t now = evictions_.tried().size();
+      if (evicted && now >= next) {
+        if (fits()) break;
+        too_few = now;
+        gap = evictions_.is_short_of_slots() ? 1 : 2 * gap;
+        next = now + gap;
+      }
+      if (in_debt()) return;
       const keyed_number* const top = cheapest_.top(price);
       if (top == nullptr) return;
       evicted = tally_.try_add_victim(top->number);
       if (evicted) evictions_.evict(top->number);
+      settle(work_);
     }
+    evict_fewer(too_few);
+  }
+  // The candidates that are evicted are enough. Reprieves the last ones that are not needed, if more
+  // than the first `too_few` are left.
+  void evict_fewer(std::size_t too_few) {
+    const std::span<const std::uint32_t> tried = evictions_.tried();
+    std::size_t enough = tried.size();
+    std::size_t now = enough;
+    const auto evict_first = [&](std::size_t n) {
+      for (; now < n; ++now) evictions_.set_evicted(tried[now], true);
+      for (; now > n; --now) evictions_.set_evicted(tried[now - 1], false);
+    };
+    while (too_few + 1 < enough) {
+      evict_first(too_few + (enough - too_few) / 2);
+      (fits() ? enough : too_few) = now;
+    }
+    evict_first(enough);
   }
   [[nodiscard]] bool all_tried() const noexcept {
     return evictions_.tried().size() == candidates_.size();
@@ -182,7 +251,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     };
     cheapest_.begin(static_cast<std::uint32_t>(nodes.size()));
     heap_.clear();  // nodes whose price has changed since
-    while (!fits()) {
+    while (!in_debt() && !fits()) {
       const keyed_number* const top = cheapest_.top(price_before);
       if (top == nullptr && heap_.empty()) break;
       const bool changed = !heap_.empty() && (top == nullptr || !(*top < heap_.front()));
@@ -190,15 +259,19 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
       if (!changed) cheapest_.pop();
       if (price_of(node) != price) continue;  // the heap has its present price
       if (!add_all_on(node)) continue;
+      changed_nodes_.clear();
       evictions_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
         if (evictions_.evicted(j)) return;
         evictions_.evict(j);
-        for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
-          const std::uint64_t now = price_of(allocations_[a].node);
-          if (now == never) continue;
-          keyed_number::push(heap_, {now, allocations_[a].node});
-        }
+        for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+          changed_nodes_.push_back(allocations_[a].node);
       });
+      detail::sort_unique(changed_nodes_);
+      for (const std::uint32_t n : changed_nodes_) {
+        const std::uint64_t now = price_of(n);
+        if (now != never) keyed_number::push(heap_, {now, n});
+      }
+      settle(work_);
     }
   }
   // Counts all candidates on the node as victims if the budgets allow it; whether they do.
@@ -216,10 +289,11 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     return false;
   }
   // The cost of emptying a node now, for each new slot of the largest size.
-  [[nodiscard]] std::uint64_t price_of(std::uint32_t node) const noexcept {
+  [[nodiscard]] std::uint64_t price_of(std::uint32_t node) noexcept {
     std::uint64_t cost = 0;
     std::uint32_t freed = evictions_.free(node);
     evictions_.for_each_on(node, [&](std::uint32_t j, std::uint32_t gpus) {
+      ++work_;
       if (evictions_.evicted(j)) return;
       cost += candidates_[j].cost;
       freed += gpus;
@@ -233,7 +307,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     evictions_.reprieve_all();
   }
   void improve() {
-    if (cost_to_beat() <= bound_) return;
+    settle(work_);
+    if (cost_to_beat() <= bound_ || !fully_) return;
     const bool equal = evictions_.slots().size() == 1;
     if (equal && candidates_.size() > few_candidates && left() > 0) search_equal_tasks();
     if (cost_to_beat() <= bound_ || !affords_sets(candidates_.size())) return;
@@ -244,6 +319,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
 
   // All tasks have the same GPUs.
   void search_equal_tasks() {
+    spend_reading(entries_);
     const std::uint32_t gpus = groups_[0].gpus;
     std::uint64_t tasks = 0;
     for (const task_group& m : groups_) tasks += m.tasks;
@@ -252,7 +328,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
                    static_cast<std::uint32_t>(tasks));
     const auto found = equal_tasks_(levels_, free_, {}, candidates_, allocations_, {}, tally_,
                                     cost_to_beat(), left());
-    steps_ += found.steps;
+    spend(found.steps);
     bound_ = (std::max)(bound_, found.lower_bound);
     if (found.cost >= cost_to_beat()) return;
     set_.assign(found.victims.begin(), found.victims.end());
@@ -269,9 +345,11 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   std::vector<task_group> groups_;  // those with tasks and GPUs
   detail::victim_lower_bound lower_bound_;
   std::array<std::uint32_t, max_gpus + 1> slots_of_{};  // slots of the largest size, by GPUs
-  detail::incremental_sort cheapest_;
   std::vector<keyed_number> heap_;
+  std::vector<std::uint32_t> changed_nodes_;
   std::vector<gang_fit::node_class> classes_;
+  std::uint64_t work_ = 0;
+  bool fully_ = true;
 };
 
 APIARY_NAMESPACE_END

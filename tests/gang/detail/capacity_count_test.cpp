@@ -64,6 +64,32 @@ bool is_capacity_used(const test_cluster& cluster, const naive_cells& naive, std
   return true;
 }
 
+// A small random cluster and a gang, for which the capacity of cells is counted in both ways.
+struct counted_cells {
+  std::uint32_t most;  // leaves of a node
+  test_cluster cluster;
+  topology_constraints gang;
+  naive_cells naive;
+  capacity_index<ragged_tree> capacities;
+  colocated_groups groups;
+  capacity_count<ragged_tree> count;
+  explicit counted_cells(rng& random)
+      : most(1 + random.uniform(6)),
+        cluster(random_small_cells(random, most)),
+        gang(random_small_gang(random, most)),
+        naive(cluster, gang),
+        capacities(capacities_of_cells(cluster, most)),
+        groups(colocated(gang, capacities.top())),
+        count(capacities, groups, cluster.hosts) {}
+
+ private:
+  static colocated_groups colocated(const topology_constraints& gang, level_t top) {
+    colocated_groups groups;
+    groups.assign(gang, node, top);
+    return groups;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("capacity_count: capacities and placements are those of trying every vector") {
@@ -71,29 +97,22 @@ TEST_CASE("capacity_count: capacities and placements are those of trying every v
   for (std::uint64_t seed = 0; seed < scaled(250U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const std::uint32_t most = 1 + random.uniform(6);
-    const test_cluster cluster = random_small_cells(random, most);
-    const topology_constraints gang = random_small_gang(random, most);
-    const naive_cells naive(cluster, gang);
-    const auto capacities = capacities_of_cells(cluster, most);
-    colocated_groups groups;
-    groups.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, groups, cluster.hosts);
-    for (std::uint32_t u = 0; u < groups.size(); ++u) {
-      for (level_t l = node; l <= capacities.top(); ++l) {
-        const auto found = count.count(u, l);
+    counted_cells in(random);
+    for (std::uint32_t u = 0; u < in.groups.size(); ++u) {
+      for (level_t l = node; l <= in.capacities.top(); ++l) {
+        const auto found = in.count.count(u, l);
         const std::vector<std::uint32_t> held_by(found.begin(), found.end());
-        REQUIRE(held_by.size() == naive.num_cells(l));
+        REQUIRE(held_by.size() == in.naive.num_cells(l));
         for (std::uint32_t c = 0; c < held_by.size(); ++c) {
-          REQUIRE(held_by[c] == most_held(naive, u, l, c));
-          const std::uint32_t step = groups.at(u, l).step;
+          REQUIRE(held_by[c] == most_held(in.naive, u, l, c));
+          const std::uint32_t step = in.groups.at(u, l).step;
           for (std::uint32_t n = 0; n <= held_by[c]; n += step) {
             for (const gang_objective objective :
                  {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
               std::vector<tasks_on_node> placed;
-              count.place(u, l, c, n, objective, placed);
+              in.count.place(u, l, c, n, objective, placed);
               const std::vector<node_units> used = units_of(placed);
-              REQUIRE(is_capacity_used(cluster, naive, u, l, c, n, used));
+              REQUIRE(is_capacity_used(in.cluster, in.naive, u, l, c, n, used));
             }
             some += n > 0 ? 1U : 0U;
           }
@@ -221,23 +240,16 @@ TEST_CASE("capacity_count: what cells bear is what the proof says they do") {
   for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const std::uint32_t most = 1 + random.uniform(6);
-    const test_cluster cluster = random_small_cells(random, most);
-    const topology_constraints gang = random_small_gang(random, most);
-    const naive_cells naive(cluster, gang);
-    const auto capacities = capacities_of_cells(cluster, most);
-    colocated_groups groups;
-    groups.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, groups, cluster.hosts);
+    counted_cells in(random);
     for (int round = 0; round < 4; ++round) {
       std::vector<std::uint32_t> weights;
-      for (std::size_t u = 0; u < groups.size(); ++u) weights.push_back(random.uniform(4));
+      for (std::size_t u = 0; u < in.groups.size(); ++u) weights.push_back(random.uniform(4));
       several += std::count(weights.begin(), weights.end(), 0U) + 1 < std::ssize(weights) ? 1U : 0U;
-      for (level_t l = node; l <= capacities.top(); ++l) {
-        const std::vector<std::uint64_t> max_weight = count.max_weights(weights, l);
-        REQUIRE(max_weight.size() == naive.num_cells(l));
+      for (level_t l = node; l <= in.capacities.top(); ++l) {
+        const std::vector<std::uint64_t> max_weight = in.count.max_weights(weights, l);
+        REQUIRE(max_weight.size() == in.naive.num_cells(l));
         for (std::uint32_t c = 0; c < max_weight.size(); ++c)
-          CHECK(max_weight[c] == naive.max_weight(weights, l, c));
+          CHECK(max_weight[c] == in.naive.max_weight(weights, l, c));
       }
     }
   }

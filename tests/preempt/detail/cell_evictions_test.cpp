@@ -103,7 +103,7 @@ TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best s
         for (std::uint32_t j = 0; j < in.candidates.size(); ++j) cells.set_evicted(j, false);
         for (const bool full : {false, true}) {
           cells.count_in_full(full);
-          cells.table(h, c, cost);
+          REQUIRE(cells.table(h, c, cost));
           const std::uint32_t shift = full ? 0 : cells.scale();
           for (std::size_t k = 0; k < least.size(); ++k) {
             REQUIRE((k < cost.size()) == (least[k] != cell_evictions::never));
@@ -139,6 +139,71 @@ TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best s
   CHECK(exact > 0);
 }
 
+TEST_CASE("cell_evictions: a table ends where it would take more work than the limit") {
+  std::uint32_t ended = 0;
+  for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
+    CAPTURE(seed);
+    const evictable_cells in(seed);
+    const std::size_t root = in.levels.root();
+    std::vector<std::uint64_t> full;
+    std::vector<std::uint64_t> cost;
+    for (const bool in_full : {false, true}) {
+      cell_evictions all;
+      in.begin(all);
+      all.count_in_full(in_full);
+      const std::uint64_t begun = all.work();
+      REQUIRE(all.table(root, 0, full));
+      const std::uint64_t needed = all.work() - begun;
+      for (std::uint64_t most = 0; most < needed + 2; most += 1 + needed / 8) {
+        CAPTURE(most);
+        cell_evictions cells;
+        in.begin(cells);
+        cells.count_in_full(in_full);
+        cells.limit_work(begun + most);
+        if (cells.table(root, 0, cost)) {
+          REQUIRE(cost == full);
+          continue;
+        }
+        ++ended;
+        REQUIRE(cost.empty());
+        REQUIRE(most < needed);
+        REQUIRE(cells.work() >= begun + most);
+        cells.limit_work(cell_evictions::never);
+        REQUIRE(cells.table(root, 0, cost));
+        REQUIRE(cost == full);
+      }
+    }
+  }
+  CHECK(ended > 0);
+}
+
+TEST_CASE("cell_evictions: a sum of large tables is not begun beyond the limit") {
+  // Two nodes hold 5,000 tasks without GPUs each: adding the second takes 5,001 times 5,001.
+  eviction_levels levels;
+  levels.levels.resize(2);
+  levels.levels[0].above = {0, 0};
+  levels.levels[0].most = levels.levels[1].most = 10'000;
+  levels.levels[1].above = {0};
+  levels.levels[1].first = {0, 2};
+  levels.task = {0, 1, 0};
+  levels.tasks = 10'000;
+  const std::vector<std::uint32_t> free(2, 8);
+  const std::vector<resources> hosts(2, resources{1, 0});
+  const std::vector<gpus_on_node> allocations{{0, 0}, {1, 0}};
+  const std::vector<resources> freed(2, resources{4'999, 0});
+  const std::vector<eviction_candidate> candidates{{7, 0, 1}, {9, 1, 2}};
+  cell_evictions cells;
+  cells.begin(levels, free, hosts, candidates, allocations, freed);
+  cells.limit_work(1'000'000);
+  std::vector<std::uint64_t> cost;
+  CHECK(!cells.table(1, 0, cost));
+  CHECK(cells.work() == 1'000'000);
+  cells.limit_work(100'000'000);
+  REQUIRE(cells.table(1, 0, cost));
+  CHECK(cells.work() > 25'000'000);
+  CHECK(cost.size() == 10'001);
+}
+
 TEST_CASE("cell_evictions: the split costs of a gang add up to its cost") {
   cell_evictions cells;
   for (std::uint64_t seed = 0; seed < scaled(500U); ++seed) {
@@ -171,7 +236,7 @@ TEST_CASE("cell_evictions: more capacity in full may cost less than less capacit
   cells.begin(levels, free, {}, candidates, allocations, {});
   cells.count_in_full(true);
   std::vector<std::uint64_t> cost;
-  cells.table(1, 0, cost);
+  CHECK(cells.table(1, 0, cost));
   REQUIRE(cost == std::vector<std::uint64_t>{0, 5, 5});
   std::vector<std::uint32_t> evicted;
   cells.append_evictions(1, 0, 1, evicted);

@@ -86,7 +86,9 @@ TEST_CASE("eviction_cells: no set of victims costs less than the bound of its ce
     const celled_world w(seed);
     const level_t l = node + static_cast<level_t>(seed % 3);
     CAPTURE(l);
-    cells.begin(w.capacities, l, w.candidates, w.allocations, w.groups);
+    // Without steps the bounds are those of one size.
+    const std::uint64_t max_steps = seed % 4 == 0 ? 0 : 100'000;
+    cells.begin(w.capacities, l, w.candidates, w.allocations, w.groups, max_steps);
     REQUIRE(cells.bounds().size() == w.capacities.num_cells(l));
     for (std::uint32_t c = 0; c < cells.bounds().size(); ++c) {
       CAPTURE(c);
@@ -113,9 +115,51 @@ TEST_CASE("eviction_cells: a gang in two cells costs as much in each of them") {
   const std::vector<eviction_candidate> candidates{{16, 0, 2}, {8, 2, 3}};
   const std::vector<task_group> groups{{1, 8}};
   eviction_cells<uniform_tree> cells;
-  cells.begin(capacities, rack, candidates, allocations, groups);
+  cells.begin(capacities, rack, candidates, allocations, groups, 100'000);
   CHECK(std::vector<std::uint64_t>(cells.bounds().begin(), cells.bounds().end()) ==
         std::vector<std::uint64_t>{16, 16, 8});
+}
+
+TEST_CASE("eviction_cells: tasks are listed by their GPUs, each number once") {
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 4},
+                 {.tasks = 3},
+                 {.tasks = 1, .gpus = 2},
+                 {.tasks = 0, .gpus = 9},
+                 {.tasks = 5, .gpus = 4}};
+  std::vector<task_group> to{{7, 7}};
+  REQUIRE(eviction_cells<uniform_tree>::list_groups(gang, 8, to));
+  REQUIRE(to.size() == 2);
+  CHECK(to[0].tasks == 7);
+  CHECK(to[0].gpus == 4);
+  CHECK(to[1].tasks == 1);
+  CHECK(to[1].gpus == 2);
+  CHECK(!eviction_cells<uniform_tree>::list_groups(gang, 3, to));
+}
+
+TEST_CASE("eviction_cells: what select() reads and further bounds count as steps") {
+  // A gang on each of 960 nodes in two racks, and one on all of them.
+  capacity_index<uniform_tree> capacities(uniform_tree{2, 480, 8}, node, 8);
+  std::vector<gpus_on_node> allocations;
+  std::vector<eviction_candidate> candidates;
+  for (std::uint32_t n = 0; n < 960; ++n) {
+    allocations.push_back({n, 4});
+    candidates.push_back({5, n, n + 1});
+  }
+  for (std::uint32_t n = 0; n < 960; ++n) allocations.push_back({n, 4});
+  candidates.push_back({9, 960, 1'920});
+  const std::vector<task_group> groups{{480, 8}, {3, 4}};
+  eviction_cells<uniform_tree> cells;
+  cells.begin(capacities, rack, candidates, allocations, groups, 0);
+  const std::uint64_t of_one_size = cells.take_steps();
+  const std::vector<std::uint64_t> bounds(cells.bounds().begin(), cells.bounds().end());
+  CHECK(bounds[0] > 0);
+  cells.begin(capacities, rack, candidates, allocations, groups, 1'000);
+  CHECK(cells.take_steps() >= of_one_size + 960 / 2 / 48);
+  CHECK(cells.bounds()[0] >= bounds[0]);
+  cells.select(1);
+  CHECK(cells.take_steps() >= (480 + 480 + 960) / 48);
+  CHECK(cells.take_steps() == 0);
 }
 
 TEST_CASE("eviction_cells: a cell has the gangs there, with their allocations there") {
@@ -124,7 +168,7 @@ TEST_CASE("eviction_cells: a cell has the gangs there, with their allocations th
     CAPTURE(seed);
     const celled_world w(seed);
     const level_t l = node + static_cast<level_t>(seed % 3);
-    cells.begin(w.capacities, l, w.candidates, w.allocations, w.groups);
+    cells.begin(w.capacities, l, w.candidates, w.allocations, w.groups, 100'000);
     for (std::uint32_t c = 0; c < w.capacities.num_cells(l); ++c) {
       cells.select(c);
       const id_range<cell_id> nodes = w.capacities.nodes(l, c);

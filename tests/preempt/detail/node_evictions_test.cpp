@@ -54,7 +54,7 @@ TEST_CASE("node_evictions: each capacity of a node costs what the best set costs
       for (std::uint32_t k = left.holds(task, most) / step + 1; k-- > 0;)
         least[k] = std::min(least[k], cost);
     }
-    node.solve(free, gangs, task, step, most, hosted);
+    REQUIRE(node.solve(free, gangs, task, step, most, hosted));
     for (std::size_t k = 0; k < least.size(); ++k) {
       CAPTURE(k);
       REQUIRE((k < node.cost().size()) == (least[k] != node_evictions::never));
@@ -65,6 +65,21 @@ TEST_CASE("node_evictions: each capacity of a node costs what the best set costs
       REQUIRE(left.holds(task, most) / step >= k);
     }
   }
+}
+
+TEST_CASE("node_evictions: it ends where it takes more work than allowed, without costs") {
+  node_evictions node;
+  rng random(5);
+  std::vector<node_evictions::gang> gangs(40);
+  for (node_evictions::gang& g : gangs)
+    g = {1 + random.uniform(1'000), {1, 1 + random.uniform(500), 1 + random.uniform(500)}};
+  const node_amounts task{4, 700, 700};
+  REQUIRE(node.solve({}, gangs, task, 1, 6, true));
+  const std::uint64_t needed = node.work();
+  CHECK(needed > 40'000);
+  CHECK(!node.solve({}, gangs, task, 1, 6, true, needed / 2));
+  CHECK(node.cost().empty());
+  CHECK(node.work() - needed < needed / 2 + 10'000);  // and one gang more
 }
 
 TEST_CASE("node_evictions: with too many sets the costs are lower bounds") {
@@ -78,7 +93,7 @@ TEST_CASE("node_evictions: with too many sets the costs are lower bounds") {
       g = {400 + random.uniform(300), {random.uniform(4), cpu, 500 - cpu}};
     }
     const node_amounts task{4, 700, 700};
-    node.solve({}, gangs, task, 1, 6, true);
+    REQUIRE(node.solve({}, gangs, task, 1, 6, true));
     for (std::uint64_t set = 0; set < 1ULL << gangs.size(); ++set) {
       node_amounts left;
       const std::uint64_t cost = cost_of_set(gangs, set, left);

@@ -30,25 +30,23 @@ namespace detail {
 class cell_evictions : public cell_components {
  public:
   // cost[s]: the least cost of evictions after which the cell holds s times the step of its level,
-  // for each s that is possible.
-  void table(std::size_t h, std::uint32_t c, std::vector<std::uint64_t>& cost) {
-    if (h == 1) {
-      solve_lowest(c, none, cost, nullptr);
-    } else {
-      solve_inner(h, c, none, cost, nullptr);
-    }
+  // for each s that is possible. False if work() would exceed the limit; then the table is empty, and
+  // work() is the limit.
+  [[nodiscard]] bool table(std::size_t h, std::uint32_t c, std::vector<std::uint64_t>& cost) {
+    const bool solved =
+        h == 1 ? solve_lowest(c, none, cost, nullptr) : solve_inner(h, c, none, cost, nullptr);
+    if (!solved) cost.clear();
+    return solved;
   }
   // Appends the allocations that table() has counted for `steps`. It may have counted only some of
-  // the allocations of a gang.
-  void append_evictions(std::size_t h, std::uint32_t c, std::uint32_t steps,
+  // the allocations of a gang. False, and some of them, if work() would exceed the limit.
+  bool append_evictions(std::size_t h, std::uint32_t c, std::uint32_t steps,
                         std::vector<std::uint32_t>& to) {
     std::vector<std::uint64_t> cost;
-    if (h == 1) {
-      solve_lowest(c, steps, cost, &to);
-    } else {
-      solve_inner(h, c, steps, cost, &to);
-    }
+    return h == 1 ? solve_lowest(c, steps, cost, &to) : solve_inner(h, c, steps, cost, &to);
   }
+  // Tables end where work() would exceed this number.
+  void limit_work(std::uint64_t most) noexcept { most_work_ = most; }
   // Operations since begin(), each of some nanoseconds.
   [[nodiscard]] std::uint64_t work() const noexcept { return work_ + node_.work(); }
 
@@ -58,11 +56,20 @@ class cell_evictions : public cell_components {
   static std::uint64_t add(std::uint64_t a, std::uint64_t b) noexcept {
     return a + b < a ? never : a + b;
   }
-  // sum[k] = the least of sum[k - i] + part[i], for k up to `most`.
-  void add_table(std::vector<std::uint64_t>& sum, std::span<const std::uint64_t> part,
-                 std::size_t most, table_choice* choice) {
-    if (part.size() == 1 && part[0] == 0 && choice == nullptr) return;
+  // Whether so much more work is within the limit. If not, all work up to the limit is done.
+  [[nodiscard]] bool may_work(std::uint64_t more) noexcept {
+    const std::uint64_t now = work();
+    if (now <= most_work_ && more <= most_work_ - now) return true;
+    if (now < most_work_) work_ += most_work_ - now;
+    return false;
+  }
+  // sum[k] = the least of sum[k - i] + part[i], for k up to `most`. False: beyond the limit.
+  [[nodiscard]] bool add_table(std::vector<std::uint64_t>& sum, std::span<const std::uint64_t> part,
+                               std::size_t most, table_choice* choice) {
+    if (part.size() == 1 && part[0] == 0 && choice == nullptr) return true;
     const std::size_t size = (std::min)(most + 1, sum.size() + part.size() - 1);
+    const std::uint64_t more = std::uint64_t{(std::min)(size, sum.size())} * part.size();
+    if (!may_work(more)) return false;
     next_.assign(size, never);
     if (choice != nullptr) choice->assign(size, 0);
     for (std::size_t i = 0; i < part.size(); ++i)
@@ -72,8 +79,9 @@ class cell_evictions : public cell_components {
         next_[k + i] = cost;
         if (choice != nullptr) (*choice)[k + i] = static_cast<std::uint32_t>(i);
       }
-    work_ += (std::min)(size, sum.size()) * part.size();
+    work_ += more;
     sum.swap(next_);
+    return true;
   }
   [[nodiscard]] std::uint32_t steps_per_step(std::size_t h) const noexcept {
     return levels_->levels[h].step / levels_->levels[h - 1].step;
@@ -85,8 +93,9 @@ class cell_evictions : public cell_components {
     for (std::size_t s = 0; s < sum.size(); s += each) cost.push_back(sum[s]);
   }
   // Cells above the lowest: sums of their children. If `steps` is not none, appends the victims.
-  void solve_inner(std::size_t h, std::uint32_t c, std::uint32_t steps,
-                   std::vector<std::uint64_t>& cost, std::vector<std::uint32_t>* victims) {
+  [[nodiscard]] bool solve_inner(std::size_t h, std::uint32_t c, std::uint32_t steps,
+                                 std::vector<std::uint64_t>& cost,
+                                 std::vector<std::uint32_t>* victims) {
     const std::uint32_t first = levels_->levels[h].first[c];
     const std::uint32_t last = levels_->levels[h].first[c + 1];
     const std::size_t most = levels_->levels[h].most / levels_->levels[h - 1].step;
@@ -94,20 +103,23 @@ class cell_evictions : public cell_components {
     std::vector<std::uint64_t> part;
     std::vector<table_choice> choices(victims == nullptr ? 0 : last - first);
     for (std::uint32_t i = first; i < last; ++i) {
-      table(h - 1, i, part);
-      add_table(sum, part, most, victims == nullptr ? nullptr : &choices[i - first]);
+      if (!table(h - 1, i, part) ||
+          !add_table(sum, part, most, victims == nullptr ? nullptr : &choices[i - first]))
+        return false;
     }
     take_steps(h, sum, cost);
-    if (victims == nullptr) return;
+    if (victims == nullptr) return true;
     std::size_t k = std::size_t{steps} * steps_per_step(h);
     for (std::uint32_t i = last; i-- > first;) {
       const std::uint32_t here = choices[i - first][k];
       k -= here;
-      if (here > 0) append_evictions(h - 1, i, here, *victims);
+      if (here > 0 && !append_evictions(h - 1, i, here, *victims)) return false;
     }
+    return true;
   }
   // Solves one node if the gangs in the subset are evicted.
-  void solve_node(std::uint32_t first, std::uint32_t n, std::uint32_t subset) {
+  [[nodiscard]] bool solve_node(std::uint32_t first, std::uint32_t n, std::uint32_t subset) {
+    if (!may_work(0)) return false;
     node_amounts left = amounts(first + n);
     node_gangs_.clear();
     for (std::uint32_t i = first_item_[n]; i < first_item_[n + 1]; ++i) {
@@ -119,10 +131,11 @@ class cell_evictions : public cell_components {
       }
       node_gangs_.push_back({full_ ? g.price : split_[what.allocation], freed_by(what)});
     }
-    node_.solve(left, node_gangs_, task_, levels_->levels[0].step, levels_->levels[0].most,
-                hosted_);
+    return node_.solve(left, node_gangs_, task_, levels_->levels[0].step, levels_->levels[0].most,
+                       hosted_, most_work_ - work()) ||
+           may_work(most_work_);
   }
-  void solve_component(std::uint32_t first, component& at, std::size_t most) {
+  [[nodiscard]] bool solve_component(std::uint32_t first, component& at, std::size_t most) {
     at.cost.clear();
     at.subset.clear();
     at.solved.clear();
@@ -131,15 +144,15 @@ class cell_evictions : public cell_components {
       for (std::size_t t = 0; t < at.tried.size(); ++t)
         if ((subset >> t & 1) != 0) base += gangs_[at.tried[t]].cost;
       if (full_ && !at.all_tried) {
-        sum_nodes_with_choices(first, at, subset, most);
+        if (!sum_nodes_with_choices(first, at, subset, most)) return false;
         for (std::uint32_t k = 0; k < sum_.size(); ++k)
           keep_solution(at, k, base + cost_in_full(at, k), subset);
         continue;
       }
       sum_.assign(1, base);
       for (const std::uint32_t n : at.nodes) {
-        solve_node(first, n, subset);
-        add_table(sum_, node_.cost(), most, nullptr);
+        if (!solve_node(first, n, subset) || !add_table(sum_, node_.cost(), most, nullptr))
+          return false;
       }
       for (std::uint32_t k = 0; k < sum_.size(); ++k) keep_solution(at, k, sum_[k], subset);
     }
@@ -149,6 +162,7 @@ class cell_evictions : public cell_components {
         at.subset[k - 1] = at.subset[k];
         at.solved[k - 1] = at.solved[k];
       }
+    return true;
   }
   static void keep_solution(component& at, std::uint32_t k, std::uint64_t cost,
                             std::uint32_t subset) {
@@ -164,19 +178,20 @@ class cell_evictions : public cell_components {
   }
   // Fills sum_ with the costs of the nodes of a component if the subset is evicted, and choices_ and
   // sets_ with the gangs that are evicted on each node.
-  void sum_nodes_with_choices(std::uint32_t first, const component& at, std::uint32_t subset,
-                              std::size_t most) {
+  [[nodiscard]] bool sum_nodes_with_choices(std::uint32_t first, const component& at,
+                                            std::uint32_t subset, std::size_t most) {
     if (choices_.size() < at.nodes.size()) {
       choices_.resize(at.nodes.size());
       sets_.resize(at.nodes.size());
     }
     sum_.assign(1, 0);
     for (std::size_t i = 0; i < at.nodes.size(); ++i) {
-      solve_node(first, at.nodes[i], subset);
+      if (!solve_node(first, at.nodes[i], subset)) return false;
       sets_[i].clear();
       for (std::size_t k = 0; k < node_.cost().size(); ++k) sets_[i].push_back(node_.set(k));
-      add_table(sum_, node_.cost(), most, &choices_[i]);
+      if (!add_table(sum_, node_.cost(), most, &choices_[i])) return false;
     }
+    return true;
   }
   // After sum_nodes_with_choices(): calls use(item) for each item that is evicted for capacity k.
   template <class Use>
@@ -208,8 +223,9 @@ class cell_evictions : public cell_components {
     return cost;
   }
   // A cell directly above the nodes.
-  void solve_lowest(std::uint32_t c, std::uint32_t steps, std::vector<std::uint64_t>& cost,
-                    std::vector<std::uint32_t>* victims) {
+  [[nodiscard]] bool solve_lowest(std::uint32_t c, std::uint32_t steps,
+                                  std::vector<std::uint64_t>& cost,
+                                  std::vector<std::uint32_t>* victims) {
     const std::uint32_t first = levels_->levels[1].first[c];
     list_gangs(first, levels_->levels[1].first[c + 1]);
     list_components();
@@ -217,28 +233,32 @@ class cell_evictions : public cell_components {
     std::vector<std::uint64_t> sum{0};
     std::vector<table_choice> choices(victims == nullptr ? 0 : num_components_);
     for (std::size_t i = 0; i < num_components_; ++i) {
-      solve_component(first, components_[i], most);
-      add_table(sum, components_[i].cost, most, victims == nullptr ? nullptr : &choices[i]);
+      if (!solve_component(first, components_[i], most) ||
+          !add_table(sum, components_[i].cost, most, victims == nullptr ? nullptr : &choices[i]))
+        return false;
     }
     take_steps(1, sum, cost);
-    if (victims == nullptr) return;
+    if (victims == nullptr) return true;
     std::size_t k = std::size_t{steps} * steps_per_step(1);
     for (std::size_t i = num_components_; i-- > 0;) {
       const std::uint32_t here = choices[i][k];
       k -= here;
-      if (here > 0) append_evictions_of(first, components_[i], here, most, *victims);
+      if (here > 0 && !append_evictions_of(first, components_[i], here, most, *victims))
+        return false;
     }
+    return true;
   }
-  void append_evictions_of(std::uint32_t first, const component& at, std::uint32_t k,
-                           std::size_t most, std::vector<std::uint32_t>& to) {
+  [[nodiscard]] bool append_evictions_of(std::uint32_t first, const component& at, std::uint32_t k,
+                                         std::size_t most, std::vector<std::uint32_t>& to) {
     const std::uint32_t subset = at.subset[k];
     for (std::size_t t = 0; t < at.tried.size(); ++t)
       if ((subset >> t & 1) != 0)
         for (const local_item& i : items_)
           if (i.gang == at.tried[t]) to.push_back(i.what.allocation);
-    sum_nodes_with_choices(first, at, subset, most);
+    if (!sum_nodes_with_choices(first, at, subset, most)) return false;
     for_each_evicted(at, at.solved[k],
                      [&](const local_item& i) { to.push_back(i.what.allocation); });
+    return true;
   }
 
   std::vector<std::uint64_t> next_;
@@ -248,6 +268,7 @@ class cell_evictions : public cell_components {
   std::vector<table_choice> choices_;             // of each node of a component
   std::vector<std::vector<std::uint64_t>> sets_;  // of each node of a component, by capacity
   std::uint32_t solution_ = 0;
+  std::uint64_t most_work_ = never;
 };
 
 }  // namespace detail

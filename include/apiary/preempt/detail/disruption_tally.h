@@ -17,7 +17,7 @@ namespace detail {
 // Counts what each group loses while candidates become victims and are reprieved.
 // Requires: the memory of the budgets stays as it is until begin() is called again.
 // Invalid:  groups or GPUs that are not one for each candidate abort (APIARY_VERIFY).
-// Cost:     begin O(candidates + allocations + groups), clear O(groups), max_sum O(candidates *
+// Cost:     begin O(candidates + allocations + groups), clear O(1) amortized, max_sum O(candidates *
 //           log), subset O(its size), all else O(1); O(1) without budgets.
 class disruption_tally {
  public:
@@ -25,7 +25,10 @@ class disruption_tally {
   void begin(const disruption_budgets& budgets, std::span<const eviction_candidate> candidates,
              std::span<const gpus_on_node> allocations) {
     budgets_ = budgets;
-    clear();
+    lost_.assign(budgets_.max.size(), {0, 0});
+    is_changed_.assign(budgets_.max.size(), 0);
+    changed_.clear();
+    over_ = 0;
     if (unlimited()) return;
     APIARY_VERIFY(budgets.groups.size() == candidates.size());
     APIARY_VERIFY(budgets.gpus.empty() || budgets.gpus.size() == candidates.size());
@@ -38,7 +41,11 @@ class disruption_tally {
   }
   // No candidate is a victim.
   void clear() {
-    lost_.assign(budgets_.max.size(), {0, 0});
+    for (const std::uint32_t g : changed_) {
+      lost_[g] = {0, 0};
+      is_changed_[g] = 0;
+    }
+    changed_.clear();
     over_ = 0;
   }
   [[nodiscard]] bool unlimited() const noexcept { return budgets_.max.empty(); }
@@ -129,6 +136,8 @@ class disruption_tally {
     if (!is_limited(j)) return;
     const std::uint32_t group = budgets_.groups[j];
     const bool before = is_over(group);
+    if (is_changed_[group] == 0) changed_.push_back(group);
+    is_changed_[group] = 1;
     by(lost_[group]);
     if (before == is_over(group)) return;
     if (before) {
@@ -139,9 +148,11 @@ class disruption_tally {
   }
 
   disruption_budgets budgets_;
-  std::vector<std::uint32_t> gpus_;      // of each candidate
-  std::vector<disruption_budget> lost_;  // of each group
-  std::size_t over_ = 0;                 // groups beyond their budgets
+  std::vector<std::uint32_t> gpus_;        // of each candidate
+  std::vector<disruption_budget> lost_;    // of each group
+  std::vector<std::uint32_t> changed_;     // groups that have lost gangs since clear()
+  std::vector<unsigned char> is_changed_;  // of each group
+  std::size_t over_ = 0;                   // groups beyond their budgets
   std::vector<std::uint32_t> some_groups_;
   std::vector<std::uint32_t> some_gpus_;
 };

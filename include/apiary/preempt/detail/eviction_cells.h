@@ -7,6 +7,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/topology/tree.h>
@@ -66,18 +67,39 @@ class bounded_cells {
 //           GPUs in the cell. A slot costs at least its number of missing GPUs times the lowest
 //           price of a GPU on the node. The sum of the D cheapest slots is a lower bound; the
 //           greatest one of all sizes is taken. It is 0 if the level has only one cell.
-// Requires: as victim_search; allocations name nodes of the capacity index.
+// Requires: as victim_search; allocations name nodes of the capacity index; groups have different
+//           numbers of GPUs, which are not 0.
 // Invalid:  allocations of more GPUs than a node may have abort (APIARY_VERIFY).
-// Cost:     begin O(cells + allocations + nodes), and for each task size O(nodes + slots); select
-//           O(nodes of the cell + allocations of its gangs in all cells * log).
+// Cost:     begin O(cells + allocations + nodes), and for each task size O(nodes + slots), within
+//           max_steps: the bounds of other cells are lower; select O(nodes of the cell + allocations of
+//           its gangs in all cells * log).
 template <CellTree Tree>
 class eviction_cells {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
 
+  // Lists the tasks of a gang by their GPUs; tasks without GPUs are left out. False if a task has more
+  // than max_free GPUs. Cost: O(task groups).
+  [[nodiscard]] static bool list_groups(const topology_constraints& gang, std::uint32_t max_free,
+                                        std::vector<task_group>& to) {
+    to.clear();
+    std::array<std::size_t, eviction_state::max_gpus + 1> number{};  // in `to`, from 1 on
+    for (const constrained_task_group& m : gang.groups) {
+      if (m.gpus == 0 || m.tasks == 0) continue;
+      if (m.gpus > max_free) return false;
+      if (number[m.gpus] == 0) {
+        to.push_back({.tasks = 0, .gpus = m.gpus});
+        number[m.gpus] = to.size();
+      }
+      to[number[m.gpus] - 1].tasks += m.tasks;
+    }
+    return true;
+  }
   void begin(const capacity_index<Tree>& capacities, level_t level,
              std::span<const eviction_candidate> candidates,
-             std::span<const gpus_on_node> allocations, std::span<const task_group> groups) {
+             std::span<const gpus_on_node> allocations, std::span<const task_group> groups,
+             std::uint64_t max_steps) {
+    work_ = 0;
     capacities_ = &capacities;
     level_ = level;
     candidates_ = candidates;
@@ -90,18 +112,24 @@ class eviction_cells {
     for (const node_sums& n : nodes_) APIARY_VERIFY(n.gpus <= capacities.max_free());
     bounds_.assign(capacities.num_cells(level), 0);
     if (bounds_.size() == 1) return;
-    for (std::size_t m = 0; m < groups.size(); ++m) {
-      const std::uint32_t size = groups[m].gpus;
-      const auto same = [&](const task_group& other) { return other.gpus == size; };
-      if (size == 0 ||
-          std::any_of(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(m), same))
-        continue;
+    for (const task_group& m : groups) {
+      const std::uint32_t size = m.gpus;
       std::uint64_t needed = 0;
       for (const task_group& k : groups) needed += std::uint64_t{k.tasks} * (k.gpus / size);
       for (std::uint32_t f = 0; f <= eviction_state::max_gpus; ++f) slots_[f] = f / size;
-      for (std::uint32_t c = 0; c < bounds_.size(); ++c)
+      const bool first = size == groups[0].gpus;  // the nodes have been paid for by begin()
+      for (std::uint32_t c = 0; c < bounds_.size(); ++c) {
+        if (!first && work_ / work_in_a_step >= max_steps) return;
         if (bounds_[c] != never) bounds_[c] = (std::max)(bounds_[c], bound_of(c, size, needed));
+        if (!first) work_ += 1 + capacities_->nodes(level_, c).size() / 2;
+      }
     }
+  }
+  // The steps of the bounds and of select() since the last call.
+  [[nodiscard]] std::uint64_t take_steps() noexcept {
+    const std::uint64_t steps = work_ / work_in_a_step;
+    work_ %= work_in_a_step;
+    return steps;
   }
   // The lower bound of each cell; `never` if no set of victims is enough there.
   [[nodiscard]] std::span<const std::uint64_t> bounds() const noexcept { return bounds_; }
@@ -134,7 +162,9 @@ class eviction_cells {
               {allocations_[a].node - nodes.first.value, allocations_[a].gpus});
       const auto last = static_cast<std::uint32_t>(local_allocations_.size());
       local_candidates_.push_back({candidates_[j].cost, first, last});
+      work_ += 4 + candidates_[j].last - candidates_[j].first;
     }
+    work_ += nodes.size() + ids_.size();
   }
   // The numbers of the cell's candidates among all candidates, ascending.
   [[nodiscard]] std::span<const std::uint32_t> ids() const noexcept { return ids_; }
@@ -149,6 +179,7 @@ class eviction_cells {
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::uint64_t work_in_a_step = 48;
   // A node while no candidate is evicted.
   struct node_sums {
     std::uint64_t cost = 0;          // of all GPUs of candidates
@@ -216,6 +247,7 @@ class eviction_cells {
       }
       for (; gain > 0; --gain, missing = size) prices_.push_back(n.cheapest * missing);
     }
+    work_ += prices_.size() / 2;
     if (present >= needed) return 0;
     const std::uint64_t short_of = needed - present;
     if (prices_.size() < short_of) return never;
@@ -237,6 +269,7 @@ class eviction_cells {
   std::vector<std::uint64_t> bounds_;                                // of each cell
   std::array<std::uint32_t, eviction_state::max_gpus + 1> slots_{};  // of one size, by GPUs
   std::vector<std::uint64_t> prices_;                                // of slots
+  std::uint64_t work_ = 0;
   std::vector<std::uint32_t> ids_;
   std::vector<eviction_candidate> local_candidates_;
   std::vector<gpus_on_node> local_allocations_;

@@ -75,6 +75,7 @@ class eviction_state {
     count(all_evicted_, &node_sums::gpus);
     evicted_.assign(candidates.size(), 0);
     tried_.clear();
+    work_ = 0;
     slots_.clear();
     for (const task_group& m : groups) {
       if (m.tasks == 0 || m.gpus == 0) continue;
@@ -119,7 +120,10 @@ class eviction_state {
     evicted_[j] = to ? 1 : 0;
     for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
       change(allocations_[a], to);
+    work_ += 1 + (candidates_[j].last - candidates_[j].first) * (1 + slots_.size() / 2);
   }
+  // Operations since begin().
+  [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
   void evict(std::uint32_t j) {
     if (!evicted(j)) tried_.push_back(j);
     set_evicted(j, true);
@@ -189,6 +193,7 @@ class eviction_state {
   std::vector<std::uint32_t> tried_;
   std::vector<slot_count> slots_;  // of each task size
   bool slots_decide_ = true;
+  std::uint64_t work_ = 0;
 };
 
 }  // namespace detail

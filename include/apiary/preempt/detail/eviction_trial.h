@@ -38,6 +38,7 @@ class eviction_trial {
     freed_ = freed;
     states_.assign(candidates.size(), {});
     tried_.clear();
+    work_ = 0;
   }
   [[nodiscard]] const capacity_index<Tree>& capacities() const noexcept { return *capacities_; }
   [[nodiscard]] std::span<const resources> hosts() const noexcept { return hosts_; }
@@ -66,7 +67,10 @@ class eviction_trial {
         hosts_[node] -= freed_[a];
       }
     }
+    work_ += 1 + std::uint64_t{3} * (candidates_[j].last - candidates_[j].first);
   }
+  // Operations since begin().
+  [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
   void reprieve_all() noexcept {
     for (const std::uint32_t j : tried_) {
       set_evicted(j, false);
@@ -88,6 +92,7 @@ class eviction_trial {
   std::span<const resources> freed_;
   std::vector<state> states_;  // of each candidate
   std::vector<std::uint32_t> tried_;
+  std::uint64_t work_ = 0;
 };
 
 }  // namespace detail

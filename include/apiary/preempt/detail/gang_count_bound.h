@@ -29,6 +29,10 @@ class gang_count_bound {
     sums_of_largest_.assign(1, 0);
     sums_of_smallest_.assign(1, 0);
   }
+  // Operations since the last call.
+  [[nodiscard]] std::uint64_t take_work() noexcept {
+    return largest_.take_work() + smallest_.take_work();
+  }
   [[nodiscard]] std::uint64_t operator()(std::uint64_t bound) {
     if (bound == incremental_sort::never) return bound;
     std::size_t gangs = 0;

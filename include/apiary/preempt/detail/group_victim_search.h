@@ -117,7 +117,7 @@ class group_victim_search : simple_victim_sets {
   // A bound, and the set that comes with it.
   void raise_bound(std::uint32_t root, std::uint64_t budget) {
     begin_root(root);
-    bounds_[root] = (std::max)(bounds_[root], by_count_(cells_.unscaled(solve_split(budget))));
+    bounds_[root] = (std::max)(bounds_[root], raised(cells_.unscaled(solve_split(budget))));
     if (bounds_[root] < cost_) try_chosen();
   }
   // Branch and bound: with the gangs in forced_ evicted, and some protected. Returns a lower bound
@@ -128,7 +128,7 @@ class group_victim_search : simple_victim_sets {
       std::uint64_t rest = cells_.unscaled(solve_split(left()));
       for (const std::uint32_t v : forced_)
         rest = rest == never ? never : rest + candidates_[v].cost;
-      bound = (std::max)(bound, by_count_(rest));
+      bound = (std::max)(bound, raised(rest));
       if (bound >= cost_ || ended()) return bound;
       j = gang_to_branch_on();
       try_chosen();

@@ -64,19 +64,22 @@ class group_victim_sets : protected units_by_key {
   }
 
   // Evicts gangs in ascending order of price until the tasks fit in a root cell; then continues as
-  // try_set(). Stops if the gangs cost as much as the best set and no more than `reserve` is left of
-  // the budget.
+  // try_set(). Stops if no more than `reserve` is left of the budget, and the gangs cost as much as the
+  // best set or are more than the budget allows.
   template <class Price>
   void evict_in_order(const Price& price, std::uint64_t reserve) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
     tally_->clear();
     set_.clear();
     bool enough = false;
+    // A step may take as long as the eviction of a gang does.
+    const std::uint64_t most = few_evictions + budget_ + budget_ / 2;
     for (std::uint64_t sum = 0; !enough; cheapest_.pop()) {
       const keyed_number* const top = cheapest_.top(price);
+      work_ += cheapest_.take_work();
       if (top == nullptr) break;
       const std::uint32_t j = top->number;
-      if (sum + candidates_[j].cost >= cost_ && left() <= reserve) break;
+      if (left() <= reserve && (sum + candidates_[j].cost >= cost_ || set_.size() >= most)) break;
       if (!tally_->try_add_victim(j)) continue;
       sum += candidates_[j].cost;
       set_.push_back(j);
@@ -168,7 +171,7 @@ class group_victim_sets : protected units_by_key {
   }
   void solve_in_full(std::uint32_t u, std::uint32_t needed) {
     mark_refined(u);
-    read_table(u, cost_of_unit_);
+    if (!read_table(u, cost_of_unit_)) return;
     std::array<full_key, 2> keys{full_key{never, 0, true}, full_key{never, 0, true}};
     for (std::uint32_t s = 1; s < cost_of_unit_.size() && s <= needed; ++s) {
       const std::uint64_t each = cost_of_unit_[s] / s + (cost_of_unit_[s] % s != 0 ? 1 : 0);
@@ -179,6 +182,7 @@ class group_victim_sets : protected units_by_key {
   }
   void take(std::uint32_t u, std::uint32_t steps) {
     more_.clear();
+    limit_tables();
     cells_.append_evictions(at_, u, cells_.capacity(at_, u) / step() + steps, more_);
     for (std::uint32_t& a : more_) a = cells_.candidate_of(a);
     sort_unique(more_);
@@ -298,6 +302,7 @@ class group_victim_sets : protected units_by_key {
                                        {true, false, false},  {true, false, true},
                                        {true, true, false},   {true, true, true}};
   static constexpr std::uint32_t tries_of_solving = 16;
+  static constexpr std::uint64_t few_evictions = 512;
   static constexpr std::size_t max_starts = 12;
 
   disruption_tally* tally_ = nullptr;

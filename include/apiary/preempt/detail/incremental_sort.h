@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -44,12 +45,15 @@ class incremental_sort {
     if (batch_.empty() && !all_) sort_batch(price);
     return batch_.empty() ? nullptr : &batch_.back();
   }
+  // Operations since the last call.
+  [[nodiscard]] std::uint64_t take_work() noexcept { return std::exchange(work_, 0); }
   // Removes it. Requires: top() has been called since the last pop() and was not nullptr.
   void pop() noexcept { batch_.pop_back(); }
 
  private:
   static constexpr std::size_t first_batch = 128;
   static constexpr std::uint32_t sample_size = 256;
+  static constexpr std::uint32_t prices_of_work = 8;
 
   template <class Price>
   void sort_batch(const Price& price) {
@@ -68,6 +72,7 @@ class incremental_sort {
     if (!all_) batch_.push_back(last);
     taken_ = last;
     next_batch_ *= 4;
+    work_ += n_ / prices_of_work + 2 * batch_.size();
     keyed_number::sort(batch_);
     std::reverse(batch_.begin(), batch_.end());
   }
@@ -92,6 +97,7 @@ class incremental_sort {
   std::vector<entry> batch_;    // the cheapest entry last
   std::optional<entry> taken_;  // the last of all batches so far
   std::size_t next_batch_ = first_batch;
+  std::uint64_t work_ = 0;
   bool all_ = false;  // this is the last batch
 };
 

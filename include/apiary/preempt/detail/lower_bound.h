@@ -53,7 +53,7 @@ class smallest_n_sum {
 };
 
 // A lower bound on the cost of every set of victims that lets the gang fit: the greatest bound over
-// all task sizes. For each size the gang lacks D slots (eviction_state). The cost of each candidate
+// all task sizes, or of the first max_sizes of those that the gang lacks. For each size the gang lacks D slots (eviction_state). The cost of each candidate
 // is spread over its GPUs. Then the cheapest GPUs of a node are a bound for each of its slots, and
 // the D cheapest slots are a bound for the set. If every gang costs the same, this sum bounds the
 // number of victims, n; the n cheapest candidates are a second bound. Disruption budgets are
@@ -63,11 +63,13 @@ class smallest_n_sum {
 class victim_lower_bound {
  public:
   std::uint64_t operator()(const eviction_state& state,
-                           std::span<const eviction_candidate> candidates) {
+                           std::span<const eviction_candidate> candidates,
+                           std::uint64_t max_sizes = ~std::uint64_t{0}) {
     std::uint64_t bound = 0;
     std::uint64_t gangs = 0;
     for (const eviction_state::slot_count& s : state.slots()) {
       if (s.present >= s.needed) continue;
+      if (max_sizes-- == 0) break;
       by_cost_.clear(s.needed - s.present);
       by_gang_.clear(s.needed - s.present);
       for (std::uint32_t f = 0; f <= eviction_state::max_gpus; ++f)

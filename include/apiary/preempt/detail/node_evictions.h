@@ -56,16 +56,17 @@ class node_evictions {
     node_amounts frees;
   };
   // cost[k] for k = 0, 1, ...: the least cost for k * step tasks, up to all that evictions allow.
+  // False if that takes more than max_work operations; then there are no costs.
   // Requires: what all gangs free and the node has free does not exceed 64 GPUs if hosted is false.
-  void solve(const node_amounts& free, std::span<const gang> gangs, const node_amounts& task,
-             std::uint32_t step, std::uint32_t most, bool hosted) {
+  [[nodiscard]] bool solve(const node_amounts& free, std::span<const gang> gangs,
+                           const node_amounts& task, std::uint32_t step, std::uint32_t most,
+                           bool hosted, std::uint64_t max_work = never) {
     cost_.clear();
     sets_.clear();
-    if (hosted) {
-      by_all_resources(free, gangs, task, step, most);
-    } else {
-      by_gpus(free, gangs, task, step, most);
-    }
+    if (hosted) return by_all_resources(free, gangs, task, step, most, max_work);
+    by_gpus(free, gangs, task, step, most);
+    work_ += cost_.size();
+    return true;
   }
   [[nodiscard]] std::span<const std::uint64_t> cost() const noexcept { return cost_; }
   // The gangs to evict for k * step tasks: bit i is gang i.
@@ -107,12 +108,15 @@ class node_evictions {
       sets_.push_back(s.set);
     }
   }
-  void by_all_resources(node_amounts free, std::span<const gang> gangs, const node_amounts& task,
-                        std::uint32_t step, std::uint32_t most) {
+  [[nodiscard]] bool by_all_resources(node_amounts free, std::span<const gang> gangs,
+                                      const node_amounts& task, std::uint32_t step,
+                                      std::uint32_t most, std::uint64_t max_work) {
+    const std::uint64_t begun = work_;
     for (std::size_t i = 64; i < gangs.size(); ++i) free += gangs[i].frees;
     node_amounts all = free;
     for (std::size_t i = 0; i < gangs.size() && i < 64; ++i) all += gangs[i].frees;
     const std::uint32_t max_tasks = all.holds(task, most) / step * step;
+    work_ += max_tasks / step;
     const node_amounts useful{task.gpus * max_tasks, task.cpu_milli * max_tasks,
                               task.memory_mib * max_tasks};
     const auto clip = [&](state& s) {
@@ -123,6 +127,7 @@ class node_evictions {
     states_.assign(1, {0, free, 0});
     clip(states_[0]);
     for (std::size_t i = 0; i < gangs.size() && i < 64; ++i) {
+      if (work_ - begun > max_work) return false;
       const std::size_t before = states_.size();
       for (std::size_t s = 0; s < before; ++s) {
         state more = states_[s];
@@ -149,6 +154,7 @@ class node_evictions {
         sets_[k - 1] = sets_[k];
       }
     }
+    return true;
   }
   [[nodiscard]] static bool covers(const node_amounts& a, const node_amounts& b) noexcept {
     return a.gpus >= b.gpus && a.cpu_milli >= b.cpu_milli && a.memory_mib >= b.memory_mib;

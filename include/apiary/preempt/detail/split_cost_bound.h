@@ -65,6 +65,7 @@ class split_cost_bound {
     candidates_ = candidates;
     allocations_ = allocations;
     cells_.begin(levels, free, hosts, candidates, allocations, freed);
+    cells_.limit_work(never);
     work_ = 0;
     choose_unit_level();
     begin_units();
@@ -74,6 +75,18 @@ class split_cost_bound {
     by_count_.begin(candidates);
     begun_ = work();
     budget_ = budget;
+    limit_tables();
+  }
+  // Tables end with the budget.
+  void limit_tables() noexcept {
+    const std::uint64_t now = cells_.work();
+    cells_.limit_work(left() < never - now ? now + left() : never);
+  }
+  // A lower bound raised to what so many gangs cost.
+  [[nodiscard]] std::uint64_t raised(std::uint64_t bound) {
+    bound = by_count_(bound);
+    work_ += by_count_.take_work();
+    return bound;
   }
   // Tasks of one step of a unit.
   [[nodiscard]] std::uint32_t step() const noexcept { return levels_->levels[at_].step; }
@@ -113,14 +126,16 @@ class split_cost_bound {
     for (std::uint32_t u = first; u < last; ++u)
       if (units_[u].rate != never) by_rate_.push_back({units_[u].rate, u});
     keyed_number::make_heap(by_rate_);
+    work_ += (last - first) / 32;
     const std::uint32_t needed = missing(root_);
     sum_.assign(1, 0);
     parts_.clear();
     chosen_.clear();
     while (!by_rate_.empty() && !suffices(needed, by_rate_.front().key)) {
       if (work() >= end) return unfinished_bound(needed, by_rate_.front().key);
-      const std::uint32_t u = keyed_number::pop(by_rate_).number;
-      solve_unit(u);
+      const std::uint32_t u = by_rate_.front().number;
+      if (!solve_unit(u)) return unfinished_bound(needed, units_[u].rate);
+      static_cast<void>(keyed_number::pop(by_rate_));
       if (units_[u].cost.size() < 2) continue;
       if (choices_.size() <= parts_.size()) choices_.emplace_back();
       add_unit(units_[u].cost, needed, choices_[parts_.size()]);
@@ -136,11 +151,13 @@ class split_cost_bound {
     }
     return sum_[needed];
   }
-  // The table of a unit from its present capacity on.
-  void read_table(std::uint32_t u, std::vector<std::uint64_t>& cost) {
-    cells_.table(at_, u, cost);
+  // The table of a unit from its present capacity on. False if the budget has ended.
+  [[nodiscard]] bool read_table(std::uint32_t u, std::vector<std::uint64_t>& cost) {
+    limit_tables();
+    if (!cells_.table(at_, u, cost)) return false;
     const std::size_t now = (std::min<std::size_t>)(cells_.capacity(at_, u) / step(), cost.size());
     cost.erase(cost.begin(), cost.begin() + static_cast<std::ptrdiff_t>(now));
+    return true;
   }
   // For each gang with some of its allocations in chosen_: halves the costs of the others and adds
   // these halves to the chosen ones. Returns false if there is no such gang. Requires: chosen_ is
@@ -271,10 +288,10 @@ class split_cost_bound {
     }
     return least == never ? 0 : least;
   }
-  void solve_unit(std::uint32_t u) {
-    if (units_[u].solved) return;
-    units_[u].solved = true;
-    read_table(u, units_[u].cost);
+  // False if the budget has ended.
+  [[nodiscard]] bool solve_unit(std::uint32_t u) {
+    if (!units_[u].solved) units_[u].solved = read_table(u, units_[u].cost);
+    return units_[u].solved;
   }
   void add_unit(std::span<const std::uint64_t> part, std::uint32_t needed,
                 std::vector<std::uint32_t>& choice) {

@@ -110,6 +110,7 @@ class units_by_key : protected split_cost_bound {
     for (const std::uint32_t u : refined_) units_[u].refined = false;
     refined_.clear();
     sorted_root_ = root_;
+    work_ += (last_unit_ - first_unit_) / 16;
     for (std::size_t k = 0; k < sorted_.size(); ++k) {
       sorted_[k].clear();
       for (std::uint32_t u = first_unit_; u < last_unit_; ++u)

@@ -7,6 +7,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/preempt/detail/disruption_tally.h>
+#include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
@@ -79,14 +80,36 @@ class branch_and_bound {
 //   evictions.evicted(j) -> bool
 //   evictions.tried()             candidates evicted since reprieve_all(); some may be reprieved
 //   evictions.reprieve_all()      no candidate is evicted
+//   evictions.work()              operations so far
 template <class Evictions>
 class victim_search_steps {
  protected:
   static constexpr std::uint64_t set_steps = 200;  // the steps that one set of victims counts as
   static constexpr std::uint64_t never = victim_set::never;
+  // Candidates, their allocations and nodes that are read in a step, and how many of them are read
+  // with any budget.
+  static constexpr std::uint64_t read_in_a_step = 48;
+  static constexpr std::uint64_t free_entries = 16'384;
+  // Operations on evictions, of at most some tens of nanoseconds.
+  static constexpr std::uint64_t work_in_a_step = 48;
+  static constexpr std::uint64_t groups_in_a_step = 256;  // of disruption budgets
 
   explicit victim_search_steps(std::uint64_t budget) noexcept : budget_(budget) {}
 
+  // Reading takes half of the budget, or what `free_entries` take.
+  [[nodiscard]] static constexpr bool can_read(std::uint64_t entries,
+                                               std::uint64_t budget) noexcept {
+    return entries <= free_entries || (entries - free_entries) / (read_in_a_step / 2) <= budget;
+  }
+  // Counts what a search would read: nodes, candidates, and the allocations of the candidates. Returns
+  // whether the budget pays for it.
+  [[nodiscard]] bool count_entries(std::size_t nodes,
+                                   std::span<const eviction_candidate> candidates) noexcept {
+    entries_ = std::uint64_t{nodes} + candidates.size();
+    if (!can_read(entries_, budget_)) return false;
+    for (const eviction_candidate& c : candidates) entries_ += c.last - c.first;
+    return can_read(entries_, budget_);
+  }
   void begin(std::span<const eviction_candidate> candidates,
              std::span<const gpus_on_node> allocations, const disruption_budgets& budgets,
              std::uint64_t cost_limit) {
@@ -97,7 +120,8 @@ class victim_search_steps {
     victims_.clear();
     cost_ = 0;
     bound_ = 0;
-    steps_ = 0;
+    steps_ = unpaid_ = settled_ = orders_ = 0;
+    spend(budgets.max.size() / groups_in_a_step);
   }
   [[nodiscard]] victim_set answer(fit_verdict verdict) const noexcept {
     return {.verdict = verdict,
@@ -107,6 +131,24 @@ class victim_search_steps {
             .steps = steps_};
   }
   [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps_; }
+  // Counts steps that are taken even if the budget has ended. They are few then, see in_debt().
+  void spend(std::uint64_t steps) noexcept {
+    const std::uint64_t paid = (std::min)(steps, left());
+    steps_ += paid;
+    unpaid_ += steps - paid;
+  }
+  // Counts entries that are read.
+  void spend_reading(std::uint64_t entries) noexcept { spend(entries / read_in_a_step); }
+  // Whether more steps were taken after the end of the budget than `free_entries` take.
+  [[nodiscard]] bool in_debt() const noexcept { return unpaid_ > free_entries / read_in_a_step; }
+  // Counts the work on evictions and orders since begin(), and `more`, if it has not been counted yet.
+  void settle(std::uint64_t more = 0) noexcept {
+    orders_ += cheapest_.take_work();
+    const std::uint64_t steps = (evictions_.work() + orders_ + more) / work_in_a_step;
+    if (steps <= settled_) return;
+    spend(steps - settled_);
+    settled_ = steps;
+  }
   [[nodiscard]] bool pay_for_set() noexcept {
     if (left() < set_steps) return false;
     steps_ += set_steps;
@@ -171,11 +213,16 @@ class victim_search_steps {
 
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
+  std::uint64_t unpaid_ = 0;   // steps that were taken after the end of the budget
+  std::uint64_t entries_ = 0;  // by count_entries()
+  std::uint64_t settled_ = 0;  // steps of the work that settle() has counted
+  std::uint64_t orders_ = 0;   // work of cheapest_
   std::uint64_t cost_limit_ = never;
   std::span<const eviction_candidate> candidates_;
   std::span<const gpus_on_node> allocations_;
   Evictions evictions_;
   disruption_tally tally_;
+  incremental_sort cheapest_;
   std::vector<std::uint32_t> set_;
   std::vector<std::uint32_t> order_;  // of branch and bound
   std::vector<std::uint32_t> victims_;
