@@ -52,6 +52,11 @@ mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last s
   FROM [=[if (free[order[j]] < free[order[best]]) best = j;]=] TO [=[]=] STATEMENT)
 mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its servers for equal ones"
   FROM [[if (own(a) != own(b)) return own(a);]] TO [[]] STATEMENT)
+mutant(fewer_others gandiva/detail/migration.h "wrong bound: a job that would leave two servers for one is overlooked"
+  IN [[      for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && others < fewer;]]
+  FROM [[others < fewer]] TO [[others + 1 < fewer]])
+mutant(fewer_exact gandiva/detail/migration.h "wrong comparison: a job does not go to servers that just hold it"
+  FROM [[if (missing <= used * k) return true;]] TO [[if (missing < used * k) return true;]] STATEMENT)
 mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run longer than its least time"
   FROM [[add_time(r.moved, min_run_time_) <= now]] TO [[add_time(r.moved, min_run_time_) < now]])
 mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"

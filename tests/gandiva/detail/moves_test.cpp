@@ -1,7 +1,9 @@
 // apiary/tests/gandiva/detail/moves_test.cpp - which jobs migrate or grow under Gandiva, and when.
 // SPDX-License-Identifier: MIT
 #include "support/gandiva_scene.h"
+#include "support/scale.h"
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/gandiva/detail/migration.h>
 #include <apiary/model/job.h>
 
@@ -51,6 +53,47 @@ TEST_CASE("gandiva_migration: what others have is not gathered on") {
   s.decide(5, [&] { moves.consolidate(s.jobs, 5); });
   CHECK(s.actions.empty());
   CHECK(s.jobs.dispersed() == std::vector<job_id>{job_id(2)});
+}
+
+// The migration looks only at some servers, and only if the job can run on fewer.
+TEST_CASE("gandiva_migration: a job over several servers goes where consolidate() puts it") {
+  std::uint64_t moved = 0;
+  std::uint64_t stayed = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(4'000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::vector<std::uint32_t> sizes(3 + random.uniform(6));
+    for (std::uint32_t& gpus : sizes) gpus = 2 + random.uniform(7);
+    gandiva_scene s(sizes);
+    gpus_by_server split;
+    std::vector<gpus_on_server> own;
+    std::uint32_t gpus = 0;
+    for (std::uint32_t n = 0; n < sizes.size(); ++n) {
+      const std::uint32_t used = random.uniform(sizes[n] + 1);
+      if (used > 0) s.running(10 + n, used, node_id(n));
+      const std::uint32_t held = random.uniform(sizes[n] - used + 1);
+      if (held == 0 || random.uniform(2) == 0) continue;
+      split.emplace_back(node_id(n), held);
+      own.push_back({n, held});
+      gpus += held;
+    }
+    if (own.size() < 2) continue;
+    s.jobs.add({.job = job_id(2), .gpus = gpus}, 0);
+    s.decide(0, [&] { s.jobs.start_multi_server(s.at(2), split); });
+    std::vector<server_capacity> servers;
+    for (std::uint32_t n = 0; n < sizes.size(); ++n)
+      servers.push_back({sizes[n], s.jobs.servers().unsubscribed(node_id(n))});
+    const std::vector<gpus_on_server> to = consolidate(servers, own);
+    s.decide(5, [&] { gandiva_migration(3, 0, {}).consolidate(s.jobs, 5); });
+    REQUIRE(s.actions.size() == (to.empty() ? 0 : 1));
+    ++(to.empty() ? stayed : moved);
+    if (to.empty()) continue;
+    std::vector<gpus_on_server> went;
+    for (const placement& p : s.actions[0].where) went.push_back({p.node.value, p.num_gpus()});
+    REQUIRE(went == to);
+  }
+  CHECK(moved > 0);
+  CHECK(stayed > 0);
 }
 
 TEST_CASE(

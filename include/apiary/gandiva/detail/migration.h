@@ -211,8 +211,8 @@ class migration_gains {
 // Migrates running jobs: consolidate() migrates jobs on several servers to fewer servers,
 // defragment() empties servers. A job that started or migrated less than `min_run_time` ago does not
 // migrate, because it would lose too much of its time.
-// Cost: consolidate O(16 s log s) for each job on s servers that could run on fewer if they were
-//       idle; defragment O(servers in use with unsubscribed GPUs + jobs of those to be emptied), or
+// Cost: consolidate O(s) for each job on s servers that could run on fewer if they were idle, and
+//       O(16 s log s) for each that migrates; defragment O(servers in use with unsubscribed GPUs + jobs of those to be emptied), or
 //       nothing if there is none to empty.
 class gandiva_migration {
  public:
@@ -222,15 +222,17 @@ class gandiva_migration {
   void consolidate(gandiva_jobs& jobs, time_ms now) const {
     for (const job_id job : std::vector<job_id>(jobs.dispersed())) {
       gandiva_job& r = jobs.at(job);
-      if (!may_move(jobs, r, now)) continue;
+      if (!may_move(jobs, r, now) || !fits_on_fewer(jobs, r)) continue;
       std::vector<node_id> some;
       for (const placement& p : r.where) some.push_back(p.node);
       for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
         const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
         std::size_t left = r.where.size();
         for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && left > 0;
-             n = candidates.find_next(n + 1), --left) {
+             n = candidates.find_next(n + 1)) {
+          if (runs_on(r, node_id(n))) continue;
           some.push_back(node_id(n));
+          --left;
         }
       }
       const view v(jobs, std::move(some));
@@ -295,6 +297,38 @@ class gandiva_migration {
     std::vector<node_id> servers;
     std::vector<server_capacity> capacities{};
   };
+  [[nodiscard]] static bool runs_on(const gandiva_job& r, node_id n) {
+    return std::any_of(r.where.begin(), r.where.end(),
+                       [n](const placement& p) { return p.node == n; });
+  }
+  // Whether a job on s servers fits on s - 1: those with the most unsubscribed GPUs, if its own count.
+  [[nodiscard]] static bool fits_on_fewer(const gandiva_jobs& jobs, const gandiva_job& r) {
+    std::array<std::uint32_t, placement::max_gpus + 1> servers{};  // by the GPUs that they can give
+    std::uint32_t missing = 0;
+    for (const placement& p : r.where) {
+      missing += p.num_gpus();
+      ++servers[jobs.servers().unsubscribed(p.node) + p.num_gpus()];
+    }
+    const std::size_t fewer = r.where.size() - 1;
+    std::size_t others = 0;
+    for (std::uint32_t k = max_gpus_per_node; k > 0 && others < fewer; --k) {
+      const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
+      for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && others < fewer;
+           n = candidates.find_next(n + 1)) {
+        if (runs_on(r, node_id(n))) continue;
+        ++servers[k];
+        ++others;
+      }
+    }
+    std::size_t left = fewer;
+    for (std::uint32_t k = placement::max_gpus; k > 0 && left > 0; --k) {
+      const auto used = static_cast<std::uint32_t>((std::min<std::size_t>)(left, servers[k]));
+      if (missing <= used * k) return true;
+      missing -= used * k;
+      left -= used;
+    }
+    return false;
+  }
   [[nodiscard]] bool may_move(const gandiva_jobs& jobs, const gandiva_job& r, time_ms now) const {
     return !jobs.acted(r) && add_time(r.moved, min_run_time_) <= now;
   }
