@@ -32,9 +32,9 @@ inline constexpr const char* simulate_usage =
     "                [--policy fifo|backfill|easy|easy_gpus|conservative|qssf|srtf|las|tiresias|\n"
     "                          bounded|bounded_srtf|philly|gandiva|gandiva_fgd|hived|\n"
     "                          gandiva_hived|all|gang|gang_backfill[,...]]\n"
-    "                [--start-cost S] [--migration-cost S] [--quantum S] [--checkpoint S]\n"
-    "                [--mtbf S] [--repair S] [--failures T,P,U] [--retries N] [--gandiva RULE]\n"
-    "                [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas A,B,...]\n"
+    "                [--start-cost S] [--migration-cost S] [--quantum S] [--depth N]\n"
+    "                [--mtbf S] [--repair S] [--checkpoint S] [--failures T,P,U] [--retries N]\n"
+    "                [--gandiva RULE] [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas A,B,...]\n"
     "                [--cpus N] [--memory-gib N] [--models NAME:SERVERS,...]\n"
     "                [--report FILE.json] [--plot FILE.svg] [--csv FILE] [--events FILE] [--help]\n"
     "                [--sweep FILE --results FILE.csv [--index N | -j N]]\n"
@@ -57,6 +57,7 @@ inline constexpr const char* simulate_usage =
     "  --migration-cost S the same after a migration (default: 2)\n"
     "  --quantum S        seconds between two choices of las, tiresias, bounded and bounded_srtf\n"
     "                     (default: 600), and of a time slice of Gandiva (default: 60)\n"
+    "  --depth N          conservative: at most so many jobs have reservations (default: all)\n"
     "  --mtbf S           mean seconds between two failures of a server (default: none fails)\n"
     "  --repair S         seconds until a failed server is repaired (default: 3600)\n"
     "  --checkpoint S     a job saves its progress after so many seconds of work, and loses the "
@@ -217,12 +218,12 @@ inline absl::StatusOr<std::vector<std::string_view>> policies_of(std::string_vie
 // kInvalidArgument that names the flag.
 inline absl::StatusOr<simulate_options> parse_simulate_options(
     std::span<const char* const> arguments) {
-  constexpr std::array<std::string_view, 25> known{
-      "--jobs",           "--format",  "--nodes",      "--gpus-per-node", "--policy",
-      "--report",         "--plot",    "--csv",        "--load",          "--seed",
-      "--quantum",        "--mtbf",    "--start-cost", "--repair",        "--checkpoint",
-      "--migration-cost", "--speeds",  "--quotas",     "--events",        "--failures",
-      "--retries",        "--gandiva", "--cpus",       "--memory-gib",    "--models"};
+  constexpr std::array<std::string_view, 26> known{
+      "--jobs",       "--format",   "--nodes",      "--gpus-per-node",  "--policy",  "--report",
+      "--plot",       "--csv",      "--load",       "--seed",           "--quantum", "--mtbf",
+      "--start-cost", "--repair",   "--checkpoint", "--migration-cost", "--speeds",  "--quotas",
+      "--events",     "--failures", "--retries",    "--gandiva",        "--cpus",    "--memory-gib",
+      "--models",     "--depth"};
   APIARY_ASSIGN_OR_RETURN(const flag_values given, read_flags(arguments, known));
   const auto fault = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   const auto has = [&](std::string_view flag) {
@@ -274,6 +275,9 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
       const std::uint32_t sum = set.failures[0] + set.failures[1] + set.failures[2];
       if (sum > 100)
         return fault("--failures adds up to " + std::to_string(sum) + " %, which is above 100 %");
+    }
+    if (flag == "--depth") {
+      APIARY_ASSIGN_OR_RETURN(set.depth, detail::whole_number(flag, value, 1, 1'000'000));
     }
     if (flag == "--retries") {
       APIARY_ASSIGN_OR_RETURN(set.retries, detail::whole_number(flag, value, 0, 100));

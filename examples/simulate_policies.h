@@ -87,6 +87,7 @@ struct run_settings {
   apiary::time_ms start_cost = example::start_cost;
   apiary::time_ms migration_cost = example::migration_cost;
   apiary::time_ms quantum = 0;  // of las, tiresias, bounded, bounded_srtf and gandiva; 0: their own
+  std::uint32_t depth = 0;      // of conservative: the most reservations; 0: no limit
   apiary::time_ms checkpoint = 0;      // of simulation_options
   apiary::time_ms mtbf = 0;            // mean time between two failures of a server; 0: none fails
   apiary::time_ms repair = 3'600'000;  // how long a server is broken
@@ -437,7 +438,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     using apiary::preemptive_options;
     using apiary::preemptive_queue;
     if (policy == "conservative") {
-      status = run(apiary::conservative_queue(std::move(made)));
+      status = run(apiary::conservative_queue(std::move(made), {.depth = set.depth}));
     } else if (policy == "srtf") {
       status = run(preemptive_queue(std::move(made),
                                     {.rule = preemptive_options::rules::shortest_remaining}));
