@@ -424,7 +424,8 @@ struct naive_gang_queue {
   std::uint64_t delayed = 0;  // jobs that would have delayed the first one
 
   void submit(const job_request& r, std::uint32_t cpu_of_gpu) {
-    entry e{.gang = {.job = r.job.value, .priority = r.priority}, .estimate = r.estimate};
+    entry e{.gang = {.job = r.job.value, .tenant = r.tenant, .priority = r.priority},
+            .estimate = r.estimate};
     if (r.gpus >= 4) e.gang.gang.groups.push_back({.tasks = r.gpus / 4, .gpus = 4});
     if (r.gpus % 4 > 0) e.gang.gang.groups.push_back({.tasks = 1, .gpus = r.gpus % 4});
     for (constrained_task_group& g : e.gang.gang.groups) g.host = {g.gpus * cpu_of_gpu, 0};
@@ -499,6 +500,30 @@ struct naive_gang_queue {
 
 }  // namespace
 
+TEST_CASE("gang_queue: a job that the first one may suspend starts behind one that it may not") {
+  gang_cluster cluster;
+  for (const char* name : {"a", "b"}) cluster.nodes.push_back({.name = name, .gpus = 4});
+  gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  scheduler.set_disruption_budget(tenant_id(1), {.gangs = 0});
+  gang_queue q(scheduler, {.backfill = true});
+  const auto submit = [&](std::uint32_t id, std::uint32_t tenant, std::uint32_t gpus,
+                          std::int32_t priority, time_ms estimate) {
+    job_request r = job(id, gpus, priority);
+    r.tenant = tenant_id(tenant);
+    r.estimate = estimate;
+    REQUIRE(q.submit(r, 0).ok());
+  };
+  submit(0, 0, 4, 1, 10);
+  submit(1, 0, 8, 1, 10);   // waits for job 0
+  submit(2, 1, 4, 0, 100);  // would run on when job 0 ends; job 1 may not suspend it
+  submit(3, 2, 4, 0, 100);  // the same, but job 1 may suspend it
+  std::vector<job_action> actions;
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].job == job_id(0));
+  CHECK(actions[1].job == job_id(3));
+}
+
 TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that tries every job") {
   std::uint64_t delayed = 0;
   std::uint64_t behind = 0;  // jobs that started although another one waited before them
@@ -516,7 +541,9 @@ TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that trie
       cpu_of_gpu.push_back(seed % 2 == 0 ? 0 : random.uniform(3));
       options.demands.push_back({.per_gpu = {cpu_of_gpu.back(), 0}});
     }
-    const gang_scheduler empty = gang_scheduler::create(cluster).value();
+    gang_scheduler empty = gang_scheduler::create(cluster).value();
+    for (std::uint32_t tenant = 0; tenant < 2 && seed % 6 == 1; ++tenant)
+      empty.set_disruption_budget(tenant_id(tenant), {.gangs = random.uniform(2)});
     gang_queue fast(empty, options);
     naive_gang_queue slow{.scheduler = empty};
     std::map<std::uint32_t, time_ms> ends;
@@ -534,6 +561,7 @@ TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that trie
         job_request r = job(next, 1 + random.uniform(4U * static_cast<std::uint32_t>(good.size())));
         if (random.uniform(2) == 0) r.gpus = 1 + random.uniform(3);
         if (priorities) r.priority = static_cast<std::int32_t>(random.uniform(2));
+        if (seed % 6 == 1) r.tenant = tenant_id(random.uniform(3));
         r.estimate = random.uniform(12) == 0 ? max_time : random.uniform(25);
         if (fast.submit(r, now).ok()) slow.submit(r, cpu_of_gpu[next]);
         ++next;

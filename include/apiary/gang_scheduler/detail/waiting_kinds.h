@@ -24,8 +24,8 @@ namespace detail {
 // of them does not fit, none does until GPUs become free; if one of them would delay the first job of
 // the queue because it runs too long, so would all others that run too long, until another job starts.
 // Kinds are numbers from 0 on.
-// Cost: insert, erase O(log jobs); retry O(kinds); visit O(kinds), and O(log jobs) for each job that is
-//       tried and, for each job that starts, each kind that delays.
+// Cost: insert, erase O(log jobs); retry O(kinds that do not fit); visit O(kinds with jobs), and
+//       O(log jobs) for each job that is tried and, for each job that starts, each kind that delays.
 class waiting_kinds {
  public:
   using order_key = std::pair<std::int64_t, std::uint64_t>;  // ascending; the second is unique
@@ -34,13 +34,25 @@ class waiting_kinds {
 
   void insert(std::uint32_t n, const order_key& key, time_ms estimate) {
     if (n >= kinds_.size()) kinds_.resize(n + std::size_t{1});
+    if (kinds_[n].jobs.empty()) {
+      kinds_[n].at = waiting_.size();
+      waiting_.push_back(n);
+    }
     kinds_[n].jobs.insert({key, estimate});
   }
   // Requires: it was inserted.
-  void erase(std::uint32_t n, const order_key& key) { kinds_[n].jobs.erase({key}); }
+  void erase(std::uint32_t n, const order_key& key) {
+    kinds_[n].jobs.erase({key});
+    if (!kinds_[n].jobs.empty()) return;
+    const std::size_t at = kinds_[n].at;
+    waiting_[at] = waiting_.back();
+    kinds_[waiting_[at]].at = at;
+    waiting_.pop_back();
+  }
   // GPUs may have become free: every kind may fit.
   void retry() {
-    for (kind& k : kinds_) k.failed = false;
+    for (const std::uint32_t n : failed_) kinds_[n].failed = false;
+    failed_.clear();
     forget_delays();
   }
   // Another job is the first one, or it starts at another time: no kind is known to delay it.
@@ -54,7 +66,7 @@ class waiting_kinds {
   template <class Try>
   [[nodiscard]] absl::Status visit(const order_key& first, time_ms longest, Try&& try_job) {
     offers_.clear();
-    for (std::uint32_t n = 0; n < kinds_.size(); ++n) offer(n, first, longest);
+    for (const std::uint32_t n : waiting_) offer(n, first, longest);
     while (!offers_.empty()) {
       std::pop_heap(offers_.begin(), offers_.end(), later);
       const auto [key, n] = offers_.back();
@@ -68,7 +80,8 @@ class waiting_kinds {
         forget_delays();
         for (const std::uint32_t other : again) offer(other, key, longest);
       }
-      kinds_[n].failed = came == outcome::does_not_fit;
+      if (came == outcome::does_not_fit && !std::exchange(kinds_[n].failed, true))
+        failed_.push_back(n);
       offer(n, key, longest);
     }
     return absl::OkStatus();
@@ -97,7 +110,8 @@ class waiting_kinds {
   };
   struct kind {
     summed_tree<by_order> jobs{};
-    bool failed = false;              // none fits
+    std::size_t at = 0;               // its index in waiting_, if it has jobs
+    bool failed = false;              // none fits; it is in failed_
     bool delays = false;              // it is in delaying_
     std::optional<order_key> next{};  // the job that is offered
   };
@@ -124,6 +138,8 @@ class waiting_kinds {
   }
 
   std::vector<kind> kinds_;
+  std::vector<std::uint32_t> waiting_;   // kinds with jobs, in any order
+  std::vector<std::uint32_t> failed_;    // kinds
   std::vector<std::uint32_t> delaying_;  // kinds
   std::vector<job_offer> offers_;        // of visit(), as a heap: the first job on top
 };
