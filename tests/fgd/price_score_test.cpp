@@ -122,6 +122,61 @@ TEST_CASE("with thousands of kinds decisions by prices are those of a scan") {
   }
 }
 
+// Counts how often it scores a node.
+struct counted_prices : price_score {
+  explicit counted_prices(price_score prices) : price_score(std::move(prices)) {}
+  static inline std::uint32_t scored = 0;
+  std::uint32_t score(const node_table& nodes, node_id n, const task_request& task,
+                      const prepared& kind) const noexcept {
+    ++scored;
+    return price_score::score(nodes, n, task, kind);
+  }
+};
+
+TEST_CASE(
+    "on a larger cluster bounds decide for a rare kind, and its decisions are those of a scan") {
+  const synthetic_trace trace = openb_like({.seed = 7, .nodes = 600});
+  price_score naive = score_for(trace, {.samples = 1});
+  using cache_type = detail::kind_cache<counted_prices>;
+  node_table nodes = trace.nodes.nodes;
+  for (const node_id n : nodes.ids()) naive.update(nodes, n);
+  cache_type cache(nodes, counted_prices(naive));
+  rng random(7);
+  const auto arrive = [&] {
+    task_request task =
+        trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
+            .request;
+    task.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
+    return task;
+  };
+  // Thousands of tasks start, until there are many kinds.
+  std::uint64_t used = 0;  // thousandths of GPUs
+  for (int i = 0; i < 20'000 && (used < 600 * nodes.total_gpus() ||
+                                 cache.num_kinds() < cache_type::kinds_before_bounds);
+       ++i) {
+    const task_request task = arrive();
+    const std::optional<placement> where = cache.place(nodes, task, nullptr);
+    if (!where || used >= 800 * nodes.total_gpus()) continue;
+    used += task.total_gpu_milli();
+    nodes.place(task, *where);
+    naive.update(nodes, where->node);
+    cache.update(nodes, where->node);
+  }
+  REQUIRE(cache.num_kinds() >= cache_type::kinds_before_bounds);
+  std::uint32_t by_bounds = 0;
+  const std::uint32_t tasks = 100 + apiary_test::scaled(1'000U);
+  for (std::uint32_t i = 0; i < tasks; ++i) {
+    CAPTURE(i);
+    const task_request task = arrive();
+    counted_prices::scored = 0;
+    const std::optional<placement> where = cache.place(nodes, task, nullptr);
+    const std::uint32_t scored = counted_prices::scored;
+    by_bounds += 0 < scored && scored <= 2 * cache_type::max_scored ? 1U : 0U;
+    REQUIRE(where == scan(nodes, naive, task));
+  }
+  CHECK(10 * by_bounds > 8 * tasks);
+}
+
 TEST_CASE("a score by prices is bounded by that of a task with less CPU") {
   const synthetic_trace trace = small_trace(4);
   price_score score = score_for(trace, {.samples = 2});

@@ -20,15 +20,45 @@ namespace {
 
 using namespace apiary;
 
+// Tasks that arrive in a random cluster and end. Decisions are compared with scoring every node.
+struct random_play {
+  rng random;
+  task_mix mix = apiary_test::random_mix(random);
+  fgd scheduler;
+  std::vector<job_id> running{};
+
+  random_play(std::uint32_t seed, std::uint32_t nodes)
+      : random(seed),
+        scheduler(fgd::create(apiary_test::random_nodes(random, nodes),
+                              fragmentation_gradient(fragmentation(mix)))
+                      .value()) {}
+  // The plan for the task is that of scoring every node.
+  task_plan expect_naive(const task_request& task) {
+    const task_plan plan = scheduler.propose(task).value();
+    const std::optional<placement> expected = apiary_test::naive_fgd(mix, scheduler.nodes(), task);
+    REQUIRE((plan.result == plan_result::bind) == expected.has_value());
+    if (expected) REQUIRE(plan.where == *expected);
+    return plan;
+  }
+  void start(const task_request& task, const task_plan& plan) {
+    if (plan.result != plan_result::bind) return;
+    REQUIRE(scheduler.commit(task, plan).ok());
+    running.push_back(task.job);
+  }
+  void end_one() {
+    if (running.empty()) return;
+    std::swap(running[random.uniform(static_cast<std::uint32_t>(running.size()))], running.back());
+    REQUIRE(scheduler.finish(running.back()).ok());
+    running.pop_back();
+  }
+};
+
 TEST_CASE("kind_cache: with thousands of kinds every decision is that of scoring every node") {
   const std::uint32_t events = apiary_test::scaled(20'000U);
   for (std::uint32_t seed = 0; seed < 3; ++seed) {
     CAPTURE(seed);
-    rng random(seed);
-    const task_mix mix = apiary_test::random_mix(random);
-    node_table nodes = apiary_test::random_nodes(random, 70);
-    auto scheduler = fgd::create(nodes, fragmentation_gradient(fragmentation(mix))).value();
-    std::vector<job_id> running;
+    random_play play(seed, 70);
+    rng& random = play.random;
     std::uint32_t suggested_only = 0;
     for (std::uint32_t i = 0; i < events + 600; ++i) {
       CAPTURE(i);
@@ -36,41 +66,32 @@ TEST_CASE("kind_cache: with thousands of kinds every decision is that of scoring
       task.cpu_milli = random.uniform(12'000);
       if (task.gpus == 1 && task.gpu_milli < whole_gpu)
         task.gpu_milli = random.uniform(2) == 0 ? 250 : 600;
-      const task_plan plan = scheduler.propose(task).value();
-      const std::optional<placement> expected =
-          apiary_test::naive_fgd(mix, scheduler.nodes(), task);
-      REQUIRE((plan.result == plan_result::bind) == expected.has_value());
-      if (expected) {
-        REQUIRE(plan.where == *expected);
+      const task_plan plan = play.expect_naive(task);
+      if (plan.result == plan_result::bind) {
         // Without the best node the second best.
-        summary_bitset others(scheduler.nodes().size(), true);
+        summary_bitset others(play.scheduler.nodes().size(), true);
         others.reset(plan.where.node.value);
-        node_table rest = scheduler.nodes();
+        node_table rest = play.scheduler.nodes();
         rest[plan.where.node].healthy = false;
-        const task_plan second = scheduler.propose(task, others).value();
-        const std::optional<placement> next = apiary_test::naive_fgd(mix, rest, task);
+        const task_plan second = play.scheduler.propose(task, others).value();
+        const std::optional<placement> next = apiary_test::naive_fgd(play.mix, rest, task);
         REQUIRE((second.result == plan_result::bind) == next.has_value());
         if (next) REQUIRE(second.where == *next);
         if (!next) REQUIRE(second.reason == wait_reason::not_suggested);
         suggested_only += next ? 0U : 1U;
         // On a few nodes only.
-        summary_bitset few(scheduler.nodes().size());
+        summary_bitset few(play.scheduler.nodes().size());
         for (std::uint32_t n = random.uniform(8); n > 0; --n) few.set(random.uniform(70));
         for (const node_id n : rest.ids())
-          rest[n].healthy = scheduler.nodes()[n].healthy && few.test(n.value);
-        const task_plan third = scheduler.propose(task, few).value();
-        const std::optional<placement> best = apiary_test::naive_fgd(mix, rest, task);
+          rest[n].healthy = play.scheduler.nodes()[n].healthy && few.test(n.value);
+        const task_plan third = play.scheduler.propose(task, few).value();
+        const std::optional<placement> best = apiary_test::naive_fgd(play.mix, rest, task);
         REQUIRE((third.result == plan_result::bind) == best.has_value());
         if (best) REQUIRE(third.where == *best);
-        REQUIRE(scheduler.commit(task, plan).ok());
-        running.push_back(task.job);
+        play.start(task, plan);
       }
-      while (!running.empty() && random.uniform(9) < (running.size() > 200 ? 8 : 3)) {
-        std::swap(running[random.uniform(static_cast<std::uint32_t>(running.size()))],
-                  running.back());
-        REQUIRE(scheduler.finish(running.back()).ok());
-        running.pop_back();
-      }
+      while (!play.running.empty() && random.uniform(9) < (play.running.size() > 200 ? 8 : 3))
+        play.end_one();
     }
     if (apiary_test::scale() >= 1) CHECK(suggested_only > 0);
   }
@@ -182,37 +203,63 @@ TEST_CASE("kind_cache: on a full cluster decisions for new kinds are those of sc
   const std::uint32_t events = apiary_test::scaled(3'000U);
   for (std::uint32_t seed = 0; seed < 2; ++seed) {
     CAPTURE(seed);
-    rng random(seed);
-    const task_mix mix = apiary_test::random_mix(random);
-    auto scheduler = fgd::create(apiary_test::random_nodes(random, 300),
-                                 fragmentation_gradient(fragmentation(mix)))
-                         .value();
-    std::vector<job_id> running;
+    random_play play(seed, 300);
     for (std::uint32_t i = 0; i < events + 900; ++i) {
-      task_request task = apiary_test::random_task(random, i);
-      task.cpu_milli = random.uniform(40'000);
-      task.memory_mib = seed == 0 ? 0 : 1'024 * random.uniform(48);
-      if (seed == 0 && random.uniform(2) == 0)
+      CAPTURE(i);
+      task_request task = apiary_test::random_task(play.random, i);
+      task.cpu_milli = play.random.uniform(40'000);
+      task.memory_mib = seed == 0 ? 0 : 1'024 * play.random.uniform(48);
+      if (seed == 0 && play.random.uniform(2) == 0)
         task = {.job = task.job, .cpu_milli = task.cpu_milli};
-      const task_plan plan = scheduler.propose(task).value();
-      if (i >= 900) {
-        CAPTURE(i);
-        const std::optional<placement> expected =
-            apiary_test::naive_fgd(mix, scheduler.nodes(), task);
-        REQUIRE((plan.result == plan_result::bind) == expected.has_value());
-        if (expected) REQUIRE(plan.where == *expected);
-      }
-      if (plan.result == plan_result::bind) {
-        REQUIRE(scheduler.commit(task, plan).ok());
-        running.push_back(task.job);
-      }
-      if (i % 8 != 0 || running.empty()) continue;
-      std::swap(running[random.uniform(static_cast<std::uint32_t>(running.size()))],
-                running.back());
-      REQUIRE(scheduler.finish(running.back()).ok());
-      running.pop_back();
+      play.start(task, i < 900 ? play.scheduler.propose(task).value() : play.expect_naive(task));
+      if (i % 8 == 0) play.end_one();
     }
   }
+}
+
+TEST_CASE(
+    "kind_cache: on a full cluster a kind is not scored if less than it asks for fits nowhere") {
+  rng random(2);
+  node_table nodes = apiary_test::random_nodes(random, 1'200);
+  const task_mix mix = apiary_test::random_mix(random);
+  detail::kind_cache<counted_gradient> cache(nodes, counted_gradient(fragmentation(mix)));
+  const auto arrive = [&](bool starts) {
+    task_request task = apiary_test::random_task(random, 0);
+    task.cpu_milli += random.uniform(1'000);
+    const std::optional<placement> where = cache.place(nodes, task, nullptr);
+    bool fits = false;
+    for (const node_id n : nodes.ids()) fits = fits || nodes[n].fits(task);
+    REQUIRE(where.has_value() == fits);
+    if (where && starts) {
+      nodes.place(task, *where);
+      cache.update(nodes, where->node);
+    }
+    return fits;
+  };
+  for (std::uint32_t waiting = 0; waiting < 300;) waiting = arrive(true) ? 0 : waiting + 1;
+  for (int i = 0; i < 300; ++i) (void)arrive(false);
+  counted_gradient::scored = 0;
+  std::uint32_t fitted = 0;
+  for (int i = 0; i < 3'000; ++i) fitted += arrive(false) ? 1U : 0U;
+  CHECK(fitted < 100);
+  CHECK(counted_gradient::scored <= 200 * static_cast<int>(fitted) + 300);
+  // A task ends: those that fit there are placed, and the others are still not scored.
+  nodes[node_id(7)] = {};
+  nodes[node_id(7)].left = {.cpu_milli = 9'000, .memory_mib = 9'000};
+  cache.update(nodes, node_id(7));
+  CHECK(cache.place(nodes, {.cpu_milli = 8'999, .memory_mib = 8'999}, nullptr));
+  counted_gradient::scored = 0;
+  for (std::uint32_t cpu = 9'001; cpu < 9'101; ++cpu)
+    CHECK(!cache.place(nodes, {.cpu_milli = cpu, .memory_mib = 8'999}, nullptr));
+  CHECK(counted_gradient::scored == 0);
+}
+
+TEST_CASE("kind_cache: for a task that bounds do not decide, no bounds are tried twice") {
+  poor_nodes cluster(300, 500);
+  using cache_type = poor_nodes::cache_type;
+  // All nodes are scored as bounds of 4,096, then some by three bounds, then all for the task.
+  const int by_bounds = cache_type::first_scored + 3 * cache_type::max_scored;
+  CHECK(cluster.times_scored(5'999) <= 1'000 + by_bounds);
 }
 
 TEST_CASE("kind_cache: for a rare kind only the nodes are scored that the host suggests, if few") {

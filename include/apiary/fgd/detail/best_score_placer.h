@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -117,6 +118,15 @@ class best_score_placer {
              (BoundedScore<Score> || !PreparedScore<Score>);
     return false;
   }
+  // A task that is scored on some nodes, and what score() gets for it.
+  struct asked_task {
+    const task_request& task;
+    [[no_unique_address]] typename prepared_for<Score>::type prepared;
+  };
+  // Prepares the scores of a task. The result refers to `task`.
+  [[nodiscard]] asked_task ask(const node_table& nodes, const task_request& task) const {
+    return {task, prepared_of(nodes, task)};
+  }
   // A placement for which a limited number of nodes was scored.
   struct limited_placement {
     bool decided = false;              // false: more nodes would have to be scored
@@ -125,23 +135,22 @@ class best_score_placer {
   // Where a task would run that differs from those of kind k in memory, and in CPU: it requests as
   // much or more. Scores at most `limit` nodes. Requires: falls_with_cpu().
   [[nodiscard]] limited_placement place_by_bounds(const node_table& nodes, kind_id k,
-                                                  const task_request& task,
+                                                  const asked_task& asked,
                                                   const summary_bitset* allowed,
                                                   std::uint32_t limit) {
     const kind& less = refresh(nodes, k);
-    const auto prepared = prepared_of(nodes, task);
     const auto exact = [&](std::uint32_t n) {
       if (allowed != nullptr && !allowed->test(n)) return std::uint8_t{0};
-      return entry_of(nodes, node_id(n), task, prepared);
+      return entry_of(nodes, node_id(n), asked.task, asked.prepared);
     };
     std::optional<std::uint32_t> n;
     if constexpr (PreparedScore<Score>) {
-      const std::uint32_t cpu = task.cpu_milli - less.request.cpu_milli;
+      const std::uint32_t cpu = asked.task.cpu_milli - less.request.cpu_milli;
       std::array<std::uint8_t, max_score + 2> known{};  // by entry; 0: not computed yet
       const auto bound = [&](std::uint8_t entry) {
         if (entry > 0 && known[entry] == 0) {
-          known[entry] =
-              static_cast<std::uint8_t>(score_.bound(entry - 1U, less.prepared, prepared, cpu) + 1);
+          known[entry] = static_cast<std::uint8_t>(
+              score_.bound(entry - 1U, less.prepared, asked.prepared, cpu) + 1);
         }
         return known[entry];
       };
@@ -150,51 +159,33 @@ class best_score_placer {
       n = less.scores.best_by_bounds(exact, limit);
     }
     if (!n) return {};
-    return {.decided = true, .where = placement_on(nodes, *n, task)};
+    return {.decided = true, .where = placement_on(nodes, *n, asked.task)};
   }
   // The same by a kind of `cpu_left` or `memory_left`: scores the nodes where enough is left. Not decided
   // if it would look at more than `limit` nodes.
   [[nodiscard]] limited_placement place_by_left(const node_table& nodes, kind_id k,
-                                                const task_request& task,
+                                                const asked_task& asked,
                                                 const summary_bitset* allowed,
                                                 std::uint32_t limit) {
-    const auto prepared = prepared_of(nodes, task);
-    std::uint32_t best = score_tree::npos;
-    std::uint8_t most = 0;
+    candidate best;
     const auto look = [&](std::uint32_t n) {
       if (limit-- == 0) return false;
-      if (allowed != nullptr && !allowed->test(n)) return true;
-      const std::uint8_t entry = entry_of(nodes, node_id(n), task, prepared);
-      if (entry > most) {
-        most = entry;
-        best = n;
-      }
+      if (allowed == nullptr || allowed->test(n)) consider(nodes, node_id(n), asked, best);
       return true;
     };
     const kind& wanted = refresh(nodes, k);
-    if (!wanted.scores.each_from(entry_of_left(task.host(), wanted.what), look)) return {};
-    return {.decided = true, .where = placement_on(nodes, best, task)};
+    if (!wanted.scores.each_from(entry_of_left(asked.task.host(), wanted.what), look)) return {};
+    return {.decided = true, .where = placement_on(nodes, best.node, asked.task)};
   }
-  // Where a task would run in `allowed`, by a score for each of these nodes; not decided if there
-  // are more than `limit`. Requires: the score has no choose().
-  [[nodiscard]] limited_placement place_in_few(const node_table& nodes, const task_request& task,
-                                               const summary_bitset& allowed, std::uint32_t limit) {
-    std::uint32_t members = 0;
-    for (std::uint32_t n = allowed.find_first(); n != summary_bitset::npos;
-         n = allowed.find_next(n + 1)) {
-      if (++members > limit) return {};
-    }
-    const auto prepared = prepared_of(nodes, task);
-    std::uint32_t best = score_tree::npos;
-    std::uint8_t most = 0;
-    for (std::uint32_t n = allowed.find_first(); n != summary_bitset::npos;
-         n = allowed.find_next(n + 1)) {
-      const std::uint8_t entry = entry_of(nodes, node_id(n), task, prepared);
-      if (entry <= most) continue;
-      most = entry;
-      best = n;
-    }
-    return {.decided = true, .where = placement_on(nodes, best, task)};
+  // Where a task would run on these nodes only, by a score for each. Requires: they ascend; the score
+  // has no choose().
+  [[nodiscard]] std::optional<placement> place_among(const node_table& nodes,
+                                                     const task_request& task,
+                                                     std::span<const node_id> candidates) {
+    const asked_task asked = ask(nodes, task);
+    candidate best;
+    for (const node_id n : candidates) consider(nodes, n, asked, best);
+    return placement_on(nodes, best.node, task);
   }
   // How many changes of nodes the scores of kind k have not seen yet.
   [[nodiscard]] std::uint64_t changes_since(kind_id k) const noexcept {
@@ -319,6 +310,16 @@ class best_score_placer {
     const std::uint32_t dropped = bits > 5 ? bits - 5 : 0;
     const std::uint32_t entry = 1 + 16 * dropped + (amount >> dropped);
     return static_cast<std::uint8_t>(entry < 255 ? entry : 255);
+  }
+  // The best node so far, and what a score_tree has for it.
+  struct candidate {
+    std::uint32_t node = score_tree::npos;
+    std::uint8_t entry = 0;
+  };
+  void consider(const node_table& nodes, node_id n, const asked_task& asked,
+                candidate& best) const {
+    const std::uint8_t entry = entry_of(nodes, n, asked.task, asked.prepared);
+    if (entry > best.entry) best = {n.value, entry};
   }
   // What score() gets for the task.
   [[nodiscard]] prepared_type prepared_of(const node_table& nodes, const task_request& task) const {

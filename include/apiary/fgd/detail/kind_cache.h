@@ -6,13 +6,16 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/fgd/detail/best_score_placer.h>
+#include <apiary/fgd/detail/unfit_requests.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -25,12 +28,13 @@ namespace detail {
 // a new one replaces the one that was not used for the longest time.
 //
 // If a score falls with CPU (see NodeScore) and there are many kinds, a rare kind has no cached scores
-// of its own. If the host suggests few nodes, each of them is scored for the task. Otherwise the task
-// uses the scores of a kind with less CPU: they are upper bounds. This kind has the two highest bits of
-// the task's CPU. The best nodes by them are scored for the task, until no other node can be better. If
-// that takes too many nodes, mostly ones with too little CPU or memory, those with enough memory are
-// scored, or those with enough CPU. If there are too many of them, too, the bounds are too high for tasks
-// like this one: these then use the kind with three bits of their CPU, and so on, in the end their own.
+// of its own. If it is known that a task with no more requests fits on no node, nothing is scored. If the
+// host suggests few nodes, or few nodes of a small cluster have enough left, each of them is scored for the
+// task. Otherwise the task uses the scores of a kind with less CPU: they are upper bounds. This kind has the
+// two highest bits of the task's CPU. The best nodes by them are scored for the task, until no other node can
+// be better. If that takes too many nodes, mostly ones with too little CPU or memory, those with enough
+// memory are scored, or those with enough CPU. If there are too many of them, too, the bounds are too high for
+// tasks like this one: these then use the kind with three bits of their CPU, and so on, in the end their own.
 template <NodeScore Score>
 class kind_cache : public best_score_placer<Score> {
   using base = best_score_placer<Score>;
@@ -40,9 +44,14 @@ class kind_cache : public best_score_placer<Score> {
   static constexpr std::uint32_t max_kinds = 1024;
   // While fewer kinds have cached scores, a rare kind also gets scores of its own.
   static constexpr std::uint32_t kinds_before_bounds = 256;
-  // The most nodes that are scored for a task of a rare kind, or one of so many if these are more.
+  // The most nodes that are scored for a task of a rare kind; in a large cluster an eighth of all nodes,
+  // up to max_scored_in_large.
   static constexpr std::uint32_t max_scored = 64;
-  static constexpr std::uint32_t scored_of_nodes = 128;
+  static constexpr std::uint32_t max_scored_in_large = 1024;
+  // In a cluster of up to so many nodes, what is left of each is read for a task of a rare kind if the best
+  // first_scored nodes do not decide, until more than max_scored have enough left.
+  static constexpr std::uint32_t max_read = 16'384;
+  static constexpr std::uint32_t first_scored = 16;
   // A kind is rare if nodes have changed more often than this since its last use.
   static constexpr std::uint64_t changes_until_rare = 128;
 
@@ -54,8 +63,13 @@ class kind_cache : public best_score_placer<Score> {
                                                const summary_bitset* allowed) {
     if constexpr (base::falls_with_cpu()) {
       if (kinds_.size() >= kinds_before_bounds && is_rare(task)) {
-        const auto found = place_rare(nodes, task, allowed);
-        if (found.decided) return found.where;
+        if (!unfit_) unfit_.emplace(nodes);
+        if (unfit_->fits_nowhere(task)) return std::nullopt;
+        auto found = place_rare(nodes, task, allowed);
+        if (!found.decided)
+          found.where = base::place(nodes, kind_of(nodes, task).kind, allowed, task.memory_mib);
+        if (!found.where && allowed == nullptr) unfit_->add(task);
+        return found.where;
       }
     }
     return base::place(nodes, kind_of(nodes, task).kind, allowed, task.memory_mib);
@@ -64,6 +78,16 @@ class kind_cache : public best_score_placer<Score> {
   [[nodiscard]] bool fits_somewhere(const node_table& nodes, const task_request& task) {
     if constexpr (base::falls_with_cpu()) return place(nodes, task, nullptr).has_value();
     return base::fits_somewhere(nodes, kind_of(nodes, task).kind, task.memory_mib);
+  }
+  // Must be called after each change of node n.
+  void update(const node_table& nodes, node_id n) {
+    base::update(nodes, n);
+    if (unfit_) unfit_->update(nodes, n);
+  }
+  // Must be called for each new id of the table, in their order.
+  void add(const node_table& nodes, node_id n) {
+    base::add(nodes, n);
+    if (unfit_) unfit_->update(nodes, n);
   }
 
  private:
@@ -133,12 +157,20 @@ class kind_cache : public best_score_placer<Score> {
   // Where a task of a rare kind would run. Not decided: its kind needs scores of its own.
   [[nodiscard]] auto place_rare(const node_table& nodes, const task_request& task,
                                 const summary_bitset* allowed) -> typename base::limited_placement {
-    if (allowed != nullptr) {
-      const auto found = base::place_in_few(nodes, task, *allowed, max_scored);
-      if (found.decided) return found;
-    }
-    const std::uint32_t limit = (std::max)(max_scored, nodes.size() / scored_of_nodes);
+    if (allowed != nullptr && are_few(*allowed)) return place_in_few(nodes, task);
+    const std::uint32_t limit =
+        (std::max)(max_scored, (std::min)(max_scored_in_large, nodes.size() / 8));
     const auto bits = static_cast<std::uint32_t>(std::bit_width(task.cpu_milli));
+    // If the last such task fitted on few nodes, those for this one are found first.
+    bool& fitted_on_few =
+        fitted_on_few_[static_cast<std::size_t>(std::bit_width(task.total_gpu_milli()))];
+    bool reads = nodes.size() <= max_read;
+    if (reads && fitted_on_few) {
+      fitted_on_few = fits_on_few(task, allowed);
+      if (fitted_on_few) return place_in_few(nodes, task);
+      reads = false;
+    }
+    const auto asked = base::ask(nodes, task);
     task_request with_less_cpu = task;  // only the highest bits of its CPU
     for (std::uint32_t kept = 2; kept < bits; ++kept) {
       const std::uint32_t dropped = bits - kept;
@@ -148,14 +180,25 @@ class kind_cache : public best_score_placer<Score> {
       if (kept <= less.too_few_bits) continue;
       typename base::limited_placement found;
       cached by = less.best;
+      std::array<std::uint32_t, 3> tried{};  // the most nodes, by what is cached
       const auto place_by = [&](cached what, std::uint32_t most) {
+        std::uint32_t& before = tried[static_cast<std::size_t>(what)];
+        if (most <= before) return false;
+        before = most;
         by = what;
-        found = what == cached::score ? base::place_by_bounds(nodes, less.kind, task, allowed, most)
-                                      : base::place_by_left(nodes, kind_of(nodes, task, what).kind,
-                                                            task, allowed, most);
+        found =
+            what == cached::score
+                ? base::place_by_bounds(nodes, less.kind, asked, allowed, most)
+                : base::place_by_left(nodes, kind_of(nodes, task, what).kind, asked, allowed, most);
         return found.decided;
       };
-      bool decided = by != cached::score && place_by(by, max_scored);
+      bool decided = reads && place_by(by, first_scored);
+      if (!decided && reads) {
+        fitted_on_few = fits_on_few(task, allowed);
+        if (fitted_on_few) return place_in_few(nodes, task);
+        reads = false;
+      }
+      decided = decided || place_by(by, max_scored);
       for (const std::uint32_t most : {(std::max)(max_scored, limit / 2), limit})
         for (const cached what : {cached::score, cached::memory_left, cached::cpu_left})
           decided = decided || place_by(what, most);
@@ -169,9 +212,36 @@ class kind_cache : public best_score_placer<Score> {
     }
     return {};
   }
+  // Where a task would run on the nodes in few_.
+  [[nodiscard]] auto place_in_few(const node_table& nodes, const task_request& task) ->
+      typename base::limited_placement {
+    if (few_.empty()) return {.decided = true};
+    return {.decided = true, .where = base::place_among(nodes, task, few_)};
+  }
+  // Whether few nodes are allowed, which few_ then has.
+  [[nodiscard]] bool are_few(const summary_bitset& allowed) {
+    few_.clear();
+    std::uint32_t n = allowed.find_first();
+    for (; n != summary_bitset::npos && few_.size() < max_scored; n = allowed.find_next(n + 1))
+      few_.push_back(node_id(n));
+    return n == summary_bitset::npos;
+  }
+  // Whether the task fits on few of the nodes that are allowed, which few_ then has.
+  [[nodiscard]] bool fits_on_few(const task_request& task, const summary_bitset* allowed) {
+    few_.clear();
+    return unfit_->find_fits(task, [&](node_id n) {
+      if (allowed != nullptr && !allowed->test(n.value)) return true;
+      if (few_.size() == max_scored) return false;
+      few_.push_back(n);
+      return true;
+    });
+  }
 
   std::vector<cached_kind> kinds_;  // by key
   std::uint64_t uses_ = 0;
+  std::optional<unfit_requests> unfit_{};  // from the first task of a rare kind on
+  std::vector<node_id> few_{};             // candidates for a task
+  std::array<bool, 65> fitted_on_few_{};   // by the number of bits of the GPUs that a task requests
 };
 
 }  // namespace detail
