@@ -185,7 +185,8 @@ BENCHMARK(fgd_by_gpus_memory_differs)
     ->Arg(trace_gpus)
     ->Arg(100 * trace_gpus);
 
-// The same with so many kinds: the CPU of each task is as in the trace, or up to a half less.
+// The same with so many kinds: the CPU of each task is as in the trace, or up to a half less. So many tasks
+// arrive that nearly all kinds are among them.
 experiment with_kinds(std::uint64_t gpus, std::uint32_t kinds) {
   experiment e = scaled(gpus);
   const auto trace_tasks = static_cast<std::uint32_t>(e.work.tasks.size());
@@ -201,6 +202,9 @@ experiment with_kinds(std::uint64_t gpus, std::uint32_t kinds) {
   }
   const std::uint32_t variants =
       (std::max)(kinds / static_cast<std::uint32_t>(distinct.size()), 1U);
+  const std::size_t of_trace = e.work.arrivals.size();
+  while (e.work.arrivals.size() < 100'000)
+    e.work.arrivals.push_back(e.work.arrivals[e.work.arrivals.size() - of_trace]);
   rng random(1);
   std::vector<named_task> tasks;
   for (std::uint32_t& arrival : e.work.arrivals) {
@@ -212,17 +216,18 @@ experiment with_kinds(std::uint64_t gpus, std::uint32_t kinds) {
   e.work.tasks = std::move(tasks);
   return e;
 }
-// The number of kinds that arrive: tasks with the same CPU, GPUs and models are of one kind.
-std::size_t kinds_that_arrive(const experiment& e) {
-  std::set<std::tuple<std::uint32_t, std::uint32_t, milli_gpu, model_set>> kinds;
-  for (const std::uint32_t t : e.work.arrivals) {
-    const task_request& task = e.work.tasks[t].request;
-    const bool gpu = task.wants_gpu();
-    kinds.emplace(task.cpu_milli, task.gpus, gpu ? task.gpu_milli : milli_gpu{0},
-                  gpu ? task.models : any_model);
-  }
-  return kinds.size();
+// Tasks with the same CPU, GPUs and models are of one kind.
+using kind = std::tuple<std::uint32_t, std::uint32_t, milli_gpu, model_set>;
+kind kind_of(const task_request& task) {
+  if (!task.wants_gpu()) return {task.cpu_milli, 0, milli_gpu{0}, any_model};
+  return {task.cpu_milli, task.gpus, task.gpu_milli, task.models};
 }
+// How busy a cluster is.
+struct load {
+  std::uint32_t percent = 0;  // of the GPUs that tasks use, or as many as fit
+  std::uint32_t ends = 0;     // before each so many arrivals the oldest task ends; 0: none does
+  friend bool operator==(const load&, const load&) = default;
+};
 // A cluster of which tasks use a part of the GPUs: when one starts, the oldest ones end. Each copy of the
 // trace's cluster was filled by an FGD of its own, because to fill all of them at once takes minutes.
 template <class Score>
@@ -233,14 +238,15 @@ struct busy_cluster {
   std::uint64_t used = 0;                                  // thousandths of GPUs
   std::uint64_t most = 0;
   std::uint32_t next = 0;  // job id
-  std::size_t kinds = 0;   // that arrive
+  std::uint32_t ends = 0;  // as in load
+  std::set<kind> kinds{};  // that arrive, or have arrived
 
-  // The tasks use `percent` of the GPUs, or as much as fits.
-  busy_cluster(experiment made, Score score, std::uint32_t percent)
+  busy_cluster(experiment made, Score score, load wanted)
       : e(std::move(made)),
         scheduler(gpu_sharing_scheduler<Score>::create(e.machines.nodes, std::move(score)).value()),
         next(static_cast<std::uint32_t>(e.work.arrivals.size())),
-        kinds(kinds_that_arrive(e)) {
+        ends(wanted.ends) {
+    for (const std::uint32_t t : e.work.arrivals) kinds.insert(kind_of(e.work.tasks[t].request));
     static const experiment once = load_openb();
     const std::uint32_t part = once.machines.nodes.size();
     std::vector<std::pair<job_id, std::uint64_t>> started;
@@ -248,7 +254,7 @@ struct busy_cluster {
       node_table nodes;
       for (std::uint32_t n = first; n < e.machines.nodes.size() && n < first + part; ++n)
         nodes.add(e.machines.nodes.shape(node_id(n)));
-      const std::uint64_t enough = used + std::uint64_t{10} * percent * nodes.total_gpus();
+      const std::uint64_t enough = used + std::uint64_t{10} * wanted.percent * nodes.total_gpus();
       auto one = fgd::create(nodes, fragmentation_gradient(fragmentation(e.mix))).value();
       const std::size_t begin = std::size_t{first} / part * once.work.arrivals.size();
       const std::size_t last =
@@ -267,16 +273,27 @@ struct busy_cluster {
     rng(1).shuffle(started);
     running.assign(started.begin(), started.end());
     most = used;
-    for (int i = 0; i < 5000; ++i) {  // the kinds get their scores
-      const task_request task = arrive();
-      start(task, scheduler.propose(task).value());
-    }
+    for (int i = 0; i < 20'000; ++i) step();  // the kinds get their scores
+  }
+  // A task arrives, and starts if it fits.
+  void step() {
+    if (ends > 0 && next % ends == 0 && !running.empty()) end_oldest();
+    const task_request task = arrive();
+    start(task, scheduler.propose(task).value());
   }
   // The next task.
   task_request arrive() {
     const std::uint32_t arrival = next % static_cast<std::uint32_t>(e.work.arrivals.size());
     task_request task = e.work.tasks[e.work.arrivals[arrival]].request;
     task.job = job_id(next++);
+    return task;
+  }
+  // A task of a kind that has never arrived: it requests a little more CPU than the next task.
+  task_request arrive_as_new_kind() {
+    task_request task = arrive();
+    do {
+      ++task.cpu_milli;
+    } while (!kinds.insert(kind_of(task)).second);
     return task;
   }
   // It starts, if the plan says so, and the oldest tasks end.
@@ -286,58 +303,68 @@ struct busy_cluster {
       running.push_back({task.job, task.total_gpu_milli()});
       used += task.total_gpu_milli();
     }
-    while (used > most) {
-      APIARY_VERIFY(scheduler.finish(running.front().first).ok());
-      used -= running.front().second;
-      running.pop_front();
-    }
+    while (used > most) end_oldest();
+  }
+  void end_oldest() {
+    APIARY_VERIFY(scheduler.finish(running.front().first).ok());
+    used -= running.front().second;
+    running.pop_front();
   }
 };
-// Such a cluster with so many GPUs and kinds of tasks, under FGD, or under prices from one sample. It is
-// made once if the same one is wanted again and again.
+// Such a cluster with so many GPUs and kinds of tasks, under FGD, or under prices from one sample.
 template <class Score>
-busy_cluster<Score>& busy(std::uint64_t gpus, std::uint32_t kinds, std::uint32_t percent) {
-  static std::tuple<std::uint64_t, std::uint32_t, std::uint32_t> last;
-  static std::optional<busy_cluster<Score>> cluster;
-  if (cluster && last == std::tuple(gpus, kinds, percent)) return *cluster;
-  last = {gpus, kinds, percent};
-  cluster.reset();
-  experiment e = with_kinds(gpus, kinds);
+busy_cluster<Score> busy(std::int64_t gpus, std::uint32_t kinds, load wanted) {
+  experiment e = with_kinds(static_cast<std::uint64_t>(gpus), kinds);
   if constexpr (std::same_as<Score, price_score>) {
     const task_mix all = task_mix::from_history(workload::kinds(load_openb().work.tasks), 100);
     auto score = price_score::create(e.machines.nodes, all, {.samples = 1}).value();
-    return cluster.emplace(std::move(e), std::move(score), percent);
+    return {std::move(e), std::move(score), wanted};
   } else {
     fragmentation_gradient score{fragmentation(e.mix)};
-    return cluster.emplace(std::move(e), std::move(score), percent);
+    return {std::move(e), std::move(score), wanted};
   }
 }
+load load_of(const benchmark::State& state) {
+  return {static_cast<std::uint32_t>(state.range(1)), static_cast<std::uint32_t>(state.range(2))};
+}
 
-// A task is proposed and starts, and the oldest ones end.
+// Tasks arrive and start, and the oldest ones end: in turns in a cluster with few kinds of tasks and in one
+// with thousands. Counters: seconds for each task in the two, and their ratio.
 template <class Score>
 void decision_by_kinds(benchmark::State& state) {
-  auto& cluster = busy<Score>(static_cast<std::uint64_t>(state.range(0)),
-                              static_cast<std::uint32_t>(state.range(1)),
-                              static_cast<std::uint32_t>(state.range(2)));
+  constexpr int steps = 500;
+  auto few = busy<Score>(state.range(0), 182, load_of(state));
+  auto many = busy<Score>(state.range(0), 4004, load_of(state));
+  const auto seconds_of = [](busy_cluster<Score>& cluster) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < steps; ++i) cluster.step();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  double with_few = 0.0;
+  double with_many = 0.0;
   for (auto _ : state) {
-    const task_request task = cluster.arrive();
-    cluster.start(task, cluster.scheduler.propose(task).value());
+    const double begin = with_few + with_many;
+    with_few += seconds_of(few);
+    with_many += seconds_of(many);
+    state.SetIterationTime(with_few + with_many - begin);
   }
-  state.counters["nodes"] = cluster.e.machines.nodes.size();
-  state.counters["kinds"] = static_cast<double>(cluster.kinds);
+  const double tasks = static_cast<double>(state.iterations()) * steps;
+  state.counters["nodes"] = few.e.machines.nodes.size();
+  state.counters["kinds"] = static_cast<double>(many.kinds.size());
+  state.counters["few"] = with_few / tasks;
+  state.counters["many"] = with_many / tasks;
+  state.counters["ratio"] = with_many / with_few;
 }
 void fgd_by_kinds(benchmark::State& state) { decision_by_kinds<fragmentation_gradient>(state); }
 void prices_by_kinds(benchmark::State& state) { decision_by_kinds<price_score>(state); }
-// A task of a kind that was never seen before is proposed; its CPU is that of another kind and up to a
-// core more. Then it starts, and the oldest ones end, which is not timed.
+// A task of a kind that was never seen before is proposed. Then it starts, and the oldest ones end, which is
+// not timed.
 template <class Score>
 void propose_new_kind(benchmark::State& state) {
-  auto& cluster = busy<Score>(static_cast<std::uint64_t>(state.range(0)), 4004,
-                              static_cast<std::uint32_t>(state.range(1)));
+  auto cluster = busy<Score>(state.range(0), 4004, load_of(state));
   std::vector<double> seconds;
   for (auto _ : state) {
-    task_request task = cluster.arrive();
-    task.cpu_milli += 1 + cluster.next % 997;
+    const task_request task = cluster.arrive_as_new_kind();
     const auto begin = std::chrono::steady_clock::now();
     const absl::StatusOr<task_plan> plan = cluster.scheduler.propose(task);
     const auto end = std::chrono::steady_clock::now();
@@ -352,21 +379,18 @@ void propose_new_kind(benchmark::State& state) {
 }
 void new_kind(benchmark::State& state) { propose_new_kind<fragmentation_gradient>(state); }
 void new_kind_by_prices(benchmark::State& state) { propose_new_kind<price_score>(state); }
-void by_kinds(benchmark::internal::Benchmark* b) {
-  b->ArgNames({"gpus", "kinds", "percent"});
-  for (const std::int64_t gpus : {trace_gpus, 100 * trace_gpus})
-    for (const std::int64_t percent : {80, 100})
-      for (const std::int64_t kinds : {182, 4004}) b->Args({gpus, kinds, percent});
-}
 void by_load(benchmark::internal::Benchmark* b) {
-  b->UseManualTime()->ArgNames({"gpus", "percent"});
-  for (const std::int64_t gpus : {trace_gpus, 100 * trace_gpus})
-    for (const std::int64_t percent : {80, 100}) b->Args({gpus, percent});
+  b->UseManualTime()->ArgNames({"gpus", "percent", "ends"});
+  for (const std::int64_t gpus : {trace_gpus, 10 * trace_gpus, 100 * trace_gpus}) {
+    b->Args({gpus, 80, 0});
+    b->Args({gpus, 100, 0});
+    b->Args({gpus, 100, 8});
+  }
 }
-BENCHMARK(fgd_by_kinds)->Apply(by_kinds);
-BENCHMARK(new_kind)->Apply(by_load);
-BENCHMARK(prices_by_kinds)->Apply(by_kinds);
-BENCHMARK(new_kind_by_prices)->Apply(by_load);
+BENCHMARK(fgd_by_kinds)->Apply(by_load);
+BENCHMARK(prices_by_kinds)->Apply(by_load);
+BENCHMARK(new_kind)->Apply(by_load)->Iterations(10'000);
+BENCHMARK(new_kind_by_prices)->Apply(by_load)->Iterations(10'000);
 
 // A scheduler after most of the arrivals, which are as many for each node as in the trace.
 gpu_sharing_scheduler<fragmentation_gradient> loaded(const experiment& e) {
