@@ -53,8 +53,8 @@ mutant(bounds_swapped fgd/detail/best_score_placer.h "swapped arguments: bounds 
   FROM [[score_.bound(entry - 1U, less.prepared, asked.prepared, cpu)]]
   TO [[score_.bound(entry - 1U, asked.prepared, less.prepared, cpu)]])
 mutant(placer_left fgd/detail/best_score_placer.h "off by one: a node with just enough memory is not looked at"
-  FROM [[entry_of_left(task.host(), wanted.what)]]
-  TO [[static_cast<std::uint8_t>(entry_of_left(task.host(), wanted.what) + 1)]])
+  FROM [[entry_of_left(asked.task.host(), wanted.what)]]
+  TO [[static_cast<std::uint8_t>(entry_of_left(asked.task.host(), wanted.what) + 1)]])
 mutant(price_bound fgd/price_score.h "forgotten term: a task with more CPU is not said to leave fewer idle cores"
   FROM [[(idle_cost_ * cpu_milli + 127) / 128]] TO [[std::int64_t{0}]])
 mutant(price_bound_best fgd/price_score.h "swapped terms: the best gains of two kinds"
