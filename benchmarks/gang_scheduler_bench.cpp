@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -235,16 +237,19 @@ void victims(benchmark::State& state, const topology_constraints& gang,
 void victims_in_a_rack(benchmark::State& state) {
   victims(state, {.groups = {{.tasks = 16, .gpus = 8}}, .required = rack});
 }
-// In a cluster without an idle node.
-template <gang_sizes Sizes>
-void victims_anywhere(benchmark::State& state) {
-  busy& cluster = full_cluster(state.range(0), Sizes);
+busy& cluster_without_idle_nodes(std::int64_t gpus, gang_sizes sizes) {
+  busy& cluster = full_cluster(gpus, sizes);
   const topology_constraints whole_node{.groups = {{.tasks = 1, .gpus = 8}}};
   for (bool idle = true; idle;) {
     const std::size_t before = cluster.running.size();
     cluster.submit({.job = cluster.next++, .gang = whole_node});
     idle = cluster.running.size() > before;
   }
+  return cluster;
+}
+template <gang_sizes Sizes>
+void victims_anywhere(benchmark::State& state) {
+  cluster_without_idle_nodes(state.range(0), Sizes);
   victims(state, {.groups = {{.tasks = 16, .gpus = 8}}}, Sizes);
 }
 template <gang_sizes Sizes>
@@ -278,6 +283,186 @@ void waits(benchmark::State& state) {
     if (!plan.ok() || plan->reason != wait_reason::busy || plan->result != plan_result::wait)
       state.SkipWithError("it does not wait");
   }
+}
+
+// Adversarial gangs for which propose() may take few steps, on a full cluster of small gangs. The
+// counter s/step is the time of a propose() for each step of the budget.
+struct hard_case {
+  const char* name;
+  gang_scheduler::request (*make)(rng& random);
+  void (*prepare)(gang_scheduler& scheduler, rng& random) = nullptr;
+};
+gang_scheduler::request asked(topology_constraints gang, std::int32_t priority = 1) {
+  return {.job = "asked", .priority = priority, .gang = std::move(gang)};
+}
+// Task groups of one or two tasks; all differ in CPU.
+topology_constraints kinds(rng& random, std::uint32_t groups, std::uint32_t tasks = 1) {
+  topology_constraints gang;
+  for (std::uint32_t m = 0; m < groups; ++m)
+    gang.groups.push_back({.tasks = tasks,
+                           .gpus = 1 + random.uniform(8),
+                           .host = {.cpu_milli = 4'000 + m, .memory_mib = 1 + m}});
+  return gang;
+}
+topology_constraints in_slices(std::uint32_t cpu_milli, std::uint32_t groups) {
+  topology_constraints gang;
+  for (std::uint32_t m = 0; m < groups; ++m)
+    gang.groups.push_back(
+        {.tasks = 64, .gpus = 8 - 3 * m, .host = {.cpu_milli = cpu_milli}, .slices = {{rack, 8}}});
+  return gang;
+}
+gang_scheduler::request with_level(gang_scheduler::request r, level_t required,
+                                   level_t preferred = any_level) {
+  r.gang.required = required;
+  r.gang.preferred = preferred;
+  return r;
+}
+constexpr level_t block = 2;
+const hard_case hard_cases[] = {
+    {"10000_kinds", [](rng& r) { return asked(kinds(r, 10'000)); }},
+    {"10000_kinds_wait", [](rng& r) { return asked(kinds(r, 10'000), 0); }},
+    {"400_kinds", [](rng& r) { return asked(kinds(r, 400, 100)); }},
+    {"400_kinds_wait", [](rng& r) { return asked(kinds(r, 400, 100), 0); }},
+    {"20_kinds_in_a_rack", [](rng& r) { return with_level(asked(kinds(r, 20)), rack); }},
+    {"20_kinds_in_a_block", [](rng& r) { return with_level(asked(kinds(r, 20, 4)), block); }},
+    {"sizes_in_a_rack",
+     [](rng& r) {
+       auto asks = with_level(asked(kinds(r, 100)), rack, 0);
+       for (constrained_task_group& m : asks.gang.groups) m.host = {};
+       return asks;
+     }},
+    {"in_a_rack",
+     [](rng&) { return with_level(asked({.groups = {{.tasks = 16, .gpus = 8}}}), rack); }},
+    {"in_a_block",
+     [](rng&) { return with_level(asked({.groups = {{.tasks = 64, .gpus = 8}}}), block); }},
+    {"preferred_rack_with_cpu",
+     [](rng&) {
+       return with_level(
+           asked({.groups = {{.tasks = 16, .gpus = 8, .host = {.cpu_milli = 90'000}}}}), any_level,
+           rack);
+     }},
+    {"preferred_node_with_cpu",
+     [](rng&) {
+       return with_level(
+           asked({.groups = {{.tasks = 40, .gpus = 7, .host = {.cpu_milli = 90'000}},
+                             {.tasks = 8, .gpus = 3, .host = {.cpu_milli = 10'000}}}}),
+           any_level, 0);
+     }},
+    {"slices", [](rng&) { return asked(in_slices(0, 1)); }},
+    {"slices_with_cpu", [](rng&) { return asked(in_slices(90'000, 1)); }},
+    {"slices_of_two_kinds", [](rng&) { return asked(in_slices(40'000, 2)); }},
+    {"spread_in_a_block",
+     [](rng&) {
+       topology_constraints gang;
+       gang.groups = {{.tasks = 8, .gpus = 7, .spread = {{rack, 1}}},
+                      {.tasks = 16, .gpus = 5, .spread = {{0, 1}}}};
+       return with_level(asked(gang), block);
+     }},
+    {"leaders",
+     [](rng&) {
+       topology_constraints gang;
+       gang.groups = {{.tasks = 8, .gpus = 2},
+                      {.tasks = 32, .gpus = 8, .leader = 0, .leader_level = rack}};
+       return asked(gang);
+     }},
+    {"leaders_on_nodes",
+     [](rng&) {
+       topology_constraints gang;
+       gang.groups = {{.tasks = 200, .gpus = 1}};
+       for (std::uint32_t m = 0; m < 2'000; ++m)
+         gang.groups.push_back({.tasks = 200, .gpus = 0, .host = {.cpu_milli = 1}, .leader = 0});
+       return asked(gang);
+     }},
+    {"one_of_many", [](rng&) { return asked({.groups = {{.tasks = 1, .gpus = 8}}}); }},
+    {"anywhere", [](rng&) { return asked({.groups = {{.tasks = 500, .gpus = 8}}}); }},
+    {"anywhere_with_cpu",
+     [](rng&) {
+       return asked({.groups = {{.tasks = 500, .gpus = 8, .host = {.cpu_milli = 90'000}}}});
+     }},
+    {"tenants",
+     [](rng&) { return with_level(asked({.groups = {{.tasks = 64, .gpus = 8}}}), block); },
+     [](gang_scheduler& s, rng& random) {
+       for (std::uint32_t t = 0; t < 10'000; ++t)
+         s.set_disruption_budget(tenant_id(t), {.gangs = random.uniform(3)});
+     }},
+    {"cost_function",
+     [](rng&) { return with_level(asked({.groups = {{.tasks = 64, .gpus = 8}}}), block); },
+     [](gang_scheduler& s, rng&) {
+       s.set_victim_cost([](const gang_scheduler::running_gang& g, time_ms) { return 5 + g.gpus; });
+     }},
+    {"cost_function_anywhere", [](rng&) { return asked({.groups = {{.tasks = 64, .gpus = 8}}}); },
+     [](gang_scheduler& s, rng&) {
+       s.set_victim_cost([](const gang_scheduler::running_gang& g, time_ms) { return 5 + g.gpus; });
+     }},
+    {"listed_nodes",
+     [](rng&) {
+       auto asks =
+           with_level(asked({.groups = {{.tasks = 50, .gpus = 8, .host = {.cpu_milli = 90'000}}}}),
+                      any_level, rack);
+       on_listed_nodes(asks);
+       return asks;
+     }},
+    {"bad_nodes",
+     [](rng&) {
+       return asked({.groups = {{.tasks = 50'000, .gpus = 8, .host = {.cpu_milli = 90'000}}}}, 0);
+     },
+     [](gang_scheduler& s, rng&) {
+       for (std::uint32_t n = 0; s.node(node_id(n)) != nullptr; ++n)
+         if (n % 3 != 0) s.mark_bad(node_id(n)).IgnoreError();
+     }},
+    {"equal_costs", [](rng&) { return asked({.groups = {{.tasks = 1, .gpus = 8}}}); }},
+    {"late_starts",
+     [](rng&) { return with_level(asked({.groups = {{.tasks = 16, .gpus = 8}}}), rack); }},
+    {"priorities", [](rng&) { return asked({.groups = {{.tasks = 64, .gpus = 8}}}, 1'000'000); },
+     [](gang_scheduler& s, rng&) {
+       // Each gang gets a priority and a tenant of its own.
+       std::vector<gang_scheduler::running_gang> all;
+       for (std::uint32_t n = 0; s.node(node_id(n)) != nullptr; ++n)
+         for (const job_key& job : s.jobs_on(node_id(n))) {
+           gang_scheduler::running_gang gang = *s.find(job);
+           if (gang.what.priority != 0) continue;
+           s.finish(job).IgnoreError();
+           gang.what.priority = 1 + static_cast<std::int32_t>(all.size());
+           gang.what.tenant = tenant_id(static_cast<std::uint32_t>(all.size()));
+           s.recover(gang.what, gang.tasks, gang.started).IgnoreError();
+           all.push_back(std::move(gang));
+         }
+     }},
+};
+void few_steps(benchmark::State& state) {
+  const hard_case& at = hard_cases[state.range(0)];
+  state.SetLabel(at.name);
+  busy& cluster = cluster_without_idle_nodes(state.range(1), gang_sizes::small);
+  std::optional<gang_scheduler> copy;
+  if (at.prepare != nullptr) copy = cluster.scheduler;
+  gang_scheduler& scheduler = copy ? *copy : cluster.scheduler;
+  rng random(5);
+  if (at.prepare != nullptr) at.prepare(scheduler, random);
+  const auto budget = static_cast<std::uint64_t>(state.range(2));
+  scheduler.set_step_budget(budget);
+  const gang_scheduler::request r = at.make(random);
+  // "equal_costs": before the start of any gang; "late_starts": of most gangs.
+  const std::string name = at.name;
+  const time_ms now = name == "equal_costs" ? 0 : name == "late_starts" ? 1 : cluster.now;
+  gang_scheduler::plan last;
+  // The first two make the lists of gangs, and check the names of nodes.
+  for (int i = 0; i < 2; ++i) last = scheduler.propose(r, now).value();
+  for (auto _ : state) last = scheduler.propose(r, now).value();
+  constexpr std::uint64_t all = 200'000;  // at first
+  scheduler.set_step_budget(all);
+  state.counters["undecided"] =
+      last.result == plan_result::wait && last.reason == wait_reason::undecided ? 1 : 0;
+  state.counters["victims"] = static_cast<double>(last.victims.size());
+  state.counters["s/step"] = benchmark::Counter(
+      static_cast<double>(budget),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+void hard(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"case", "gpus", "budget"})->Unit(benchmark::kMicrosecond);
+  for (const std::int64_t gpus : {1'024, 102'400, 1'024'000})
+    for (std::int64_t i = 0; i < std::ssize(hard_cases); ++i)
+      for (const std::int64_t budget : {1'000, 10'000, 100'000, 200'000})
+        b->Args({i, gpus, budget});
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
@@ -316,3 +501,4 @@ BENCHMARK(victims_in_slices<gang_sizes::small>)
 BENCHMARK(victims_anywhere<gang_sizes::small>)
     ->Name("gang_scheduler/small_victims_anywhere")
     ->Arg(102'400);
+BENCHMARK(few_steps)->Name("gang_scheduler/few_steps")->Apply(hard);

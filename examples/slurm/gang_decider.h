@@ -29,10 +29,10 @@ namespace apiary_slurm {
 // Answers slurm_scheduler's questions: which nodes a job gets, which jobs end for it, why it waits.
 class gang_decider {
  public:
-  // The steps of a search in a decision; a gang that needs more waits, `undecided`.
-  static constexpr std::uint64_t decision_steps = 500;
-  // The steps of a search in an explanation.
-  static constexpr std::uint64_t explanation_steps = 20'000;
+  // The steps of a decision; a gang that needs more waits, `undecided`.
+  static constexpr std::uint64_t decision_steps = 1'000;
+  // The steps of the decision that an explanation explains.
+  static constexpr std::uint64_t explanation_steps = 40'000;
 
   explicit gang_decider(apiary::gang_scheduler cluster) : cluster_(std::move(cluster)) {
     cluster_.set_step_budget(decision_steps);

@@ -439,7 +439,7 @@ TEST_CASE("while a rack is not decided, the lower bound of a preemption in anoth
       .priority = 1,
       .gang = {.groups = {{.tasks = 2, .gpus = 4}, {.tasks = 4, .gpus = 3}}, .required = rack}};
   CHECK(s.propose(hard)->result == plan_result::bind);
-  s.set_step_budget(8);
+  s.set_step_budget(16);  // half of it is for the search whether it fits now
   const auto plan = s.propose(hard, 100);
   REQUIRE(plan->result == plan_result::preempt);
   CHECK(plan->cost > 0);

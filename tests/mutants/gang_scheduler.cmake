@@ -39,14 +39,15 @@ mutant(free_host gang_scheduler/detail/node_view.h "wrong comparison: a node who
   FROM [[in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U]] TO [[static_cast<std::uint32_t>(of - in_use)]])
 mutant(cell_in_two gang_scheduler/detail/gang_cluster_inl.h "dropped check: a cell may be in two cells of the level above"
   FROM [[!is_new && at->second != up]] TO [[false]])
-mutant(candidates_priority gang_scheduler/detail/victim_planner.h "wrong comparison: gangs of the same priority are victims"
-  FROM [[b.priority < request_->priority]] TO [[b.priority <= request_->priority]])
+mutant(candidates_priority gang_scheduler/detail/candidate_costs.h "wrong comparison: gangs of the same priority are victims"
+  FROM [[b.priority < below_]] TO [[b.priority <= below_]])
 mutant(candidate_forgotten gang_scheduler/detail/candidate_gangs.h "forgotten update: a gang that ends for another stays a candidate"
   FROM [[briefs_[slot].is_candidate = false;]] TO [[]] STATEMENT)
 mutant(bound_overcommitted gang_scheduler/detail/victim_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
-  FROM [[overcommitted_ ? 0 : (std::min)(lower_bound_, cost_)]] TO [[(std::min)(lower_bound_, cost_)]])
-mutant(budget_unlimited gang_scheduler/detail/victim_planner.h "wrong group: a tenant without a budget has that of the first"
-  FROM [[at == group_of.end() ? ~std::uint32_t{0} : at->second]] TO [[at == group_of.end() ? 0 : at->second]])
+  FROM [[list_.overcommitted() ? 0 : (std::min)(lower_bound_, cost_)]] TO [[(std::min)(lower_bound_, cost_)]])
+mutant(budget_unlimited gang_scheduler/detail/candidate_costs.h "wrong group: a tenant without a budget has that of the first"
+  FROM [[if (at == tenants_.end() || *at != tenant) return no_group;]]
+  TO [[if (at == tenants_.end() || *at != tenant) return 0;]] STATEMENT)
 mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: new gangs are not merged into the order"
   FROM [[middle != order_.end()]] TO [[middle == order_.begin() && middle != order_.end()]])
 mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filter that was used last is replaced"
@@ -99,7 +100,7 @@ mutant(cell_gangs_joined gang_scheduler/detail/cell_gangs.h "forgotten update: a
   FROM [[gangs[kept - 1].gpus += gangs[i].gpus;]] TO [[]] STATEMENT)
 mutant(cell_gangs_marked gang_scheduler/detail/cell_gangs.h "missing reset: a cell is made anew only once"
   FROM [[is_marked_[c] = 0;]] TO [[]] STATEMENT)
-mutant(victims_on_bad gang_scheduler/detail/victim_planner.h "dropped condition: victims give back CPU of bad nodes"
+mutant(victims_on_bad gang_scheduler/detail/listed_candidates.h "dropped condition: victims give back CPU of bad nodes"
   FROM [[if (full.bad) continue;]] TO [[]] STATEMENT)
 mutant(victims_lower_bound gang_scheduler/detail/victim_planner.h "dropped term: where cells were not searched the bound is the cost"
   FROM [[if (!refused) lower_bound_ = 0;]] TO [[]] STATEMENT)
@@ -153,20 +154,31 @@ mutant(boards gang_scheduler/detail/slurm_nodes.h "dropped factor: a node has th
 mutant(level_default gang_scheduler/detail/slurm_writer.h "wrong condition: the name of a level is never written"
   FROM [[level != default_level_name(l + 1)]] TO [[false]])
 mutant(one_gang_cost gang_scheduler/detail/victim_planner.h "dropped condition: a gang that costs more than two others is the victim"
-  FROM [[cost <= two && is_within_budget(slot)]] TO [[is_within_budget(slot)]])
+  FROM [[of_gang <= two]] TO [[true]])
 mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition: a gang that its tenant may not lose is the victim"
-  FROM [[cost <= two && is_within_budget(slot)]] TO [[cost <= two]])
+  FROM [[if (!costs_.is_within_budget(one)) continue;]] TO [[]] STATEMENT)
 mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal gangs the last job is the victim"
-  FROM [[state_->is_before(state_->ordered(b.number), state_->ordered(a.number))]]
-  TO [[state_->is_before(state_->ordered(a.number), state_->ordered(b.number))]])
+  FROM [[state_->is_before(b, a)]] TO [[state_->is_before(a, b)]])
 mutant(one_gang_steps gang_scheduler/detail/victim_planner.h "forgotten update: gangs that are tried alone take no steps of the budget"
   FROM [[steps_ += used;]] TO [[]] STATEMENT)
 mutant(planner_left gang_scheduler/detail/victim_planner.h "wrong budget: each batch of racks has the whole budget"
   FROM [[budget_ - (std::min)(budget_, steps_)]] TO [[budget_]])
 mutant(planner_can_read gang_scheduler/detail/victim_planner.h "dropped condition: all gangs are listed, whatever the budget is"
-  FROM [[!search_.can_read(entries, left())]] TO [[false]])
+  FROM [[!search_.can_read(entries, search_left())]] TO [[false]])
 mutant(planner_read gang_scheduler/detail/victim_planner.h "forgotten update: each rack is read as if it were the only one"
-  FROM [[read += entries;]] TO [[]] STATEMENT)
+  FROM [[read += gangs.entries(c);]] TO [[]] STATEMENT)
+mutant(planner_bounds gang_scheduler/detail/victim_planner.h "dropped condition: bounds of cells are computed, whatever the budget is"
+  FROM [[looks / 24 > left() / 2]] TO [[false]])
+mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a search for victims may take all steps"
+  FROM [[(std::min)(steps_.left(), budget / 8)]] TO [[0]])
+mutant(planner_undecided gang_scheduler/detail/gang_planner.h "dropped term: victims that are not known count as no victims"
+  FROM [[undecided_ || victims.budget_ended()]] TO [[undecided_]])
+mutant(planner_needed gang_scheduler/detail/gang_planner.h "wrong condition: a victim that is not known to be needed ends for a lower level"
+  FROM [[then.verdict != fit_verdict::does_not_fit && !then.is_refused]] TO [[then.verdict == fit_verdict::fits]])
+mutant(price_of_priorities gang_scheduler/detail/candidate_costs.h "dropped term: looking at priorities takes no steps"
+  FROM [[state.classes().size() / 12]] TO [[0]])
+mutant(price_of_bad gang_scheduler/detail/gang_planner.h "forgotten price: counting bad nodes as healthy takes no steps"
+  FROM [[!steps_.try_pay(2 * step_prices::of_changes(state.bad_nodes().size()))]] TO [[false]])
 mutant(one_gang_enough gang_scheduler/detail/victim_bounds.h "wrong comparison: a gang with exactly the nodes is not tried alone"
   FROM [[gain(s, gpus, nodes) >= missing_slots(s, cell)]] TO [[gain(s, gpus, nodes) > missing_slots(s, cell)]])
 mutant(name_order_digits gang_scheduler/detail/name_order.h "wrong comparison: numbers in names are compared as texts"

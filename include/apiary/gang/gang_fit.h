@@ -78,7 +78,8 @@ class gang_fit {
     // If weights prove that the gang does not fit: the weight of a task of each group. The gang
     // weighs more than the nodes can hold.
     std::span<const std::uint32_t> weights{};
-    std::uint64_t steps = 0;  // steps of the searches, 0 if they were not needed
+    // Steps of the searches, and of best fit: one for 256 looks at nodes. 0 if they were not needed.
+    std::uint64_t steps = 0;
   };
 
   // budget: the most steps of the searches; a step is about 0.1 microseconds.
@@ -105,7 +106,10 @@ class gang_fit {
       shortage_ = find_shortage(classes);
       if (shortage_) return fit_verdict::does_not_fit;
       unpack(classes);
-      if (!sets_.pack_tightest(groups_, 64 * budget_ + 10'000)) {
+      std::uint64_t looks = 64 * budget_ + free_looks;
+      const bool packed = sets_.pack_tightest(groups_, looks);
+      steps_ = (std::min)((64 * budget_ + free_looks - looks) / looks_of_a_step, budget_);
+      if (!packed) {
         const fit_verdict verdict = search(classes, groups.size());
         if (verdict != fit_verdict::fits) return verdict;
       }
@@ -116,6 +120,9 @@ class gang_fit {
   using sized_group = detail::node_sets::sized_group;
   static constexpr std::uint64_t few_steps = 200;     // of bin_packing_search before weight_search
   static constexpr std::uint64_t more_steps = 5'000;  // and before pack_combinations
+  // Best fit looks at so many sets of nodes, and at 64 more for each step of the budget.
+  static constexpr std::uint64_t free_looks = 10'000;
+  static constexpr std::uint64_t looks_of_a_step = 256;  // of best fit
   void sort(std::span<const task_group> groups) {
     groups_.clear();
     for (std::uint32_t m = 0; m < groups.size(); ++m) {

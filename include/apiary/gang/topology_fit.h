@@ -35,8 +35,9 @@ APIARY_NAMESPACE_BEGIN
 // search goes from the preferred level up to the required one and takes the first level that has a
 // cell for the gang. The objective chooses the cell, and the nodes if groups are placed greedily.
 //
-// A step is a comparison of two vectors, a look at a node (some 10 nanoseconds), or a step of
-// bin_packing_search. The cells divide the budget; all levels below the required one get half.
+// A step is a comparison of two vectors, a look at a node (some 10 nanoseconds), a cell of 16 groups
+// at which gang_fit looks, or a step of its. The cells divide the budget; all levels below the required
+// one get half.
 //
 // Requires: gang.valid() for the tree; `hosts` holds the free CPU and memory of each node, or is
 //           empty if they do not count.
@@ -93,6 +94,8 @@ class topology_fit {
   };
   static constexpr std::size_t few_vectors = 16;
   static constexpr std::uint64_t few_steps = 1'000;
+  static constexpr std::size_t groups_of_a_step = 16;  // that gang_fit reads in a cell
+  static constexpr std::size_t few_weighings = 16;     // that are tried on a cell
   // In a cell that is too large otherwise, one greedy order is tried at this price.
   static constexpr std::uint64_t looks_of_a_step = 8;
   // With more groups than that, a node at first takes groups until so many do not fit.
@@ -277,14 +280,15 @@ class topology_fit {
   }
   // Without constraints. At the last level, a refusal without a count of slots still needs a proof.
   fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
-    if (budget == 0) return fit_verdict::budget_ended;
-    ++steps_;  // a look at one of many cells
+    const std::uint64_t price = 1 + groups_.size() / groups_of_a_step;  // one of many cells
+    if (budget < price) return fit_verdict::budget_ended;
+    steps_ += price;
     classes_.clear();
     const std::span<const std::uint32_t> nodes = capacities_->histogram(l, at.cell);
     for (std::uint32_t f = 1; f < nodes.size(); ++f)
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     if (objective_ == gang_objective::fewest_nodes) std::reverse(classes_.begin(), classes_.end());
-    fit_.set_budget(budget - 1);
+    fit_.set_budget(budget - price);
     const gang_fit::result packed = fit_(classes_, sizes_.sizes);
     steps_ += packed.steps;
     at.refused = packed.verdict == fit_verdict::does_not_fit;
@@ -320,8 +324,9 @@ class topology_fit {
   }
   // Removes the open cells that weights refuse. Without constraints pack() has sought weights.
   void weigh_open_cells(level_t l) {
-    pay(open_.size());
     std::erase_if(open_, [&](const open_cell& at) {
+      if (left(limit_) == 0 && weighings_.all().size() > few_weighings) return false;
+      pay(1 + weighings_.all().size() / few_weighings);
       return weighings_.refuse(l, at.cell) || (sizes_.constrained && weigh(l, at.cell));
     });
   }

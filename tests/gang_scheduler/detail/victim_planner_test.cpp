@@ -118,7 +118,9 @@ TEST_CASE("victim_planner: all searches together take at most the budget") {
   CHECK(all_steps > 0);
 }
 
-TEST_CASE("victim_planner: a gang that is tried alone counts as 128 steps, and those of the fit") {
+TEST_CASE(
+    "victim_planner: a gang that is tried alone counts as 128 steps, changes and those of the "
+    "fit") {
   scheduled_gangs state(racks(2));
   std::vector<placement> first;
   for (std::uint32_t n = 0; n < 8; ++n) first.push_back({node_id(n), 255});
@@ -129,9 +131,9 @@ TEST_CASE("victim_planner: a gang that is tried alone counts as 128 steps, and t
   r.gang.groups = {{.tasks = 2, .gpus = 8}};
   victim_planner planner;
   // Two gangs of a node cost more than the wide one.
-  REQUIRE(planner(state, state.view(r.filter), r, true, false, 0, 8 * 128));
+  REQUIRE(planner(state, state.view(r.filter), r, true, false, 0, 8 * 130));
   CHECK(planner.victims().size() == 1);
-  CHECK(planner.steps() >= 128);
+  CHECK(planner.steps() >= 130);  // its eight nodes are two steps
   CHECK(planner.steps() <= 256);
   CHECK(planner.cost() == planner.lower_bound());
 }
@@ -153,7 +155,7 @@ TEST_CASE("victim_planner: gangs that the budget does not pay to read are undeci
 
 TEST_CASE("victim_planner: racks that the budget does not pay to read are not searched") {
   // Two racks of a node each, on which 9,000 tasks without GPUs run: 18,001 entries for each rack.
-  // 800 steps pay for one of them.
+  // 3,000 steps pay for one of them.
   gang_cluster cluster{.levels = {"rack"}};
   for (const char* const rack_name : {"a", "b"})
     cluster.nodes.push_back(
@@ -167,9 +169,26 @@ TEST_CASE("victim_planner: racks that the budget does not pay to read are not se
   victim_planner planner;
   CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 60));
   CHECK(planner.budget_ended());
-  REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 800));
+  REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 3'000));
   CHECK(planner.victims().size() == 3);
   CHECK(planner.lower_bound() <= 1);
+}
+
+TEST_CASE("victim_planner: a gang that is listed for one rack costs steps for all of its nodes") {
+  scheduled_gangs state(racks(64));
+  std::vector<placement> everywhere;
+  for (std::uint32_t n = 0; n < 512; ++n) everywhere.push_back({node_id(n), 15});
+  start(state, 0, {.tasks = 512, .gpus = 4}, everywhere, 0);
+  gang_scheduler_types::request r{.job = "asked", .priority = 1};
+  r.gang.groups = {{.tasks = 1, .gpus = 8}};
+  r.gang.required = rack;
+  victim_planner planner;
+  detail::node_view& view = state.view(r.filter);
+  CHECK(!planner(state, view, r, true, false, 0, 30));
+  CHECK(planner.budget_ended());
+  REQUIRE(planner(state, view, r, true, false, 0, 1'000));
+  CHECK(planner.victims().size() == 1);
+  CHECK(planner.steps() >= 512 / 16);
 }
 
 }  // namespace

@@ -84,8 +84,8 @@ class node_sets {
     }
     return true;
   }
-  // Best fit. False also after so many looks at sets.
-  bool pack_tightest(std::span<const sized_group> groups, std::uint64_t looks) {
+  // Best fit. False also after so many looks at sets. Leaves in `looks` how many of them remain.
+  bool pack_tightest(std::span<const sized_group> groups, std::uint64_t& looks) {
     for (const sized_group& group : groups) {
       std::uint32_t tasks = group.tasks;
       while (tasks > 0) {

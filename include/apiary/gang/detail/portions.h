@@ -34,7 +34,7 @@ inline void sort_portions(std::vector<tasks_on_node>& portions) {
 // Turns portions of co-located groups into portions of task groups: the tasks of merged task groups
 // follow one after another, each in the order of the nodes, together with the tasks that they lead.
 // Requires: the portions name co-located groups of `gang` and contain every task once.
-// Cost:     O(portions * log portions + groups), and O(portions * groups) if a group has a leader.
+// Cost:     O(portions * log portions + groups), with the portions of led groups.
 inline void portions_of_task_groups(const topology_constraints& gang,
                                     const colocated_groups& groups,
                                     std::vector<tasks_on_node>& portions,
@@ -42,15 +42,21 @@ inline void portions_of_task_groups(const topology_constraints& gang,
   sort_portions(portions);
   scratch.swap(portions);
   portions.clear();
-  bool led = false;
-  for (const constrained_task_group& m : gang.groups) led = led || m.on_node_of_leader();
+  std::vector<std::uint32_t> first_led;  // by group; empty if no group has a leader
+  std::vector<std::uint32_t> next_led;   // the next group with the same leader
+  for (auto m = static_cast<std::uint32_t>(gang.groups.size()); m-- > 0;) {
+    const constrained_task_group& led = gang.groups[m];
+    if (!led.on_node_of_leader() || led.tasks == 0) continue;
+    first_led.resize(gang.groups.size(), no_task_group);
+    next_led.resize(gang.groups.size(), no_task_group);
+    next_led[m] = first_led[led.leader];
+    first_led[led.leader] = m;
+  }
   const auto put = [&](std::uint32_t node, std::uint32_t leader, std::uint32_t n) {
     portions.push_back({node, leader, n});
-    for (std::uint32_t m = 0; led && m < gang.groups.size(); ++m) {
-      const constrained_task_group& other = gang.groups[m];
-      if (other.leader != leader || !other.on_node_of_leader() || other.tasks == 0) continue;
-      portions.push_back({node, m, n * (other.tasks / gang.groups[leader].tasks)});
-    }
+    if (first_led.empty()) return;
+    for (std::uint32_t m = first_led[leader]; m != no_task_group; m = next_led[m])
+      portions.push_back({node, m, n * (gang.groups[m].tasks / gang.groups[leader].tasks)});
   };
   std::uint32_t group = 0;
   std::uint32_t done = 0;  // of its tasks

@@ -7,6 +7,7 @@
 #include <apiary/gang_scheduler/detail/cell_gangs.h>
 #include <apiary/gang_scheduler/detail/cluster_state.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/model/job.h>
 #include <apiary/topology/tree.h>
 
@@ -89,15 +90,17 @@ class candidate_gangs : public cluster_state {
       sum += static_cast<std::uint64_t>(now) * c.gpus - c.gpu_starts;
       gpus += c.gpus;
     }
-    const std::uint64_t longest =
-        static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(first_start_);
-    constexpr std::uint64_t most = ~std::uint64_t{0} / 2;
-    if (last_start_ <= now && (gpus == 0 || longest <= most / gpus)) return sum;
+    if (last_start_ <= now && is_product_small(gpus, now)) return sum;
     sum = 0;
     for (const brief& b : briefs_)
       if (b.is_candidate && b.priority < below)
         sum += (std::min)(gpu_time_of(b, now), ~std::uint64_t{0} - sum);
     return sum;
+  }
+  // Whether gpu_time() may look at all gangs.
+  [[nodiscard]] bool may_add_gpu_times(time_ms now) const noexcept {
+    const std::uint64_t most_gpus = std::uint64_t{num_ids()} * gang_cluster::max_gpus;
+    return last_start_ > now || !is_product_small(most_gpus, now);
   }
   [[nodiscard]] static std::uint64_t gpu_time_of(const brief& b, time_ms now) noexcept {
     if (b.started >= now) return 0;
@@ -169,6 +172,13 @@ class candidate_gangs : public cluster_state {
         if (cells_[l].active()) cells_[l].mark(c);
       }
     }
+  }
+  // Whether so many GPUs since the first start are a GPU-time that a sum can hold.
+  [[nodiscard]] bool is_product_small(std::uint64_t gpus, time_ms now) const noexcept {
+    const std::uint64_t longest =
+        static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(first_start_);
+    constexpr std::uint64_t most = ~std::uint64_t{0} / 2;
+    return gpus == 0 || longest <= most / gpus;
   }
   void list_candidates(level_t level, std::uint32_t c, std::vector<cell_gangs::gang>& to) const {
     for (const cell_id p : positions_inside(layout_.tree(), level, c, 0)) {

@@ -12,6 +12,7 @@
 #include <apiary/gang_scheduler/detail/cluster_excerpt.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/detail/step_prices.h>
 #include <apiary/gang_scheduler/detail/victim_planner.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -31,51 +32,35 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Decides about a gang. It changes the state only inside a call: node views are put back.
+//
+// All searches of a call share one budget of steps, which also pays for what they read (step_prices).
+// A search gets at most half of the budget, so that the next one is not left without steps: whether
+// the gang fits now, its victims, other victims that allow a lower level, and why it waits. An eighth
+// is kept for the last one, or to place the gang where its victims were.
 class gang_planner {
  public:
   using found = topology_fit<ragged_tree>::result;
 
-  std::uint64_t budget = 100'000;
+  std::uint64_t budget = 200'000;
   victim_planner victims{};
 
-  // Fills result, tasks, level, victims and reason of a plan. Requires: the request is checked.
+  // Fills result, tasks, level, victims, reason and steps of a plan. Requires: the request is checked.
   void operator()(scheduled_gangs& state, const gang_scheduler_types::request& r, time_ms now,
                   gang_scheduler_types::plan& to) {
-    node_view& view = state.view(r.filter);
-    const found now_free = fit(view.free, r.gang, view.hosts);
-    if (now_free.verdict == fit_verdict::fits) {
-      to.result = plan_result::bind;
-      to.level = now_free.level;
-      assign(state, r.gang, now_free.portions, to.tasks);
-      return;
-    }
-    const bool refused = now_free.verdict == fit_verdict::does_not_fit || now_free.is_refused;
-    const bool searches = state.has_candidate(r.priority);
-    if (searches && preempt(state, view, r, refused, now, to)) return;
-    to.reason = reason(state, view, r.gang, refused && !(searches && victims.budget_ended()));
-    if (r.filter.nodes.empty()) return;
-    node_filter without_list = r.filter;
-    without_list.nodes = {};
-    const node_view& others = state.view(without_list);
-    if (fit(others.free, r.gang, others.hosts).verdict == fit_verdict::fits)
-      to.reason = wait_reason::not_suggested;
+    begin();
+    to.reason = wait_reason::undecided;
+    if (steps_.try_pay(step_prices::of_gang(r.gang))) decide(state, r, now, to);
+    to.steps = steps_.steps();
   }
   // Whether CPU and memory count for the gang.
   [[nodiscard]] static bool hosted(const topology_constraints& gang) noexcept {
-    return std::any_of(gang.groups.begin(), gang.groups.end(), [](const constrained_task_group& m) {
-      return m.tasks > 0 && !(m.host == resources{});
-    });
+    return step_prices::hosted(gang);
   }
-  // Whether the gang fits, and where. CPU and memory are looked at only where the gang would run;
-  // if they do not suffice there, on all nodes.
+  // Whether the gang fits, and where, on a budget of its own.
   found fit(const capacity_index<ragged_tree>& capacities, const topology_constraints& gang,
             std::span<const resources> hosts) {
     begin();
-    const found without = fit_(capacities, gang);
-    if (!hosted(gang) || without.verdict == fit_verdict::does_not_fit) return without;
-    if (without.verdict == fit_verdict::fits && suffice(gang, without.portions, hosts))
-      return without;
-    return fit_(capacities, gang, hosts);
+    return fit(capacities, gang, hosts, half());
   }
   // The proof after fit() has answered does_not_fit, for the same arguments. `absent`: as in
   // topology_fit::explain.
@@ -83,8 +68,8 @@ class gang_planner {
                                           const topology_constraints& gang,
                                           std::span<const resources> hosts,
                                           std::span<const std::uint32_t> absent) {
-    begin();
     const std::span<const resources> counted = hosted(gang) ? hosts : std::span<const resources>();
+    fit_.set_budget(half());
     return fit_(capacities, gang, counted).verdict == fit_verdict::does_not_fit
                ? fit_.explain(capacities, gang, counted, absent)
                : infeasibility_proof{};
@@ -108,10 +93,61 @@ class gang_planner {
   }
 
  private:
-  void begin() {
-    if (of_budget_ == budget) return;
-    of_budget_ = budget;
-    fit_ = topology_fit<ragged_tree>(budget);
+  void begin() { steps_ = decision_steps(budget); }
+  // The most steps of one search.
+  [[nodiscard]] std::uint64_t half() const { return (std::max)(budget / 2, std::uint64_t{1}); }
+  // What a search may take so that an eighth remains.
+  [[nodiscard]] std::uint64_t spendable() const {
+    return steps_.left() - (std::min)(steps_.left(), budget / 8);
+  }
+  void decide(scheduled_gangs& state, const gang_scheduler_types::request& r, time_ms now,
+              gang_scheduler_types::plan& to) {
+    node_view& view = state.view(r.filter);
+    const found now_free = fit(view.free, r.gang, view.hosts, half());
+    if (now_free.verdict == fit_verdict::fits) {
+      to.result = plan_result::bind;
+      to.level = now_free.level;
+      assign(state, r.gang, now_free.portions, to.tasks);
+      return;
+    }
+    const bool refused = now_free.verdict == fit_verdict::does_not_fit || now_free.is_refused;
+    undecided_ = !refused;
+    if (state.has_candidate(r.priority) && preempt(state, view, r, refused, now, to)) return;
+    to.cost = to.lower_bound = 0;  // the victims that were found may not be enough
+    to.reason = reason(state, view, r.gang, !undecided_);
+    if (r.filter.nodes.empty()) return;
+    node_filter without_list = r.filter;
+    without_list.nodes = {};
+    const node_view& others = state.view(without_list);
+    if (fit(others.free, r.gang, others.hosts, half()).verdict == fit_verdict::fits)
+      to.reason = wait_reason::not_suggested;
+  }
+  // Whether the gang fits, and where, with at most so many steps. CPU and memory are looked at only
+  // where the gang would run; if they do not suffice there, on all nodes.
+  found fit(const capacity_index<ragged_tree>& capacities, const topology_constraints& gang,
+            std::span<const resources> hosts, std::uint64_t most) {
+    const bool by_host = hosted(gang);
+    const std::uint64_t before = steps_.steps();
+    const found without = search(capacities, gang, {}, by_host ? most - most / 2 : most);
+    if (!by_host || without.verdict == fit_verdict::does_not_fit) return without;
+    if (without.verdict == fit_verdict::fits && suffice(gang, without.portions, hosts))
+      return without;
+    return search(capacities, gang, hosts, most - (std::min)(most, steps_.steps() - before));
+  }
+  found search(const capacity_index<ragged_tree>& capacities, const topology_constraints& gang,
+               std::span<const resources> hosts, std::uint64_t most) {
+    const std::uint64_t price = step_prices::of_fit(capacities, gang, !hosts.empty());
+    const std::uint64_t if_fits = step_prices::of_placements(gang, capacities.num_nodes());
+    most = (std::min)(most, steps_.left());
+    if (price > most || if_fits > steps_.left() - price) {
+      found unknown;
+      unknown.verdict = fit_verdict::budget_ended;
+      return unknown;
+    }
+    fit_.set_budget((std::min)(most, steps_.left() - if_fits) - price);
+    const found answer = fit_(capacities, gang, hosts);
+    steps_.take(price + answer.steps + (answer.verdict == fit_verdict::fits ? if_fits : 0));
+    return answer;
   }
   [[nodiscard]] bool suffice(const topology_constraints& gang,
                              std::span<const tasks_on_node> portions,
@@ -161,24 +197,34 @@ class gang_planner {
     }
     for (const tasks_on_node& p : portions) taken_[p.node] = 0;
   }
-  // Finds victims. False if there are none, or if the search does not know.
+  // Finds victims. False if there are none, or if the search does not know; then undecided_ is true.
   bool preempt(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
                bool refused, time_ms now, gang_scheduler_types::plan& to) {
     const bool with_hosts = hosted(r.gang);
     const std::span<resources> hosts = with_hosts ? std::span(view.hosts) : std::span<resources>();
-    if (!victims(state, view, r, refused, with_hosts, now, budget)) return false;
+    const bool is_found = find_victims(state, view, r, refused, now);
+    undecided_ = undecided_ || victims.budget_ended();
+    if (!is_found) return false;
+    undecided_ = true;  // until the gang is placed
     chosen_.assign(victims.victims().begin(), victims.victims().end());
     to.cost = victims.cost();
     to.lower_bound = victims.lower_bound();
     const level_t last = (std::min)(r.gang.required, state.layout().num_levels());
     const bool prefers = r.gang.preferred < last;
+    // A large excerpt takes longer to make than a look at all nodes.
+    const std::uint64_t nodes = victims.in_cells() ? victims.excerpt_nodes() : 0;
+    const bool by_excerpt =
+        !prefers && victims.in_cells() && (nodes <= few_nodes(view.free) || !refused);
     if (prefers) allow_lower_level(state, view, r, now, to);
+    if (!steps_.try_pay(eviction(state, chosen_) +
+                        (by_excerpt ? step_prices::of_excerpt(nodes) : 0)))
+      return false;
     bool is_placed = false;
     extra_.resize(state.layout().num_positions());
     set_extra(state, view, true);
-    cluster_excerpt* const in = prefers ? nullptr : victims.excerpt();
-    if (in != nullptr) {
-      is_placed = place(state, r.gang, in->capacities(), in->hosts(), in, to);
+    if (by_excerpt) {
+      cluster_excerpt& in = victims.excerpt();
+      is_placed = place(state, r.gang, in.capacities(), in.hosts(), &in, to);
     } else {
       journal log;
       transaction tx(log);
@@ -191,7 +237,25 @@ class gang_planner {
     for (const std::uint32_t v : chosen_) to.victims.push_back(state.at(v).record.what.job);
     return true;
   }
-  // If the gang prefers a level: chooses other victims that cost no more and allow a lower level.
+  bool find_victims(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
+                    bool refused, time_ms now) {
+    const bool is_found =
+        victims(state, view, r, refused, hosted(r.gang), now, spendable(), half());
+    steps_.take(victims.steps());
+    return is_found;
+  }
+  // The steps to evict gangs and to take that back.
+  [[nodiscard]] static std::uint64_t eviction(const scheduled_gangs& state,
+                                              std::span<const std::uint32_t> gangs) {
+    std::uint64_t nodes = 0;
+    for (const std::uint32_t slot : gangs) nodes += state.brief_of(slot).nodes;
+    return step_prices::of_changes(nodes);
+  }
+  [[nodiscard]] static std::uint64_t few_nodes(const capacity_index<ragged_tree>& capacities) {
+    return 512 + capacities.num_nodes() / 32;
+  }
+  // If the gang prefers a level: chooses other victims that cost no more and allow a lower level. Only
+  // if it is certain that each of them is needed.
   void allow_lower_level(scheduled_gangs& state, node_view& view,
                          const gang_scheduler_types::request& r, time_ms now,
                          gang_scheduler_types::plan& to) {
@@ -199,33 +263,40 @@ class gang_planner {
     gang_scheduler_types::request lower = r;
     for (lower.gang.required = r.gang.preferred; lower.gang.required < last;
          ++lower.gang.required) {
-      if (lower.gang.required >= level_without(view, r.gang, chosen_)) return;
-      if (!victims(state, view, lower, false, hosted(r.gang), now, budget) ||
-          victims.cost() > to.cost)
-        continue;
+      if (spendable() == 0) return;
+      const found now_lowest = fit_without(state, view, r.gang, chosen_);
+      if (now_lowest.verdict == fit_verdict::fits && lower.gang.required >= now_lowest.level)
+        return;
+      if (!find_victims(state, view, lower, false, now) || victims.cost() > to.cost) continue;
       const std::vector<std::uint32_t> others(victims.victims().begin(), victims.victims().end());
-      if (!all_needed(view, r.gang, others)) continue;
+      if (!all_needed(state, view, r.gang, others)) continue;
       chosen_ = others;
       to.cost = victims.cost();
       return;
     }
   }
-  // The lowest level from the preferred one on where the gang fits without these gangs; any_level:
-  // nowhere.
-  [[nodiscard]] level_t level_without(node_view& view, const topology_constraints& gang,
-                                      std::span<const std::uint32_t> gangs) {
+  // Whether the gang fits without these gangs, so that an eighth of the budget remains.
+  found fit_without(const scheduled_gangs& state, node_view& view, const topology_constraints& gang,
+                    std::span<const std::uint32_t> gangs) {
+    const std::uint64_t most = spendable();
+    const std::uint64_t price = eviction(state, gangs);
+    found then;
+    then.verdict = fit_verdict::budget_ended;
+    if (price >= most) return then;
+    steps_.take(price);
     journal log;
     transaction tx(log);
     victims.evict(tx, gangs);
-    const found then = fit(view.free, gang, view.hosts);
-    return then.verdict == fit_verdict::fits ? then.level : any_level;
+    return fit(view.free, gang, view.hosts, (std::min)(most - price, half()));
   }
-  [[nodiscard]] bool all_needed(node_view& view, const topology_constraints& gang,
+  [[nodiscard]] bool all_needed(const scheduled_gangs& state, node_view& view,
+                                const topology_constraints& gang,
                                 const std::vector<std::uint32_t>& gangs) {
     for (std::size_t i = 0; i < gangs.size(); ++i) {
       std::vector<std::uint32_t> fewer = gangs;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (level_without(view, gang, fewer) != any_level) return false;
+      const found then = fit_without(state, view, gang, fewer);
+      if (then.verdict != fit_verdict::does_not_fit && !then.is_refused) return false;
     }
     return true;
   }
@@ -233,7 +304,7 @@ class gang_planner {
   bool place(const scheduled_gangs& state, const topology_constraints& gang,
              const capacity_index<ragged_tree>& capacities, std::span<const resources> hosts,
              const cluster_excerpt* in, gang_scheduler_types::plan& to) {
-    const found then = fit(capacities, gang, hosts);
+    const found then = fit(capacities, gang, hosts, half());
     if (then.verdict != fit_verdict::fits) return false;
     portions_.assign(then.portions.begin(), then.portions.end());
     if (in != nullptr)
@@ -254,9 +325,12 @@ class gang_planner {
         }
       }
   }
-  // Whether the gang fits on whole nodes. The cell that has most is tried alone at first.
+  // Whether the gang fits on whole nodes, with half of the steps that are left. The cell that has most
+  // is tried alone at first, if it is small.
   found fit_whole(node_view& view, const topology_constraints& gang) {
     const level_t level = (std::max)(gang.required, level_t{1});
+    const std::span<const resources> hosts =
+        hosted(gang) ? std::span<const resources>(view.whole_hosts) : std::span<const resources>();
     if (level < view.whole.top()) {
       std::uint32_t size = 1;
       for (const constrained_task_group& m : gang.groups)
@@ -265,14 +339,17 @@ class gang_planner {
       const std::span<const std::uint32_t> slots = view.whole.slots(level, size);
       const auto best = std::max_element(slots.begin(), slots.end());
       const std::uint32_t cell = static_cast<std::uint32_t>(best - slots.begin());
-      excerpt_.begin(view.whole,
-                     hosted(gang) ? std::span<const resources>(view.whole_hosts)
-                                  : std::span<const resources>(),
-                     level, {&cell, 1});
-      const found alone = fit(excerpt_.capacities(), gang, excerpt_.hosts());
-      if (alone.verdict == fit_verdict::fits) return alone;
+      const std::uint32_t nodes = view.whole.nodes(level, cell).size();
+      if (nodes <= few_nodes(view.whole) && steps_.try_pay(step_prices::of_excerpt(nodes))) {
+        excerpt_.begin(view.whole, hosts, level, {&cell, 1});
+        const found alone = fit(excerpt_.capacities(), gang, excerpt_.hosts(), some());
+        if (alone.verdict == fit_verdict::fits) return alone;
+      }
     }
-    return fit(view.whole, gang, view.whole_hosts);
+    return fit(view.whole, gang, hosts, some());
+  }
+  [[nodiscard]] std::uint64_t some() const {
+    return (std::min)(half(), steps_.left() - steps_.left() / 2);
   }
   // Why the gang waits. refused: it is proved that the gang does not fit now.
   wait_reason reason(const scheduled_gangs& state, node_view& view,
@@ -281,6 +358,8 @@ class gang_planner {
     if (idle.verdict == fit_verdict::does_not_fit || idle.is_refused) return wait_reason::never;
     if (!refused || idle.verdict == fit_verdict::budget_ended) return wait_reason::undecided;
     if (state.bad_nodes().empty()) return wait_reason::busy;
+    if (!steps_.try_pay(2 * step_prices::of_changes(state.bad_nodes().size())))
+      return wait_reason::undecided;
     const fit_verdict healthy =
         with_healthy_nodes(state, view, [&] { return fit_whole(view, gang).verdict; });
     if (healthy == fit_verdict::fits) return wait_reason::busy;
@@ -293,7 +372,8 @@ class gang_planner {
     std::uint64_t memory_mib = 0;
   };
   topology_fit<ragged_tree> fit_;
-  std::uint64_t of_budget_ = 0;  // the budget of the search; 0: not set
+  decision_steps steps_;    // of this call
+  bool undecided_ = false;  // a search did not decide whether the gang fits, or about victims
   std::vector<need> needs_;
   std::vector<std::uint32_t> taken_;   // GPUs by position, 0 between calls
   std::vector<std::uint32_t> extra_;   // GPUs of victims by position, 0 between calls

@@ -272,7 +272,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     if (!never) {
       const bool hosted = detail::gang_planner::hosted(r.gang);
       const std::vector<std::uint32_t> whole(view.whole.free().begin(), view.whole.free().end());
-      unblock_search<ragged_tree> search(10 * planner.budget);
+      unblock_search<ragged_tree> search(5 * planner.budget);
       const auto remedy = search(
           view.free, r.gang, whole,
           hosted ? std::span<const resources>(view.hosts) : std::span<const resources>(),

@@ -31,7 +31,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::find_r
     return absl::FailedPreconditionError(absl::StrCat(
         core_->name(job), gang.preempting ? " does not run yet" : " ends for another gang"));
   detail::task_replacement search(state, state.at(slot), state.view(gang.what.filter).members,
-                                  core_->planner.budget);
+                                  core_->planner.budget / 2);
   if (search.failed().empty())
     return absl::FailedPreconditionError(
         absl::StrCat(core_->name(job), " has no task on a bad node or a bad GPU"));

@@ -75,6 +75,8 @@ class scheduled_gangs : public candidate_gangs {
     const job_key& job = gangs_[slot].record.what.job;
     return {job.is_text(), job.number(), slot};
   }
+  // Whether in_order() has nothing to sort.
+  [[nodiscard]] bool is_in_order() const noexcept { return sorted_ == order_.size(); }
   // All gangs in ascending order of their jobs. Cost: O(gangs) after a change.
   [[nodiscard]] std::span<const ordered_gang> in_order() {
     drop_dead();

@@ -10,6 +10,7 @@
 #include <apiary/topology/ragged_tree.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,7 +24,8 @@ namespace detail {
 // Lower bounds on the cost of the victims of a gang that must be in one cell of a level. For each
 // task size t, the cell lacks D slots of t GPUs. A running gang with G GPUs on N nodes gives back at
 // most N * floor(max / t) slots, and at most floor((G + N * (t - 1)) / t).
-// Cost: fewest, lacks_slots and may_be_enough O(sizes); cost O(sizes * gangs of the cell * log).
+// Cost: begin O(groups + sizes); fewest, lacks_slots and may_be_enough O(sizes); cost O(sizes * gangs
+//       of the cell * log).
 class victim_bounds {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
@@ -40,11 +42,19 @@ class victim_bounds {
              const topology_constraints& gang) {
     free_ = &free;
     level_ = level;
-    sizes_.clear();
-    add_size(1, gang);
+    std::array<std::uint64_t, 65> tasks{};  // by GPUs of a task
     for (const constrained_task_group& m : gang.groups)
-      if (m.gpus > 1 && m.tasks > 0 && m.gpus <= free.max_free()) add_size(m.gpus, gang);
+      tasks[(std::min<std::size_t>)(m.gpus, tasks.size() - 1)] += m.tasks;
+    sizes_.clear();
+    for (std::uint32_t t = 1; t <= free.max_free(); ++t) {
+      if (t > 1 && tasks[t] == 0) continue;
+      sizes_.push_back({t, 0});
+      for (std::uint32_t gpus = t; gpus < tasks.size(); ++gpus)
+        sizes_.back().slots += tasks[gpus] * (gpus / t);
+    }
   }
+  // The sizes of slots that it counts.
+  [[nodiscard]] std::size_t num_sizes() const noexcept { return sizes_.size(); }
   // No fewer victims are enough in this cell; more than cell_gangs::few if all are not.
   [[nodiscard]] std::size_t fewest(std::uint32_t cell, const cell_gangs::sums& most) const {
     std::size_t victims = 0;
@@ -94,14 +104,6 @@ class victim_bounds {
     std::uint32_t size = 1;
     std::uint64_t slots = 0;
   };
-  void add_size(std::uint32_t size, const topology_constraints& gang) {
-    for (const size_needed& s : sizes_)
-      if (s.size == size) return;
-    std::uint64_t slots = 0;
-    for (const constrained_task_group& m : gang.groups)
-      slots += std::uint64_t{m.tasks} * (m.gpus / size);
-    sizes_.push_back({size, slots});
-  }
   [[nodiscard]] std::uint64_t missing_slots(const size_needed& s, std::uint32_t cell) const {
     const std::uint32_t present = free_->slots(level_, s.size)[cell];
     return s.slots > present ? s.slots - present : 0;
