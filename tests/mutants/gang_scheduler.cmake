@@ -73,7 +73,8 @@ mutant(backfill_of_other gang_scheduler/gang_queue.h "missing reset: the first j
 mutant(kinds_retry gang_scheduler/detail/waiting_kinds.h "missing reset: a kind that did not fit is not tried again"
   FROM [[kinds_[n].failed = false;]] TO [[]] STATEMENT)
 mutant(kinds_of_tenants gang_scheduler/gang_queue.h "dropped field: jobs that may be suspended are of one kind with jobs that may not"
-  FROM [[job.tenant.value]] TO [[0U]])
+  IN [[kind_key key{job.priority, job.tenant, job.gpus, cpu, memory, models};]]
+  FROM [[job.tenant]] TO [[tenant_id(0)]])
 mutant(kinds_moved gang_scheduler/detail/waiting_kinds.h "forgotten update: the kind that fills a gap in the list keeps its old index"
   FROM [[kinds_[waiting_[at]].at = at;]] TO [[]] STATEMENT)
 mutant(kinds_after_start gang_scheduler/detail/waiting_kinds.h "forgotten step: a kind that would delay is not tried after a start"

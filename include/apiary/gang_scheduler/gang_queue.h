@@ -52,11 +52,10 @@ struct gang_queue_options {
 // GPU models, and one task with the remaining GPUs. Each task has the CPU and memory of its GPUs
 // (gang_queue_options::demand). No job runs on a node with taints.
 // Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
-//       starts and one for the first that does not. Waiting jobs of equal tenant, priority, GPUs and
-//       demand are of one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal
-//       for each kind and a trial for the first job: ends of running jobs, with a proposal after each
-//       one from which enough GPUs are free; and a trial for each kind that may delay it, again after
-//       each start.
+//       starts and one for the first that does not. Jobs of equal tenant, priority, GPUs and demand
+//       are of one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal for each
+//       kind and a trial for the first job: ends of running jobs, a proposal after each one from which
+//       enough GPUs are free; and a trial for each kind that may delay it, again after each start.
 class gang_queue {
  public:
   // Starts with an empty queue. Requires: no gang runs.
@@ -290,15 +289,13 @@ class gang_queue {
     }
     return gang;
   }
-  // What must be equal for jobs of one kind: priority, tenant, GPUs, CPU and memory beside each GPU,
-  // models. The first job may be able to suspend a job of one tenant and not one of another (see
-  // gang_scheduler::set_disruption_budget).
-  using kind_key = std::tuple<std::int32_t, std::uint32_t, std::uint32_t, std::uint32_t,
-                              std::uint32_t, std::vector<std::string>>;
+  // Priority, tenant (it may have a disruption budget), GPUs, CPU and memory beside each GPU, models.
+  using kind_key = std::tuple<std::int32_t, tenant_id, std::uint32_t, std::uint32_t, std::uint32_t,
+                              std::vector<std::string>>;
   [[nodiscard]] std::uint32_t kind_of(const job_request& job) {
     const auto& [per_gpu, models] = demand_of(job.job);
-    kind_key key{job.priority,      job.tenant.value,   job.gpus,
-                 per_gpu.cpu_milli, per_gpu.memory_mib, models};
+    const auto [cpu, memory] = per_gpu;
+    kind_key key{job.priority, job.tenant, job.gpus, cpu, memory, models};
     const auto number = static_cast<std::uint32_t>(kind_numbers_.size());
     return kind_numbers_.try_emplace(std::move(key), number).first->second;
   }
