@@ -345,6 +345,41 @@ TEST_CASE("a backfilled job that ends in time is not in the way of the next one"
   CHECK(actions[0].job == job_id(3));
 }
 
+TEST_CASE("gang_queue: the first job starts later if a job of higher priority has come") {
+  gang_queue q = queue_of(3, {.backfill = true});
+  const auto submit = [&](job_request r, time_ms estimate, time_ms now) {
+    r.estimate = estimate;
+    REQUIRE(q.submit(r, now).ok());
+  };
+  submit(job(1, 8), 100, 0);
+  submit(job(2, 12), 50, 0);  // the first that waits: at 100
+  std::vector<job_action> actions;
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(actions.size() == 1);
+  submit(job(3, 3, 1), 290, 10);
+  submit(job(4, 1), 150, 10);  // in time, because job 2 starts at 300 now
+  actions.clear();
+  REQUIRE(q.decide(10, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].job == job_id(3));
+  CHECK(actions[1].job == job_id(4));
+}
+
+TEST_CASE("gang_queue: jobs without an estimate run beside a first job that waits for one") {
+  gang_queue q = queue_of(3, {.backfill = true});
+  for (const auto& [id, gpus] :
+       std::map<std::uint32_t, std::uint32_t>{{1, 8}, {2, 9}, {3, 2}, {4, 2}}) {
+    job_request r = job(id, gpus);
+    r.estimate = max_time;
+    REQUIRE(q.submit(r, 0).ok());
+  }
+  std::vector<job_action> actions;
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(actions.size() == 3);
+  CHECK(actions[1].job == job_id(3));
+  CHECK(actions[2].job == job_id(4));
+}
+
 TEST_CASE("a backfilled job never delays the first one") {
   std::uint64_t backfilled = 0;
   for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{200}); ++seed) {
