@@ -51,8 +51,7 @@ mutant(budget_unlimited gang_scheduler/detail/candidate_costs.h "wrong group: a 
 mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: new gangs are not merged into the order"
   FROM [[middle != order_.end()]] TO [[middle == order_.begin() && middle != order_.end()]])
 mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filter that was used last is replaced"
-  FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]]
-  EQUIVALENT "only time differs: a view that is made again is the same")
+  FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]])
 mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
   FROM [[core_->planner.victims.budgets = budgets;]] TO [[]] STATEMENT)
 mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
@@ -76,7 +75,7 @@ mutant(kinds_of_tenants gang_scheduler/gang_queue.h "dropped field: jobs that ma
   IN [[kind_key key{job.priority, job.tenant, job.gpus, cpu, memory, models};]]
   FROM [[job.tenant]] TO [[tenant_id(0)]])
 mutant(kinds_moved gang_scheduler/detail/waiting_kinds.h "forgotten update: the kind that fills a gap in the list keeps its old index"
-  FROM [[kinds_[waiting_[at]].at = at;]] TO [[]] STATEMENT)
+  FROM [=[kinds_[waiting_[at]].at = at;]=] TO [[]] STATEMENT)
 mutant(kinds_after_start gang_scheduler/detail/waiting_kinds.h "forgotten step: a kind that would delay is not tried after a start"
   FROM [[for (const std::uint32_t other : again) offer(other, key, longest);]] TO [[]] STATEMENT)
 mutant(kinds_longest gang_scheduler/detail/waiting_kinds.h "dropped condition: short jobs of a kind that would delay are not tried"
@@ -110,7 +109,7 @@ mutant(victims_tie gang_scheduler/detail/victim_planner.h "wrong tie: of cells w
 mutant(lower_level_cost gang_scheduler/detail/gang_planner.h "wrong comparison: victims that cost as much do not allow a lower level"
   FROM [[victims.cost() > to.cost]] TO [[victims.cost() >= to.cost]])
 mutant(lower_level_needed gang_scheduler/detail/gang_planner.h "dropped check: a victim is not needed"
-  FROM [[if (!all_needed(view, r.gang, others)) continue;]] TO [[]] STATEMENT)
+  FROM [[if (!all_needed(state, view, r.gang, others)) continue;]] TO [[]] STATEMENT)
 mutant(replaced_spread gang_scheduler/detail/task_replacement.h "off by one: one task more than a spread allows"
   FROM [[(at == spread_.end() ? 0 : at->second) < s.tasks]] TO [[(at == spread_.end() ? 0 : at->second) <= s.tasks]])
 mutant(replaced_preferred gang_scheduler/detail/task_replacement.h "dropped step: the preferred level is not tried"
