@@ -1032,7 +1032,8 @@ class static_scheduler {
       nodes_.push_back(
           {mask, mask, c != nullptr ? c->first_leaf(n) : chain_.first_leaf(n), sizes_});
     }
-    const std::vector<cell_id> chosen = placer_.choose_gpus_of(nodes_, {&group, 1});
+    const std::span<const cell_id> leaves = placer_.choose_gpus_of(nodes_, {&group, 1});
+    const std::vector<cell_id> chosen(leaves.begin(), leaves.end());
     for (const cell_id leaf : chosen) {
       const gang_slot user = chain_.holders(c != nullptr ? c->image(leaf) : leaf).user;
       if (!user.valid()) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <array>
 #include <bit>
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -89,7 +89,7 @@ class journal {
     in_order{*static_cast<Object*>(object), take<Args>(at)...};
   }
 
-  std::vector<record> records_;
+  detail::lean_vector<record> records_;
   std::size_t open_ = 0;  // transactions
 };
 

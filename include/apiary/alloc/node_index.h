@@ -6,6 +6,7 @@
 #include <apiary/container/fast_div.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -201,12 +202,12 @@ class node_index {
 
   fast_div group_of_;
   std::uint32_t groups_;
-  std::uint32_t span_;                 // nodes if all groups were full
-  std::vector<class_t> class_of_;      // of each node
-  std::vector<std::uint32_t> counts_;  // nodes in each class
-  summary_bitset members_;             // span_ * class + node
-  summary_bitset by_fullness_;         // span_ * class + missing nodes * groups_ + group
-  std::vector<std::uint8_t> small_;    // nodes by group and class; only one of the two is used
+  std::uint32_t span_;                     // nodes if all groups were full
+  detail::lean_vector<class_t> class_of_;  // of each node
+  std::vector<std::uint32_t> counts_;      // nodes in each class
+  summary_bitset members_;                 // span_ * class + node
+  summary_bitset by_fullness_;             // span_ * class + missing nodes * groups_ + group
+  std::vector<std::uint8_t> small_;        // nodes by group and class; only one of the two is used
   std::vector<std::uint32_t> large_;
 };
 

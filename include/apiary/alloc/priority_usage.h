@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/topology/tree.h>
 
 #include <cstddef>
@@ -117,8 +118,8 @@ class priority_usage {
   Tree tree_;
   class_t classes_;
   std::uint32_t first_leaf_;
-  std::vector<std::uint32_t> at_least_;  // of each cell above the leaves, `classes_` counts
-  std::vector<class_t> class_of_;        // of each leaf
+  std::vector<std::uint32_t> at_least_;    // of each cell above the leaves, `classes_` counts
+  detail::lean_vector<class_t> class_of_;  // of each leaf
 };
 
 APIARY_NAMESPACE_END

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -105,7 +106,7 @@ class quota_ledger {
 
   level_t levels_;
   std::uint32_t tenants_ = 0;
-  std::vector<entry> entries_;                  // of each tenant, a row of levels
+  detail::lean_vector<entry> entries_;          // of each tenant, a row of levels
   std::vector<std::uint64_t> total_remaining_;  // 64 bits: quotas may exceed what exists
 };
 

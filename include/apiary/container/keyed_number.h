@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -23,18 +22,24 @@ struct keyed_number {
   }
 
   // Sorts in ascending order.
-  static void sort(std::vector<keyed_number>& all) { std::sort(all.begin(), all.end()); }
+  template <class Values>
+  static void sort(Values& all) {
+    std::sort(all.begin(), all.end());
+  }
   // Makes a heap of a vector: its front is the least.
-  static void make_heap(std::vector<keyed_number>& heap) {
+  template <class Values>
+  static void make_heap(Values& heap) {
     std::make_heap(heap.begin(), heap.end(), after);
   }
   // Adds one to a heap.
-  static void push(std::vector<keyed_number>& heap, const keyed_number& one) {
+  template <class Values>
+  static void push(Values& heap, const keyed_number& one) {
     heap.push_back(one);
     std::push_heap(heap.begin(), heap.end(), after);
   }
   // Removes the least from a heap and returns it. Requires: the heap is not empty.
-  static keyed_number pop(std::vector<keyed_number>& heap) {
+  template <class Values>
+  static keyed_number pop(Values& heap) {
     std::pop_heap(heap.begin(), heap.end(), after);
     const keyed_number least = heap.back();
     heap.pop_back();

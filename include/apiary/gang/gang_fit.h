@@ -20,7 +20,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -185,7 +184,7 @@ class gang_fit {
   // Puts the combinations of the linear program on whole nodes, each on `fewer` nodes less than in
   // its solution. Then it packs or searches the other tasks. Requires: there is a solution.
   bool pack_combinations(std::span<const node_class> classes, std::uint32_t fewer) {
-    const std::vector<sized_group> all = groups_;
+    const detail::lean_vector<sized_group> all = groups_;
     bool packed = false;
     for (int searched = 0; searched < 2 && !packed && steps_ < budget_; ++searched) {
       ++steps_;
@@ -203,7 +202,8 @@ class gang_fit {
           nodes -= some;
         }
       });
-      std::erase_if(groups_, [](const sized_group& g) { return g.tasks == 0; });
+      groups_.erase_from(std::remove_if(groups_.begin(), groups_.end(),
+                                        [](const sized_group& g) { return g.tasks == 0; }));
       if (groups_.empty()) {
         packed = true;
       } else if (searched == 0) {
@@ -270,22 +270,23 @@ class gang_fit {
         portions_.push_back({group, tasks});
       });
       const auto last = static_cast<std::uint32_t>(portions_.size());
-      nodes_.insert(nodes_.end(), sets_[p].nodes, {sets_[p].node_class, first, last});
+      for (std::uint32_t n = 0; n < sets_[p].nodes; ++n)
+        nodes_.push_back({sets_[p].node_class, first, last});
     }
   }
 
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
   std::optional<gpu_shortage> shortage_;
-  std::vector<std::uint32_t> weights_;
-  std::vector<used_node> nodes_;
-  std::vector<portion> portions_;
-  std::vector<sized_group> groups_;  // task groups in descending order of size
+  detail::lean_vector<std::uint32_t> weights_;
+  detail::lean_vector<used_node> nodes_;
+  detail::lean_vector<portion> portions_;
+  detail::lean_vector<sized_group> groups_;  // task groups in descending order of size
   detail::node_sets sets_;
-  std::vector<detail::bin_packing_search::task_size> sizes_;
+  detail::lean_vector<detail::bin_packing_search::task_size> sizes_;
   detail::bin_packing_search search_;
   detail::bin_packing_search::histogram nodes_by_free_{};
-  std::vector<detail::node_knapsack::task_size> weighed_;
+  detail::lean_vector<detail::node_knapsack::task_size> weighed_;
   detail::weight_search weight_search_;
 };
 

@@ -124,7 +124,7 @@ class gang_table {
   std::vector<gang_slot> vacant_;
   std::unordered_map<std::uint32_t, gang_slot> slots_;  // by job
   std::vector<std::map<ranked, gang_slot>> of_cluster_;
-  std::vector<ranked> rank_;  // by slot, the key in of_cluster_
+  detail::lean_vector<ranked> rank_;  // by slot, the key in of_cluster_
 };
 
 APIARY_NAMESPACE_END

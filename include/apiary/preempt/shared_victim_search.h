@@ -305,15 +305,15 @@ class shared_victim_search {
   std::uint64_t budget_;
   std::span<const candidate> candidates_{};
   std::vector<usable_gpu> usable_{};
-  std::vector<std::uint64_t> fees_{};   // sums of the fees of the first usable GPUs
-  std::vector<std::uint8_t> forced_{};  // by candidate: it must end for the chosen GPUs
-  std::vector<std::uint32_t> taken_{};  // the candidates of the set that is tried
+  detail::lean_vector<std::uint64_t> fees_{};   // sums of the fees of the first usable GPUs
+  detail::lean_vector<std::uint8_t> forced_{};  // by candidate: it must end for the chosen GPUs
+  detail::lean_vector<std::uint32_t> taken_{};  // the candidates of the set that is tried
   std::vector<item> items_{};
   std::vector<rest> rests_{};
-  std::vector<open_set> open_{};          // by item taken; the stack of the search
-  std::vector<std::uint32_t> victims_{};  // the best set
-  std::uint64_t best_ = 0;                // its cost
-  std::uint64_t cut_ = 0;                 // no set that was not tried costs less
+  std::vector<open_set> open_{};                  // by item taken; the stack of the search
+  detail::lean_vector<std::uint32_t> victims_{};  // the best set
+  std::uint64_t best_ = 0;                        // its cost
+  std::uint64_t cut_ = 0;                         // no set that was not tried costs less
   std::uint64_t steps_ = 0;
   std::uint32_t mask_ = 0;
 };

@@ -239,7 +239,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
                       allocations_, evictions_.freed(), tally_, cost_, left());
     this->spend(found.steps);
     if (found.cost < cost_) {
-      set_.assign(found.victims.begin(), found.victims.end());
+      set_.assign(found.victims);
       this->keep_set(found.cost);
     }
     bound_ = found.lower_bound;
@@ -287,7 +287,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     }
     // Branch and bound over the candidates of the cell, which are enough together.
     if (!this->affords_sets(cells_.ids().size())) return;
-    order_.assign(cells_.ids().begin(), cells_.ids().end());
+    order_.assign(cells_.ids());
     this->sort_most_expensive_first(order_);
     const auto verdict = [&] { return pay_for_fit() ? fits_now() : fit_verdict::budget_ended; };
     if (this->branch(verdict)) at.key = (std::max)(at.key, cost_);
@@ -382,15 +382,15 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   topology_fit<Tree> fit_;
   victim_search search_;  // without the other constraints
   topology_constraints gang_;
-  std::vector<task_group> groups_;  // without constraints, each number of GPUs once
+  detail::lean_vector<task_group> groups_;  // without constraints, each number of GPUs once
   detail::eviction_cells<Tree> cells_;
   colocated_groups colocated_;
   detail::eviction_levels levels_;
   detail::group_victim_search group_search_;
   detail::bounded_cells by_bound_;
-  std::vector<std::uint32_t> all_;      // the candidates
-  std::vector<std::uint32_t> evicted_;  // by evict_cheapest
-  std::vector<std::uint32_t> placed_;   // nodes, ascending
+  detail::lean_vector<std::uint32_t> all_;      // the candidates
+  detail::lean_vector<std::uint32_t> evicted_;  // by evict_cheapest
+  detail::lean_vector<std::uint32_t> placed_;   // nodes, ascending
 };
 
 APIARY_NAMESPACE_END

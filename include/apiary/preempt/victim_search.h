@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -331,7 +330,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     spend(found.steps);
     bound_ = (std::max)(bound_, found.lower_bound);
     if (found.cost >= cost_to_beat()) return;
-    set_.assign(found.victims.begin(), found.victims.end());
+    set_.assign(found.victims);
     keep_set(found.cost);
   }
 
@@ -342,12 +341,12 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   std::array<std::uint64_t, max_gpus + 1> others_{};  // nodes without candidates, by free GPUs
   detail::eviction_levels levels_;
   detail::group_victim_search equal_tasks_;
-  std::vector<task_group> groups_;  // those with tasks and GPUs
+  detail::lean_vector<task_group> groups_;  // those with tasks and GPUs
   detail::victim_lower_bound lower_bound_;
   std::array<std::uint32_t, max_gpus + 1> slots_of_{};  // slots of the largest size, by GPUs
-  std::vector<keyed_number> heap_;
-  std::vector<std::uint32_t> changed_nodes_;
-  std::vector<gang_fit::node_class> classes_;
+  detail::lean_vector<keyed_number> heap_;
+  detail::lean_vector<std::uint32_t> changed_nodes_;
+  detail::lean_vector<gang_fit::node_class> classes_;
   std::uint64_t work_ = 0;
   bool fully_ = true;
 };

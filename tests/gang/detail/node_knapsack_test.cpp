@@ -1,6 +1,7 @@
 // apiary/tests/gang/detail/node_knapsack_test.cpp - the heaviest tasks on a node, against trying all combinations.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/node_knapsack.h>
 
 #include <doctest/doctest.h>
@@ -52,7 +53,7 @@ TEST_CASE("node_knapsack: the largest weight, and tasks that have it") {
     for (std::uint32_t free = 0; free <= max_free; ++free) {
       CAPTURE(free);
       REQUIRE(knapsack.best()[free] == heaviest(sizes, weights, free));
-      std::vector<std::int64_t> tasks{-1};  // is kept
+      detail::lean_vector<std::int64_t> tasks{-1};  // is kept
       knapsack.append_tasks(free, tasks);
       REQUIRE(tasks.size() == sizes.size() + 1);
       REQUIRE(tasks[0] == -1);

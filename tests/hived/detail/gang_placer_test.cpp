@@ -4,6 +4,7 @@
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/model/request.h>
@@ -54,7 +55,8 @@ std::vector<cell_id> place(gang_placer& placer, const racked_nodes& c, const gan
   std::vector<node_gpus> nodes;
   for (const std::uint32_t n : placer.nodes())
     nodes.push_back({c.free[n], c.free[n], cell_id(n * racked_nodes::size), c.cell_sizes});
-  return placer.choose_gpus_of(nodes, gang);
+  const std::span<const cell_id> leaves = placer.choose_gpus_of(nodes, gang);
+  return {leaves.begin(), leaves.end()};
 }
 
 // The nodes of the tasks, after it has been checked that each is on one node, and that all leaves
@@ -152,7 +154,8 @@ TEST_CASE("classes in the order given, task groups in the order asked, leaves cl
   REQUIRE(placer.nodes().size() == 1);
   CHECK(placer.nodes()[0] == 3);
   const std::vector<node_gpus> nodes{{0b1111, 0b1100, cell_id(24), c.cell_sizes}};
-  CHECK(placer.choose_gpus_of(nodes, one) == std::vector<cell_id>{cell_id(26), cell_id(27)});
+  CHECK(placer.choose_gpus_of(nodes, one) ==
+        detail::lean_vector<cell_id>{cell_id(26), cell_id(27)});
 }
 
 TEST_CASE("classes that are not given are not used") {

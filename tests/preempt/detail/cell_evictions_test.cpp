@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
@@ -24,6 +25,7 @@ using namespace apiary;
 using namespace apiary_test;
 using apiary::detail::cell_evictions;
 using apiary::detail::eviction_levels;
+using apiary::detail::lean_vector;
 
 namespace {
 
@@ -83,7 +85,7 @@ TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best s
     CAPTURE(seed);
     const evictable_cells in(seed);
     in.begin(cells);
-    std::vector<std::uint64_t> cost;
+    lean_vector<std::uint64_t> cost;
     for (std::size_t h = 1; h < in.levels.levels.size(); ++h) {
       const std::uint32_t step = in.levels.levels[h].step;
       for (std::uint32_t c = 0; c < in.levels.num_cells(h); ++c) {
@@ -112,7 +114,7 @@ TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best s
             if (full) REQUIRE(cost[k] >= least[k]);
             if (full && h == 1) REQUIRE(cost[k] == least[k]);
             exact += (cost[k] >> shift) == least[k] ? 1U : 0U;
-            std::vector<std::uint32_t> evicted;
+            lean_vector<std::uint32_t> evicted;
             cells.append_evictions(h, c, static_cast<std::uint32_t>(k), evicted);
             std::uint64_t sum = 0;
             for (const std::uint32_t a : evicted) {
@@ -145,8 +147,8 @@ TEST_CASE("cell_evictions: a table ends where it would take more work than the l
     CAPTURE(seed);
     const evictable_cells in(seed);
     const std::size_t root = in.levels.root();
-    std::vector<std::uint64_t> full;
-    std::vector<std::uint64_t> cost;
+    lean_vector<std::uint64_t> full;
+    lean_vector<std::uint64_t> cost;
     for (const bool in_full : {false, true}) {
       cell_evictions all;
       in.begin(all);
@@ -195,7 +197,7 @@ TEST_CASE("cell_evictions: a sum of large tables is not begun beyond the limit")
   cell_evictions cells;
   cells.begin(levels, free, hosts, candidates, allocations, freed);
   cells.limit_work(1'000'000);
-  std::vector<std::uint64_t> cost;
+  lean_vector<std::uint64_t> cost;
   CHECK(!cells.table(1, 0, cost));
   CHECK(cells.work() == 1'000'000);
   cells.limit_work(100'000'000);
@@ -235,10 +237,10 @@ TEST_CASE("cell_evictions: more capacity in full may cost less than less capacit
   cell_evictions cells;
   cells.begin(levels, free, {}, candidates, allocations, {});
   cells.count_in_full(true);
-  std::vector<std::uint64_t> cost;
+  lean_vector<std::uint64_t> cost;
   CHECK(cells.table(1, 0, cost));
-  REQUIRE(cost == std::vector<std::uint64_t>{0, 5, 5});
-  std::vector<std::uint32_t> evicted;
+  REQUIRE(cost == lean_vector<std::uint64_t>{0, 5, 5});
+  lean_vector<std::uint32_t> evicted;
   cells.append_evictions(1, 0, 1, evicted);
   std::set<std::uint32_t> gangs;
   for (const std::uint32_t a : evicted) gangs.insert(cells.candidate_of(a));

@@ -127,7 +127,7 @@ TEST_CASE("eviction_cells: tasks are listed by their GPUs, each number once") {
                  {.tasks = 1, .gpus = 2},
                  {.tasks = 0, .gpus = 9},
                  {.tasks = 5, .gpus = 4}};
-  std::vector<task_group> to{{7, 7}};
+  detail::lean_vector<task_group> to{{7, 7}};
   REQUIRE(eviction_cells<uniform_tree>::list_groups(gang, 8, to));
   REQUIRE(to.size() == 2);
   CHECK(to[0].tasks == 7);

@@ -11,8 +11,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -58,8 +58,11 @@ class price_tables {
   price_tables(std::span<const load_kind> kinds, std::span<const load_prices> samples)
       : samples_(samples.size()), lanes_(samples.size() * num_core_prices) {
     APIARY_ASSERT(samples.size() <= max_samples);
-    for (const load_kind& kind : kinds)
-      if (kind.gpus == 1) step_ = std::gcd(step_, std::uint32_t{kind.gpu_milli});
+    for (const load_kind& kind : kinds) {
+      // The greatest common divisor; <numeric>, which has std::gcd, would add 550 lines.
+      for (std::uint32_t rest = kind.gpus == 1 ? kind.gpu_milli : 0U; rest != 0;)
+        step_ = std::exchange(rest, step_ % rest);
+    }
     for (const load_prices& sample : samples) {
       std::uint64_t price = 0;  // billionths
       for (std::size_t i = 0; i < num_core_prices; ++i) {

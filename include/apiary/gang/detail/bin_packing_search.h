@@ -3,13 +3,13 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -200,18 +200,18 @@ class bin_packing_search {
     }
     failed_at_[slot] = static_cast<std::uint32_t>(failed_.size());
     failed_.push_back(key_.size());
-    failed_.insert(failed_.end(), key_.begin(), key_.end());
+    failed_.append(key_.begin(), key_.end());
   }
 
   static constexpr std::size_t max_failed = 1'000'000;
 
-  std::vector<level> levels_;
+  lean_vector<level> levels_;
   std::size_t dividing_ = 0;  // from here on the sizes divide one another
   std::size_t decided_ = 0;
   std::uint64_t budget_ = 0;
   std::uint64_t steps_ = 0;
-  std::vector<std::uint64_t> key_;
-  std::vector<std::uint64_t> failed_;            // lengths and keys
+  lean_vector<std::uint64_t> key_;
+  lean_vector<std::uint64_t> failed_;            // lengths and keys
   std::array<std::uint32_t, 4096> failed_at_{};  // where the last one with this hash begins
 };
 

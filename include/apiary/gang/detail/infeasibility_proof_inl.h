@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/node_knapsack.h>
 #include <apiary/gang/detail/pareto_front.h>
 #include <apiary/gang/detail/step_budget.h>
@@ -119,7 +120,7 @@ infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
   why.level = top;
   why.node_level = node_level;
   why.node_gpus = nodes.empty() ? 0 : static_cast<std::uint32_t>(nodes.size() - 1);
-  std::vector<detail::node_knapsack::task_size> sizes;
+  detail::lean_vector<detail::node_knapsack::task_size> sizes;
   std::uint32_t largest = 0;
   for (std::uint32_t m = 0; m < groups.size(); ++m) {
     if (groups[m].tasks == 0) continue;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -60,7 +60,7 @@ class node_knapsack {
   // The largest weight for each number of free GPUs.
   [[nodiscard]] std::span<const std::int64_t> best() const noexcept { return best_; }
   // Appends the tasks of each size of a heaviest combination.
-  void append_tasks(std::size_t free, std::vector<std::int64_t>& to) const {
+  void append_tasks(std::size_t free, lean_vector<std::int64_t>& to) const {
     const std::size_t first = to.size();
     to.resize(first + gpus_.size());
     for (std::size_t u = gpus_.size(); u-- > 0;) {
@@ -71,9 +71,9 @@ class node_knapsack {
   }
 
  private:
-  std::vector<std::uint32_t> gpus_;
-  std::vector<std::int64_t> best_;
-  std::vector<std::uint32_t> taken_;  // by size, then by free GPUs
+  lean_vector<std::uint32_t> gpus_;
+  lean_vector<std::int64_t> best_;
+  lean_vector<std::uint32_t> taken_;  // by size, then by free GPUs
 };
 
 }  // namespace detail

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -126,9 +126,9 @@ class node_sets {
     return 0;
   }
 
-  std::vector<node_set> sets_;
+  lean_vector<node_set> sets_;
   std::size_t untouched_ = 0;
-  std::vector<put> puts_;
+  lean_vector<put> puts_;
 };
 
 }  // namespace detail

@@ -74,7 +74,7 @@ class pareto_front {
   // Keeps the n vectors of largest weight, the first of equals.
   void keep(std::size_t n, counts weights) {
     if (size_ <= n) return;
-    std::vector<keyed_number> order;
+    lean_vector<keyed_number> order;
     for (std::uint32_t i = 0; i < size_; ++i) {
       std::uint64_t weight = 0;
       for (std::size_t k = 0; k < width_; ++k) weight += std::uint64_t{(*this)[i][k]} * weights[k];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -16,16 +17,16 @@ namespace detail {
 
 // Puts the same tasks on each of `nodes` nodes of set p: tasks[i] tasks of size sizes[i], or fewer
 // if fewer are left. It takes the tasks of a size from one group of this size after another.
-// groups: in any order, with `gpus` and `tasks`; the tasks that it puts are subtracted from `tasks`.
+// groups: a vector in any order, with `gpus` and `tasks`; the tasks that it puts are subtracted from `tasks`.
 // give(p, nodes, group, each): puts `each` tasks on each of `nodes` nodes of set p. Returns the set
 // of these nodes.
 // Cost: O(groups * (sizes + groups of a size)).
-template <class Group, class Size, class Give>
+template <class Groups, class Size, class Give>
 void put_combinations(std::size_t p, std::uint32_t nodes, std::span<const Size> sizes,
-                      std::span<const std::int64_t> tasks, std::vector<Group>& groups,
-                      const Give& give) {
-  std::vector<std::pair<std::size_t, std::uint32_t>> sets{{p, nodes}};
-  std::vector<std::pair<std::size_t, std::uint32_t>> next;
+                      std::span<const std::int64_t> tasks, Groups& groups, const Give& give) {
+  lean_vector<std::pair<std::size_t, std::uint32_t>> sets;
+  sets.push_back({p, nodes});
+  lean_vector<std::pair<std::size_t, std::uint32_t>> next;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto each = static_cast<std::uint32_t>(tasks[i]);
     if (each == 0) continue;

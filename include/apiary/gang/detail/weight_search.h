@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/node_knapsack.h>
 #include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/fit_verdict.h>
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -233,7 +233,7 @@ class weight_search {
     }
     return false;
   }
-  void column_of(const column& c, std::vector<std::int64_t>& to) const {
+  void column_of(const column& c, lean_vector<std::int64_t>& to) const {
     to.assign(basis_.size(), 0);
     if (c.type == column_type::missing) to[c.index] = 1;
     if (c.type == column_type::surplus) to[c.index] = -1;
@@ -280,7 +280,7 @@ class weight_search {
         inverse_[i * n + j] = before < 0 ? -rows_[i * width + n + j] : rows_[i * width + n + j];
     return true;
   }
-  void multiply(const std::vector<std::int64_t>& by, std::vector<std::int64_t>& to) {
+  void multiply(const lean_vector<std::int64_t>& by, lean_vector<std::int64_t>& to) {
     for (std::size_t i = 0; i < to.size(); ++i) {
       to[i] = 0;
       for (std::size_t u = 0; u < to.size(); ++u)
@@ -313,19 +313,19 @@ class weight_search {
   }
 
   std::span<const task_size> sizes_;
-  std::vector<node_class> classes_;
-  std::vector<std::int64_t> combinations_;  // tasks of each size, combination after combination
-  std::vector<column> basis_;
-  std::vector<std::int64_t> rows_;
-  std::vector<std::int64_t> inverse_;  // of the basis, times the determinant
+  lean_vector<node_class> classes_;
+  lean_vector<std::int64_t> combinations_;  // tasks of each size, combination after combination
+  lean_vector<column> basis_;
+  lean_vector<std::int64_t> rows_;
+  lean_vector<std::int64_t> inverse_;  // of the basis, times the determinant
   std::int64_t determinant_ = 1;
-  std::vector<std::int64_t> lacking_;
-  std::vector<std::int64_t> column_;
-  std::vector<std::int64_t> values_;     // of the columns of the basis, times the determinant
-  std::vector<std::int64_t> direction_;  // how they shrink for the entering column
-  std::vector<std::int64_t> price_;      // of a task of each size
+  lean_vector<std::int64_t> lacking_;
+  lean_vector<std::int64_t> column_;
+  lean_vector<std::int64_t> values_;     // of the columns of the basis, times the determinant
+  lean_vector<std::int64_t> direction_;  // how they shrink for the entering column
+  lean_vector<std::int64_t> price_;      // of a task of each size
   node_knapsack knapsack_;
-  std::vector<std::uint32_t> weights_;
+  lean_vector<std::uint32_t> weights_;
   std::size_t max_free_ = 0;
   bool is_large_ = false;  // a number was too large
 };

@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
@@ -105,7 +106,7 @@ class hived_search_step {
       for (std::size_t i = 0; i < nodes_.size(); ++i)
         nodes_[i].preferred &= cluster.free(chosen_[i]);
     }
-    const std::vector<cell_id>& leaves = choose_gpus(request);
+    const lean_vector<cell_id>& leaves = choose_gpus(request);
 
     for (const gang_slot s : how.yielding)
       (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
@@ -167,7 +168,7 @@ class hived_search_step {
 
  private:
   // Binds the virtual leaves that are not bound. Returns whether that is possible.
-  bool map(hived_cells& cells, vc_chain_id c, const std::vector<cell_id>& leaves) {
+  bool map(hived_cells& cells, vc_chain_id c, const lean_vector<cell_id>& leaves) {
     before_map_ = cells.position();
     fixed_.clear();
     for (const cell_id leaf : leaves) {
@@ -217,25 +218,25 @@ class hived_search_step {
   void choose_nodes(const leaf_view& view, const gang_request& request) {
     if (request.constraints.any()) {
       const std::span<const std::uint32_t> nodes = constrained_(request).nodes();
-      chosen_.assign(nodes.begin(), nodes.end());
+      chosen_.assign(nodes);
     } else {
       placer_.choose_nodes(nodes(view),
                            view.guaranteed() ? rack_choice::tightest : rack_choice::fullest);
-      chosen_.assign(placer_.nodes().begin(), placer_.nodes().end());
+      chosen_.assign(placer_.nodes());
       for (std::uint32_t& n : chosen_) n = view.position(n);
     }
     sizes_.assign(view.chain().tree());
     nodes_.clear();
     for (const std::uint32_t n : chosen_) nodes_.push_back(view.gpus(n, sizes_));
   }
-  [[nodiscard]] const std::vector<cell_id>& choose_gpus(const gang_request& request) {
+  [[nodiscard]] const lean_vector<cell_id>& choose_gpus(const gang_request& request) {
     return request.constraints.any() ? constrained_(request).choose_gpus_of(nodes_, request.groups)
                                      : placer_.choose_gpus_of(nodes_, request.groups);
   }
   // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
   // the lazy gangs on them; false if all bindings must stay (with a filter or with anti-affinity).
   void preempt_holders(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
-                       const std::vector<cell_id>& leaves, bool lazily) {
+                       const lean_vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());
     for (const cell_id leaf : leaves) {
       const cell_id image = cluster.image(leaf);
@@ -284,14 +285,14 @@ class hived_search_step {
   bool mapped_ = true;
   hived_cells::bound_whole_cells whole_;
   gang_placement place_;
-  std::vector<indexed_class> classes_;
-  std::vector<std::uint32_t> chosen_;  // nodes of the view
-  std::vector<node_gpus> nodes_;       // for each of them
+  lean_vector<indexed_class> classes_;
+  lean_vector<std::uint32_t> chosen_;  // nodes of the view
+  lean_vector<node_gpus> nodes_;       // for each of them
   std::optional<node_index> filtered_;
   level_sizes sizes_;
   std::size_t before_map_ = 0;  // the position in the log
   std::vector<bool> fixed_;     // for each leaf of place_: it was bound before map()
-  std::vector<gang_slot> ending_;
+  lean_vector<gang_slot> ending_;
 };
 
 }  // namespace detail

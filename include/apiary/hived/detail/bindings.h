@@ -5,6 +5,7 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/layout.h>
@@ -56,7 +57,7 @@ class hived_bindings {
       const pinned_layout& pinned = layout.pinned[i];
       if (!pinned.tenant.valid()) continue;
       const level_t level = chains_[pinned.chain.value].tree().level(pinned.cell);
-      std::vector<std::uint32_t> quota(chains_[pinned.chain.value].tree().num_levels(), 0);
+      lean_vector<std::uint32_t> quota(chains_[pinned.chain.value].tree().num_levels(), 0);
       quota[level] = 1;
       const vc_chain_id added = add_cluster(pinned.tenant, pinned.chain.value, layout, quota);
       pinned_[added.value] = true;
@@ -261,8 +262,8 @@ class hived_bindings {
   std::vector<quota_ledger> ledgers_;  // by chain
   std::vector<virtual_cluster> clusters_;
   std::vector<bool> pinned_;                      // by cluster
-  std::vector<vc_chain_id> clusters_of_tenants_;  // for each chain, one entry per tenant
-  std::vector<vc_chain_id> clusters_of_pinned_;
+  lean_vector<vc_chain_id> clusters_of_tenants_;  // for each chain, one entry per tenant
+  lean_vector<vc_chain_id> clusters_of_pinned_;
   journal log_;
   bool recording_ = false;
   std::uint64_t hash_ = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -13,7 +14,6 @@
 #include <bit>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -31,7 +31,7 @@ void for_each_bad_leaf(const physical_chain& chain, const F& f) {
 // Cost: O(nodes and gangs of the tenant + leaves of its gangs of lower priority + bad leaves).
 inline void count_free(const hived_cells& cells, const gang_table& gangs,
                        const gang_request& request, vc_chain_id c,
-                       std::optional<gang_slot> restarted, std::vector<std::uint32_t>& free) {
+                       std::optional<gang_slot> restarted, lean_vector<std::uint32_t>& free) {
   const virtual_cluster& cluster = cells.cluster(c);
   const physical_chain& chain = cells.chain(cluster.chain());
   const auto holder_of = [&](cell_id leaf) {
@@ -61,7 +61,7 @@ inline void count_free(const hived_cells& cells, const gang_table& gangs,
 }
 // Counts for each node of a chain the leaves, healthy or bad, that no gang uses or has claimed: an
 // opportunistic gang may get them. Cost: O(nodes + bad leaves).
-inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& free) {
+inline void count_free(const physical_chain& chain, lean_vector<std::uint32_t>& free) {
   free.resize(chain.num_nodes());
   for (std::uint32_t n = 0; n < free.size(); ++n)
     free[n] = static_cast<std::uint32_t>(std::popcount(chain.idle(n)));
@@ -79,7 +79,7 @@ struct refused_chain {
 // Counts the leaves of each node by refused_chain::reason. Cost: as count_free; `never` O(nodes).
 inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
                          const gang_request& request, const refused_chain& at,
-                         std::vector<std::uint32_t>& free) {
+                         lean_vector<std::uint32_t>& free) {
   const physical_chain& chain = cells.chain(at.chain);
   if (at.reason != wait_reason::never) {
     if (at.cluster.valid())
@@ -89,7 +89,7 @@ inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
   free.clear();
   if (!at.cluster.valid()) return free.resize(chain.num_nodes(), chain.node_leaves());
   for (const virtual_cluster::node_range& r : cells.cluster(at.cluster).node_ranges())
-    free.insert(free.end(), r.nodes, r.leaves);
+    free.append(r.nodes, r.leaves);
 }
 
 }  // namespace detail

@@ -118,7 +118,9 @@ struct bound_tree {
   const physical_chain& chain = cells.chain(at.chain);
   gang_capacity capacities{at.cluster.valid() ? tree_of(cells.cluster(at.cluster)) : tree_of(chain),
                            chain.node_level()};
-  count_leaves(cells, gangs, request, at, capacities.free);
+  lean_vector<std::uint32_t> free;
+  count_leaves(cells, gangs, request, at, free);
+  capacities.free.assign(free.begin(), free.end());
   return capacities;
 }
 

@@ -17,11 +17,13 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,81 +81,73 @@ class hived_catalog {
   }
   [[nodiscard]] absl::Status exists(chain_id chain, level_t level = 0) const {
     if (!chain.valid()) return absl::NotFoundError("no chain is given");
-    if (chain.value >= layout_.chains.size())
-      return absl::NotFoundError("there is no chain " + std::to_string(chain.value));
+    if (chain.value >= layout_.chains.size()) return not_found({"there is no chain ", chain.value});
     if (level < layout_.chain(chain).tree.num_levels()) return absl::OkStatus();
-    return absl::NotFoundError("chain " + std::to_string(chain.value) + " has no level " +
-                               std::to_string(level));
+    return not_found({"chain ", chain.value, " has no level ", level});
   }
   [[nodiscard]] absl::Status exists(node_id node, std::uint32_t position) const {
     if (!node.valid()) return absl::NotFoundError("no node is given");
-    if (node.value >= layout_.num_nodes())
-      return absl::NotFoundError("there is no node " + std::to_string(node.value));
+    if (node.value >= layout_.num_nodes()) return not_found({"there is no node ", node.value});
     const chain_layout& chain = layout_.chain(layout_.chain_of(node));
     if (position < chain.tree.leaves_per_cell(chain.node_level)) return absl::OkStatus();
-    return absl::NotFoundError("node " + layout_.node_name(node) + " has no leaf cell " +
-                               std::to_string(position));
+    return not_found({"node ", layout_.node_name(node), " has no leaf cell ", position});
   }
   // Checks a request without the state of the cluster, with the errors of hived::propose. `runs`:
   // the gang runs already; a reconfiguration may have removed its tenant.
   [[nodiscard]] absl::Status check(const gang_request& r, bool runs = false) const {
-    const auto wrong = [&](const std::string& what) {
-      return absl::InvalidArgumentError(name(r.job) + ": " + what);
+    const auto wrong = [&](std::initializer_list<absl::AlphaNum> what) {
+      return invalid({name(r.job), ": ", text_of(what)});
     };
     if (!r.job.valid()) return absl::InvalidArgumentError("a gang needs a job id");
     if (r.tenant.value >= layout_.tenants.size() && (r.tenant.valid() || !runs)) {
-      return absl::NotFoundError(name(r.job) + ": " + missing(r.tenant));
+      return not_found({name(r.job), ": ", missing(r.tenant)});
     }
     if (r.priority < gang_request::opportunistic_priority ||
         r.priority > gang_request::max_priority)
-      return wrong("priority " + std::to_string(r.priority) + " is not in -1, ..., 1000");
-    if (r.groups.empty()) return wrong("no tasks");
+      return wrong({"priority ", r.priority, " is not in -1, ..., 1000"});
+    if (r.groups.empty()) return wrong({"no tasks"});
     std::uint64_t tasks = 0;
     for (const task_group& m : r.groups) {
-      if (m.tasks == 0) return wrong("a task group with 0 tasks");
-      if (m.gpus == 0) return wrong("a task group with 0 GPUs for each task");
+      if (m.tasks == 0) return wrong({"a task group with 0 tasks"});
+      if (m.gpus == 0) return wrong({"a task group with 0 GPUs for each task"});
       if (m.gpus > hived_cell_types::max_leaves_per_node) {
-        return wrong("a task of " + std::to_string(m.gpus) + " GPUs; a node has at most " +
-                     std::to_string(hived_cell_types::max_leaves_per_node));
+        return wrong({"a task of ", m.gpus, " GPUs; a node has at most ",
+                      hived_cell_types::max_leaves_per_node});
       }
       tasks += m.tasks;
     }
     if (tasks > max_tasks) {
-      return wrong(std::to_string(tasks) + " tasks; the limit is " + std::to_string(max_tasks));
+      return wrong({tasks, " tasks; the limit is ", max_tasks});
     }
     if (!r.constraints->groups.empty() && r.constraints->groups.size() != r.groups.size()) {
-      return wrong("topology constraints for " + std::to_string(r.constraints->groups.size()) +
-                   " task groups; it has " + std::to_string(r.groups.size()));
+      return wrong({"topology constraints for ", r.constraints->groups.size(),
+                    " task groups; it has ", r.groups.size()});
     }
     if (!runs && r.constraints.any() && r.groups.size() > max_constrained_groups) {
-      return wrong(std::to_string(r.groups.size()) +
-                   " task groups with topology constraints; the limit is " +
-                   std::to_string(max_constrained_groups));
+      return wrong({r.groups.size(), " task groups with topology constraints; the limit is ",
+                    max_constrained_groups});
     }
     if (!runs && r.constraints.any() && r.constraints.make_search_ == nullptr)
-      return wrong("its topology constraints come from a snapshot; set them again");
+      return wrong({"its topology constraints come from a snapshot; set them again"});
     if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
-      return absl::NotFoundError(name(r.job) + ": there is no leaf type " +
-                                 std::to_string(r.leaf_type.value));
+      return not_found({name(r.job), ": there is no leaf type ", r.leaf_type.value});
     }
     for (const std::uint32_t c : r.chains) {
-      if (c >= layout_.chains.size())
-        return absl::NotFoundError(name(r.job) + ": there is no chain " + std::to_string(c));
+      if (c >= layout_.chains.size()) return not_found({name(r.job), ": there is no chain ", c});
     }
     if (r.suggested != nullptr && r.suggested->size() != layout_.num_nodes()) {
-      return wrong("suggested nodes: " + std::to_string(r.suggested->size()) + " bits for " +
-                   std::to_string(layout_.num_nodes()) + " nodes");
+      return wrong(
+          {"suggested nodes: ", r.suggested->size(), " bits for ", layout_.num_nodes(), " nodes"});
     }
     if (!r.pinned) return absl::OkStatus();
-    if (r.priority < 0) return wrong("an opportunistic gang cannot use a pinned cell");
+    if (r.priority < 0) return wrong({"an opportunistic gang cannot use a pinned cell"});
     if (*r.pinned >= layout_.pinned.size()) {
-      return absl::NotFoundError(name(r.job) + ": there is no pinned cell " +
-                                 std::to_string(*r.pinned));
+      return not_found({name(r.job), ": there is no pinned cell ", *r.pinned});
     }
     if (layout_.pinned[*r.pinned].tenant == r.tenant) return absl::OkStatus();
-    return absl::FailedPreconditionError(name(r.job) + ": pinned cell " +
-                                         layout_.pinned[*r.pinned].id +
-                                         " belongs to another tenant");
+    return error_of(absl::StatusCode::kFailedPrecondition,
+                    {name(r.job), ": pinned cell ", layout_.pinned[*r.pinned].id,
+                     " belongs to another tenant"});
   }
   // Whether a preempting gang proposes the same request again, apart from the suggested nodes.
   // kInvalidArgument: it does not.
@@ -162,8 +156,7 @@ class hived_catalog {
         r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy &&
         r.constraints == first.constraints && r.chains == first.chains)
       return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        name(r.job) + " is preempting and proposes another request; cancel it first");
+    return invalid({name(r.job), " is preempting and proposes another request; cancel it first"});
   }
   // The node of a leaf, and the bit of the leaf in the node.
   [[nodiscard]] hived_placement placement_of(chain_leaf l) const noexcept {
@@ -202,8 +195,7 @@ class hived_catalog {
       there += l.leaf.valid() ? 1U : 0U;
     }
     if (there == given.size()) return levels;
-    return absl::InvalidArgumentError(name(job) + ": " + std::to_string(given.size()) +
-                                      " levels for " + std::to_string(there) + " leaf cells");
+    return invalid({name(job), ": ", given.size(), " levels for ", there, " leaf cells"});
   }
   // Converts the tasks of a gang, as a host reports them, to leaves: one entry per leaf of the
   // request, not valid if the task does not have this leaf. Requires: check() accepts the request.
@@ -220,14 +212,10 @@ class hived_catalog {
       size += std::uint64_t{m.tasks} * m.gpus;
     }
     if (t != tasks.size()) {
-      return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(t) +
-                                        " tasks; there are placements for " +
-                                        std::to_string(tasks.size()));
+      return invalid({name(r.job), " has ", t, " tasks; there are placements for ", tasks.size()});
     }
     if (size > max_leaves()) {
-      return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(size) +
-                                        " leaf cells; the limit is " +
-                                        std::to_string(max_leaves()));
+      return invalid({name(r.job), " has ", size, " leaf cells; the limit is ", max_leaves()});
     }
     t = 0;
     for (const task_group& m : r.groups) {
@@ -254,11 +242,11 @@ class hived_catalog {
       std::span<const gang_record::missing_leaf> missing) const {
     std::size_t next = 0;
     for (const gang_record::missing_leaf& m : missing) {
-      const std::string what = name(job) + ": missing leaf " + std::to_string(m.index);
+      const std::string what = text_of({name(job), ": missing leaf ", m.index});
       if (m.index < next || m.index >= leaves.size())
-        return absl::InvalidArgumentError(what + " is not in order, or beyond the last leaf");
+        return invalid({what, " is not in order, or beyond the last leaf"});
       if (leaves[m.index].leaf.valid() || find_leaf(m.node, m.device).leaf.valid())
-        return absl::InvalidArgumentError(what + " is in the configuration");
+        return invalid({what, " is in the configuration"});
       next = std::size_t{m.index} + 1;
     }
     return absl::OkStatus();
@@ -314,38 +302,39 @@ class hived_catalog {
   }
 
  private:
+  [[nodiscard]] static absl::Status not_found(std::initializer_list<absl::AlphaNum> what) {
+    return error_of(absl::StatusCode::kNotFound, what);
+  }
+  [[nodiscard]] static absl::Status invalid(std::initializer_list<absl::AlphaNum> what) {
+    return error_of(absl::StatusCode::kInvalidArgument, what);
+  }
   [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {
     return layout_.chain(layout_.chain_of(node)).tree.descendants(layout_.node_cell(node), 0).first;
   }
   [[nodiscard]] absl::Status check_task(job_id job, hived_placement task,
                                         std::uint32_t limit) const {
-    if (!task.node.valid())
-      return absl::NotFoundError(name(job) + ": a task has leaf cells and no node");
-    if (task.node.value >= layout_.num_nodes()) {
-      return absl::NotFoundError(name(job) + ": there is no node " +
-                                 std::to_string(task.node.value));
-    }
+    if (!task.node.valid()) return not_found({name(job), ": a task has leaf cells and no node"});
+    if (task.node.value >= layout_.num_nodes())
+      return not_found({name(job), ": there is no node ", task.node.value});
     const chain_layout& chain = layout_.chain(layout_.chain_of(task.node));
     const std::uint32_t size = chain.tree.leaves_per_cell(chain.node_level);
-    const std::string where = name(job) + ": node " + layout_.node_name(task.node);
-    if (size < 64 && task.leaves >> size != 0) {
-      return absl::InvalidArgumentError(where + " has only " + std::to_string(size) +
-                                        " leaf cells");
-    }
+    const std::string where = text_of({name(job), ": node ", layout_.node_name(task.node)});
+    if (size < 64 && task.leaves >> size != 0)
+      return invalid({where, " has only ", size, " leaf cells"});
     if (static_cast<std::uint32_t>(std::popcount(task.leaves)) > limit)
-      return absl::InvalidArgumentError(where + ": more leaf cells than the task requests");
+      return invalid({where, ": more leaf cells than the task requests"});
     return absl::OkStatus();
   }
   [[nodiscard]] static absl::Status check_distinct(job_id job, std::vector<chain_leaf> all) {
     std::erase_if(all, [](const chain_leaf& l) { return !l.leaf.valid(); });
     merge_sort(all);
     if (std::adjacent_find(all.begin(), all.end()) == all.end()) return absl::OkStatus();
-    return absl::InvalidArgumentError(name(job) + ": two tasks have the same leaf cell");
+    return invalid({name(job), ": two tasks have the same leaf cell"});
   }
 
   hived_layout layout_;
   std::vector<std::string> types_;  // leaf types, each once
-  std::vector<leaf_type_id> type_of_chain_;
+  lean_vector<leaf_type_id> type_of_chain_;
 };
 
 }  // namespace detail

@@ -3,16 +3,19 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/name_index.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,9 +28,9 @@ namespace detail {
 // Collects the faults of a configuration document, one per line, as "path: what is wrong".
 class document_faults {
  public:
-  void add(const std::string& path, const std::string& what) {
+  void add(std::initializer_list<absl::AlphaNum> path, std::initializer_list<absl::AlphaNum> what) {
     if (!text_.empty()) text_ += '\n';
-    text_ += path + ": " + what;
+    text_ += text_of(path) + ": " + text_of(what);
   }
   // OK if there is no fault. kInvalidArgument: lists all faults.
   [[nodiscard]] absl::Status status() const {
@@ -59,7 +62,7 @@ class document_faults {
 }
 // The escaped name in double quotes.
 [[nodiscard]] inline std::string in_quotes(std::string_view name) {
-  return '"' + escaped(name) + '"';
+  return text_of({"\"", escaped(name), "\""});
 }
 
 // The levels of a cell, and how many children a cell of each level has.
@@ -80,17 +83,17 @@ class hived_cell_types {
   hived_cell_types(std::span<const cell_type_config> types, document_faults& faults) {
     for (const cell_type_config& type : types) {
       const std::string path = path_of(type);
-      if (type.name.empty()) faults.add(path, "a cell type without name");
-      if (has_dot(type.name)) faults.add(path, "has a dot in its name; dots separate types");
-      if (type.child_type.empty()) faults.add(path + ".childCellType", "is missing");
+      if (type.name.empty()) faults.add({path}, {"a cell type without name"});
+      if (has_dot(type.name)) faults.add({path}, {"has a dot in its name; dots separate types"});
+      if (type.child_type.empty()) faults.add({path, ".childCellType"}, {"is missing"});
       if (has_dot(type.child_type)) {
-        faults.add(path + ".childCellType", "has a dot in its name; dots separate types");
+        faults.add({path, ".childCellType"}, {"has a dot in its name; dots separate types"});
       }
-      if (type.child_count == 0) faults.add(path + ".childCellNumber", "is 0 or missing");
+      if (type.child_count == 0) faults.add({path, ".childCellNumber"}, {"is 0 or missing"});
       if (index_.add(type.name, static_cast<std::uint32_t>(types_.size()))) {
         types_.push_back({&type});
       } else {
-        faults.add(path, "is defined twice");
+        faults.add({path}, {"is defined twice"});
       }
     }
     find_cycles(types, faults);
@@ -100,20 +103,23 @@ class hived_cell_types {
   // tree can have, not exactly one node level, or a node with too many leaves.
   [[nodiscard]] std::optional<cell_shape> shape_of(const std::string& top, const std::string& path,
                                                    document_faults& faults) const {
-    std::vector<const cell_type_config*> down;
+    lean_vector<const cell_type_config*> down;
     for (const entry* at = find(top); at != nullptr; at = find(down.back()->child_type)) {
       const cell_type_config& type = *at->type;
       if (at->cyclic || type.child_count == 0 || type.child_type.empty()) return std::nullopt;
       if (down.size() + 1 == uniform_tree::max_levels) {
-        faults.add(path, in_quotes(top) + " has more than " +
-                             std::to_string(uniform_tree::max_levels) + " levels");
+        faults.add({path},
+                   {in_quotes(top), " has more than ", uniform_tree::max_levels, " levels"});
         return std::nullopt;
       }
       down.push_back(&type);
     }
     if (down.empty()) {
-      faults.add(path,
-                 top.empty() ? "is missing" : in_quotes(top) + " is not one of the cellTypes");
+      if (top.empty()) {
+        faults.add({path}, {"is missing"});
+      } else {
+        faults.add({path}, {in_quotes(top), " is not one of the cellTypes"});
+      }
       return std::nullopt;
     }
     cell_shape shape;
@@ -131,16 +137,18 @@ class hived_cell_types {
     }
     for (const cell_type_config* type : down) shape.fan_outs.push_back(type->child_count);
     if (node_levels != 1) {
-      std::string what =
-          in_quotes(top) + " has " + std::to_string(node_levels) + " node levels instead of one";
-      if (node_levels == 0)
-        what += "; it ends at " + in_quotes(shape.types[0]) + ", which is not one of the cellTypes";
-      faults.add(path, what);
+      std::string end;
+      if (node_levels == 0) {
+        end = text_of(
+            {"; it ends at ", in_quotes(shape.types[0]), ", which is not one of the cellTypes"});
+      }
+      faults.add({path},
+                 {in_quotes(top), " has ", node_levels, " node levels instead of one", end});
       return std::nullopt;
     }
     if (leaves_of_node > max_leaves_per_node) {
-      faults.add(path, "the nodes in " + in_quotes(top) + " have more than " +
-                           std::to_string(max_leaves_per_node) + " leaf cells");
+      faults.add({path}, {"the nodes in ", in_quotes(top), " have more than ", max_leaves_per_node,
+                          " leaf cells"});
       return std::nullopt;
     }
     return shape;
@@ -153,7 +161,7 @@ class hived_cell_types {
     bool cyclic = false;     // contains itself
   };
   [[nodiscard]] static std::string path_of(const cell_type_config& type) {
-    return "physicalCluster.cellTypes." + escaped(type.name);
+    return text_of({"physicalCluster.cellTypes.", escaped(type.name)});
   }
   [[nodiscard]] static bool has_dot(const std::string& name) {
     return name.find('.') != std::string::npos;
@@ -174,13 +182,13 @@ class hived_cell_types {
       entry* at = find(type.name);
       for (; at != nullptr && at->walk == 0; at = find(at->type->child_type)) at->walk = walk;
       if (at == nullptr || at->walk != walk || at->cyclic) continue;
-      faults.add(path_of(*at->type), "contains itself");
+      faults.add({path_of(*at->type)}, {"contains itself"});
       for (; !at->cyclic; at = find(at->type->child_type)) at->cyclic = true;
     }
   }
 
   name_index index_;
-  std::vector<entry> types_;
+  lean_vector<entry> types_;
 };
 
 }  // namespace detail

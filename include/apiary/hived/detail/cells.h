@@ -389,10 +389,10 @@ class hived_cells : private hived_bindings {
     return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
   }
   // Scratch memory, not part of the state. bind_whole_cells reuses its rankings if `again`.
-  std::vector<cell_id> path_;
-  std::vector<virtual_cell> released_;
+  lean_vector<cell_id> path_;
+  lean_vector<virtual_cell> released_;
   std::vector<grant_ranking> rankings_;  // by level
-  std::vector<std::uint32_t> skipped_;   // bind_whole_cells: for each whole cell bound
+  lean_vector<std::uint32_t> skipped_;   // bind_whole_cells: for each whole cell bound
 };
 
 }  // namespace detail

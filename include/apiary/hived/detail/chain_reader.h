@@ -61,9 +61,8 @@ class hived_chain_reader {
   };
 
   [[nodiscard]] static std::string path_of(const place& at) {
-    const std::string child = '[' + std::to_string(at.child) + ']';
-    if (at.above == nullptr) return "physicalCluster.physicalCells" + child;
-    return path_of(*at.above) + ".cellChildren" + child;
+    if (at.above == nullptr) return text_of({"physicalCluster.physicalCells[", at.child, "]"});
+    return text_of({path_of(*at.above), ".cellChildren[", at.child, "]"});
   }
   [[nodiscard]] chain_layout& chain(chain_id c) noexcept { return chains[c.value]; }
   // Adds one chain for each cell type in physicalCells; reports faults at the first such entry.
@@ -75,14 +74,14 @@ class hived_chain_reader {
     std::map<std::string_view, use, std::greater<>> uses;
     for (std::size_t i = 0; i < cells.size(); ++i)
       ++uses.try_emplace(cells[i].type, use{i, 0}).first->second.count;
-    if (uses.empty()) faults_.add("physicalCluster.physicalCells", "no cells");
+    if (uses.empty()) faults_.add({"physicalCluster.physicalCells"}, {"no cells"});
     std::uint32_t nodes = 0;
     for (const auto& [type, used] : uses) {
-      const std::string path = path_of({nullptr, used.first}) + ".cellType";
+      const std::string path = text_of({path_of({nullptr, used.first}), ".cellType"});
       std::optional<cell_shape> shape = types.shape_of(std::string(type), path, faults_);
       if (shape) shape->fan_outs.insert(shape->fan_outs.begin(), used.count);
       if (shape && !has_tree(shape->fan_outs)) {
-        faults_.add(path, "more than 2^31 - 1 cells in total");
+        faults_.add({path}, {"more than 2^31 - 1 cells in total"});
         shape.reset();
       }
       if (shape && !has_node_index(*shape, path)) shape.reset();
@@ -121,9 +120,8 @@ class hived_chain_reader {
       (i + shape.node_level < levels ? nodes : leaves) *= shape.fan_outs[i];
     const std::uint64_t most = (summary_bitset::npos - 64) / ((leaves + 1) * (leaves + 2));
     if (nodes <= most) return true;
-    faults_.add(path, "chain " + in_quotes(shape.types.back()) + ": " + std::to_string(nodes) +
-                          " nodes of " + std::to_string(leaves) + " leaf cells; the limit is " +
-                          std::to_string(most) + " nodes");
+    faults_.add({path}, {"chain ", in_quotes(shape.types.back()), ": ", nodes, " nodes of ", leaves,
+                         " leaf cells; the limit is ", most, " nodes"});
     return false;
   }
   void add_cells(std::span<const physical_cell_config> cells) {
@@ -141,11 +139,11 @@ class hived_chain_reader {
     chain_layout& in = chain(where.chain);
     const std::string& type = in.level_types[where.level];
     if (!cell.type.empty() && cell.type != type) {
-      faults_.add(path_of(at) + ".cellType",
-                  in_quotes(cell.type) + " instead of " + in_quotes(type));
+      faults_.add({path_of(at), ".cellType"},
+                  {in_quotes(cell.type), " instead of ", in_quotes(type)});
     }
     if (!cell.pinned_id.empty()) {
-      if (inside_pinned) faults_.add(path_of(at) + ".pinnedCellId", "inside a pinned cell");
+      if (inside_pinned) faults_.add({path_of(at), ".pinnedCellId"}, {"inside a pinned cell"});
       add_pinned(at, cell.pinned_id, where);
       inside_pinned = true;
     }
@@ -160,11 +158,13 @@ class hived_chain_reader {
     }
     const std::uint32_t n = in.tree.fan_out(where.level);
     if (cell.children.size() != n) {
-      faults_.add(path_of(at) + ".cellChildren",
-                  cell.children.empty()
-                      ? "is missing; it holds the names of the nodes"
-                      : std::to_string(cell.children.size()) + " cells instead of " +
-                            std::to_string(n) + " in a cell of type " + in_quotes(type));
+      const std::string path = text_of({path_of(at), ".cellChildren"});
+      if (cell.children.empty()) {
+        faults_.add({path}, {"is missing; it holds the names of the nodes"});
+      } else {
+        faults_.add({path}, {cell.children.size(), " cells instead of ", n, " in a cell of type ",
+                             in_quotes(type)});
+      }
       complete[where.chain.value] = false;
       all_complete = false;
       return;
@@ -178,7 +178,7 @@ class hived_chain_reader {
   void add_pinned(const place& at, const std::string& id, position where) {
     const auto index = static_cast<std::uint32_t>(pinned.size());
     if (!pinned_of_id.add(id, index)) {
-      faults_.add(path_of(at) + ".pinnedCellId", in_quotes(id) + " already pins another cell");
+      faults_.add({path_of(at), ".pinnedCellId"}, {in_quotes(id), " already pins another cell"});
     }
     const cell_id c = chain(where.chain).tree.at(where.level, where.index);
     pinned.push_back({.id = id, .chain = where.chain, .cell = c});
@@ -188,7 +188,7 @@ class hived_chain_reader {
     first_leaf_of_node_ = in.device_of_leaf.size();
     in.node_names.push_back(name);
     if (name.empty()) {
-      faults_.add(path_of(at) + ".cellAddress", "a node without name");
+      faults_.add({path_of(at), ".cellAddress"}, {"a node without name"});
       return;
     }
     const std::uint32_t node = in.first_node + where.index;
@@ -197,7 +197,7 @@ class hived_chain_reader {
     std::vector<std::uint32_t>& more = more_of_host[first];
     const auto here = [&](std::uint32_t n) { return n >= in.first_node && n < node; };
     if (here(first) || std::any_of(more.begin(), more.end(), here)) {
-      faults_.add(path_of(at) + ".cellAddress", "node " + in_quotes(name) + " is named twice");
+      faults_.add({path_of(at), ".cellAddress"}, {"node ", in_quotes(name), " is named twice"});
     } else {
       more.push_back(node);
     }
@@ -222,11 +222,10 @@ class hived_chain_reader {
     for (std::size_t i = index * leaves; i < (index + 1) * leaves; ++i) {
       const auto [other, fresh] = chain_of_device.try_emplace(in.device_of_leaf[i], &in);
       if (fresh || other->second == &in) continue;
-      faults_.add("physicalCluster.physicalCells",
-                  "device " + std::to_string(in.device_of_leaf[i]) + " of node " +
-                      in_quotes(in.node_names[index]) + " is in chain " +
-                      in_quotes(other->second->name) + " and in chain " + in_quotes(in.name) +
-                      "; two gangs could get it: give each its cellAddress");
+      faults_.add({"physicalCluster.physicalCells"},
+                  {"device ", in.device_of_leaf[i], " of node ", in_quotes(in.node_names[index]),
+                   " is in chain ", in_quotes(other->second->name), " and in chain ",
+                   in_quotes(in.name), "; two gangs could get it: give each its cellAddress"});
       return;
     }
   }
@@ -237,7 +236,7 @@ class hived_chain_reader {
     if (!address.empty()) {
       const std::optional<std::uint64_t> index = read_digits(address);
       if (!index) {
-        faults_.add(path_of(at) + ".cellAddress", in_quotes(address) + " is not a device index");
+        faults_.add({path_of(at), ".cellAddress"}, {in_quotes(address), " is not a device index"});
         return;
       }
       device = static_cast<std::uint32_t>(*index);
@@ -245,8 +244,7 @@ class hived_chain_reader {
     std::vector<std::uint32_t>& devices = in.device_of_leaf;
     for (std::size_t i = first_leaf_of_node_; i < devices.size(); ++i) {
       if (devices[i] != device) continue;
-      faults_.add(path_of(at) + ".cellAddress",
-                  "device " + std::to_string(device) + " is in this node twice");
+      faults_.add({path_of(at), ".cellAddress"}, {"device ", device, " is in this node twice"});
       break;
     }
     devices.push_back(device);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/detail/capacity.h>
@@ -22,7 +23,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -73,14 +73,14 @@ class constrained_search {
   virtual void set_capacities_as_bound(const leaf_view& view, const gang_request& request,
                                        std::span<const std::uint32_t> after_preemption) = 0;
   // The position that an allocation names for each node of the view, or unused_node.
-  [[nodiscard]] virtual std::vector<std::uint32_t> positions_of_nodes() const = 0;
+  [[nodiscard]] virtual lean_vector<std::uint32_t> positions_of_nodes() const = 0;
   // After fit() or as_bound() said no: the victims of least cost for the same view and gang.
   virtual victim_set victims(std::span<const eviction_candidate> candidates,
                              std::span<const gpus_on_node> allocations) = 0;
   // After `fits`: the nodes used, numbered as in the cluster or chain.
   [[nodiscard]] virtual std::span<const std::uint32_t> nodes() const noexcept = 0;
   // Chooses leaves for all tasks, by group; slices are consecutive tasks. nodes[i]: of nodes()[i].
-  virtual const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
+  virtual const lean_vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                                      std::span<const task_group> groups) = 0;
   // The steps of the last fit() or as_bound().
   [[nodiscard]] virtual std::uint64_t steps() const noexcept = 0;

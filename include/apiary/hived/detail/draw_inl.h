@@ -4,6 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/core/status.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/draw.h>
 #include <apiary/hived/gang_record.h>
@@ -13,10 +14,13 @@
 #include <apiary/hived/request.h>
 #include <apiary/topology/tree.h>
 
+#include <absl/strings/str_cat.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,20 +66,22 @@ class hived_drawing {
       draw_gangs(rest.first(own));
       rest = rest.subspan(own);
     }
-    if (others_ > 0) line("... " + std::to_string(others_) + " more tenants, nothing in use");
-    if (!rest.empty()) line("? without tenant");
+    if (others_ > 0) line({"... ", others_, " more tenants, nothing in use"});
+    if (!rest.empty()) line({"? without tenant"});
     draw_gangs(rest);
     std::string signs;
     const auto explain = [&](const std::string& entry) {
-      if (!signs.empty() && signs.size() + entry.size() + 2 > width_)
-        line(std::exchange(signs, ""));
-      signs += (signs.empty() ? "" : "; ") + entry;
+      if (!signs.empty() && signs.size() + entry.size() + 2 > width_) {
+        line({signs});
+        signs.clear();
+      }
+      append(signs, {signs.empty() ? "" : "; ", entry});
     };
     if (labels_) explain("capitals: guaranteed; small letters: opportunistic");
     if (labels_) explain("digit: last digit of the job");
     if (bad_) explain("xx: bad; !: used and bad");
     if (claims_) explain("next: claimed by");
-    if (!signs.empty()) line(signs);
+    if (!signs.empty()) line({signs});
     return std::move(text_);
   }
 
@@ -90,10 +96,14 @@ class hived_drawing {
     friend bool operator==(const row&, const row&) = default;
   };
   // Appends a text line; shortens it if it is too long.
-  void line(std::string text) {
+  void line(std::initializer_list<absl::AlphaNum> pieces) {
+    std::string text = text_of(pieces);
     if (text.size() > width_) text.replace(width_ - 1, std::string::npos, "~");
     text.erase(text.find_last_not_of(' ') + 1);
-    text_ += text + '\n';
+    append(text_, {text, "\n"});
+  }
+  static void append(std::string& text, std::initializer_list<absl::AlphaNum> pieces) {
+    text += text_of(pieces);
   }
   [[nodiscard]] static std::string ascii(std::string_view name) {
     std::string out(name);
@@ -104,7 +114,7 @@ class hived_drawing {
   // The end of a long name: names usually differ there.
   [[nodiscard]] static std::string short_name(std::string_view name) {
     if (name.size() <= max_name) return ascii(name);
-    return '~' + ascii(name.substr(name.size() - max_name + 1));
+    return text_of({"~", ascii(name.substr(name.size() - max_name + 1))});
   }
   [[nodiscard]] std::string name(tenant_id t) const {
     return ascii(h_.layout().tenants[t.value].name);
@@ -127,13 +137,13 @@ class hived_drawing {
     const bool good = chain.healthy().healthy(leaf);
     bad_ = bad_ || !good;
     if (!holders.user.valid()) return good ? ".. " : "xx ";
-    return label(holders.user, holders.guaranteed) + (good ? ' ' : '!');
+    return text_of({label(holders.user, holders.guaranteed), good ? " " : "!"});
   }
   // The gang that has claimed a leaf.
   [[nodiscard]] std::string claimer(const detail::physical_chain& chain, cell_id leaf) {
     const gang_slot s = chain.holders(leaf).claimer;
     claims_ = claims_ || s.valid();
-    return s.valid() ? label(s, true) + ' ' : "   ";
+    return s.valid() ? text_of({label(s, true), " "}) : "   ";
   }
   // The tenant that owns this cell as a whole cell, with the id of a pinned cell; else empty.
   [[nodiscard]] std::string owner(std::uint32_t c, cell_id cell, level_t l) const {
@@ -145,7 +155,7 @@ class hived_drawing {
     std::string tenant = name(cluster.tenant());
     if (!cells.is_pinned(v.cluster)) return tenant;
     for (const pinned_layout& p : h_.layout().pinned)
-      if (p.chain.value == c && p.cell == cell) return tenant + " (" + ascii(p.id) + ')';
+      if (p.chain.value == c && p.cell == cell) return text_of({tenant, " (", ascii(p.id), ")"});
     return tenant;
   }
   // The owners of a node and of the cells in it.
@@ -158,8 +168,8 @@ class hived_drawing {
         const std::string whose = owner(c, inner, l);
         const std::uint32_t n = chain.tree().leaves_per_cell(l);
         if (!whose.empty()) {
-          text += (text.empty() ? "" : ", ") + whose + ' ' + std::to_string(first);
-          if (n > 1) text += '-' + std::to_string(first + n - 1);
+          append(text, {text.empty() ? "" : ", ", whose, " ", first});
+          if (n > 1) append(text, {"-", first + n - 1});
         }
         first += n;
       }
@@ -186,8 +196,8 @@ class hived_drawing {
         r.claims.emplace_back();
         gap.clear();
       }
-      r.users.back() += gap + user(chain, leaf);
-      r.claims.back() += std::string(gap.size(), ' ') + claimer(chain, leaf);
+      append(r.users.back(), {gap, user(chain, leaf)});
+      append(r.claims.back(), {std::string(gap.size(), ' '), claimer(chain, leaf)});
       claimed = claimed || chain.holders(leaf).claimer.valid();
       ++i;
     }
@@ -197,19 +207,19 @@ class hived_drawing {
   void draw_chain(std::uint32_t c) {
     const detail::physical_chain& chain = h_.cells().chain(c);
     const chain_layout& layout = h_.layout().chains[c];
-    std::string head = ascii(layout.name) + ": " + std::to_string(chain.tree().num_leaves()) + ' ' +
-                       ascii(layout.level_types[0]);
+    std::string head = text_of(
+        {ascii(layout.name), ": ", chain.tree().num_leaves(), " ", ascii(layout.level_types[0])});
     const auto count = [&](const char* what, auto&& is_one) {
       const id_range<cell_id> all = chain.tree().cells(0);
       if (const auto n = std::count_if(all.begin(), all.end(), is_one); n > 0)
-        head += ", " + std::to_string(n) + what;
+        append(head, {", ", n, what});
     };
     const auto at = [&](cell_id leaf) { return chain.holders(leaf); };
     count(" guaranteed", [&](cell_id l) { return at(l).user.valid() && at(l).guaranteed; });
     count(" opportunistic", [&](cell_id l) { return at(l).user.valid() && !at(l).guaranteed; });
     count(" claimed", [&](cell_id l) { return at(l).claimer.valid(); });
     count(" bad", [&](cell_id l) { return !chain.healthy().healthy(l); });
-    line(head);
+    line({head});
     name_width_ = 4;
     for (const std::string& n : layout.node_names)
       name_width_ = (std::max)(name_width_, (std::min)(n.size(), max_name));
@@ -230,14 +240,13 @@ class hived_drawing {
       std::uint32_t alike = 0;
       while (i + alike < cells.size() && idle(chain, cells[i + alike])) ++alike;
       if (alike >= run) {
-        line(space + "... " + std::to_string(alike) + " idle " + type);
+        line({space, "... ", alike, " idle ", type});
         i += alike;
       } else if (nodes) {
         i += draw_nodes(c, {cells[i], cells.last}, indent);
       } else {
         const std::string whose = owner(c, cells[i], l);
-        line(space + type + ' ' + std::to_string(chain.tree().index(cells[i], l)) +
-             (whose.empty() ? "" : ": ") + whose);
+        line({space, type, " ", chain.tree().index(cells[i], l), whose.empty() ? "" : ": ", whose});
         draw_cells(c, l - 1, chain.tree().children(cells[i++], l), indent + 2);
       }
     }
@@ -256,14 +265,18 @@ class hived_drawing {
     for (const std::string& users : r.users) longest = (std::max)(longest, users.size());
     for (std::size_t i = 0; i < r.users.size(); ++i) {
       const std::string title = i == 0 ? short_name(layout.node_names[n]) : "";
-      line(space + padded(title, name_width_ + 2) +
-           (i == 0 ? padded(r.users[i], longest) + ' ' + r.owners : r.users[i]));
-      if (!r.claims.empty()) line(space + padded("next", name_width_ + 2) + r.claims[i]);
+      const std::string before_users = padded(title, name_width_ + 2);
+      if (i == 0) {
+        line({space, before_users, padded(r.users[i], longest), " ", r.owners});
+      } else {
+        line({space, before_users, r.users[i]});
+      }
+      if (!r.claims.empty()) line({space, padded("next", name_width_ + 2), r.claims[i]});
     }
     std::uint32_t alike = 1;
     while (alike < nodes.size() && row_of(c, nodes[alike], columns) == r) ++alike;
     if (alike < run) return 1;
-    line(space + "... " + std::to_string(alike - 1) + " more like it");
+    line({space, "... ", alike - 1, " more like it"});
     return alike;
   }
   // Draws how many of its whole cells a tenant has in use. `any`: the tenant has gangs. If there
@@ -277,16 +290,16 @@ class hived_drawing {
         const std::uint32_t bound = h_.cells().ledger(c).allocated(t, l);
         any = any || bound > 0;
         if (quota == 0) continue;
-        text += (text.empty() ? "" : ", ") + std::to_string(bound) + " of " +
-                std::to_string(quota) + ' ' + ascii(chain.level_types[l]);
+        append(text,
+               {text.empty() ? "" : ", ", bound, " of ", quota, " ", ascii(chain.level_types[l])});
       }
     }
     if (!any && letters_.size() > 26) {
       ++others_;
       return;
     }
-    line(std::string(1, letters_[t.value]) + ' ' + padded(name(t), tenant_width_) +
-         (text.empty() ? "" : "  bound: ") + text);
+    line({std::string(1, letters_[t.value]), " ", padded(name(t), tenant_width_),
+          text.empty() ? "" : "  bound: ", text});
   }
   // All gangs in order of tenant (gangs without a tenant last). Of a tenant, guaranteed gangs come
   // first, then those of higher priority, then those of lower job id.
@@ -308,28 +321,30 @@ class hived_drawing {
     std::string where;
     for (std::uint32_t c = 0; c < in.size(); ++c) {
       if (in[c] == 0) continue;
-      where += (where.empty() ? "" : " and ") + std::to_string(in[c]) + ' ' +
-               ascii(h_.layout().chains[c].level_types[0]);
+      append(where, {where.empty() ? "" : " and ", in[c], " ",
+                     ascii(h_.layout().chains[c].level_types[0])});
     }
     const bool opportunistic = gang.request.priority < 0;
     const bool runs = gang.state == gang_state::allocated;
-    return (opportunistic ? "opportunistic" : "priority " + std::to_string(gang.request.priority)) +
-           (where.empty() ? ", runs" : (runs ? ", runs on " : ", claims ") + where) +
-           (gang.missing.empty() ? "" : ", " + std::to_string(gang.missing.size()) + " missing") +
-           (opportunistic || gang.guaranteed() ? "" : ", now opportunistic") +
-           (h_.being_preempted(gang) ? ", must end" : "");
+    std::string text = "opportunistic";
+    if (!opportunistic) text = text_of({"priority ", gang.request.priority});
+    append(text, {where.empty() ? ", runs" : runs ? ", runs on " : ", claims ", where});
+    if (!gang.missing.empty()) append(text, {", ", gang.missing.size(), " missing"});
+    append(text, {opportunistic || gang.guaranteed() ? "" : ", now opportunistic",
+                  h_.being_preempted(gang) ? ", must end" : ""});
+    return text;
   }
   // Draws one text line for each gang; equal gangs are summarized.
   void draw_gangs(std::span<const gang_slot> gangs) {
     while (!gangs.empty()) {
       const gang_record& gang = h_.gangs()[gangs[0]];
       const std::string text = describe(gang);
-      line("  " + label(gangs[0], gang.guaranteed()) + "  job " +
-           std::to_string(gang.request.job.value) + ", " + text);
+      line(
+          {"  ", label(gangs[0], gang.guaranteed()), "  job ", gang.request.job.value, ", ", text});
       std::size_t alike = 1;
       while (alike < gangs.size() && describe(h_.gangs()[gangs[alike]]) == text) ++alike;
       if (alike < run) alike = 1;
-      if (alike > 1) line("  ... " + std::to_string(alike - 1) + " more like it");
+      if (alike > 1) line({"  ... ", alike - 1, " more like it"});
       gangs = gangs.subspan(alike);
     }
   }

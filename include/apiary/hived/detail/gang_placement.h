@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -10,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -26,9 +26,9 @@ struct bound_leaf {
 struct gang_placement {
   vc_chain_id cluster{};  // not valid: the gang is opportunistic
   std::uint32_t chain = 0;
-  std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the task groups
-  std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that lose their claims
-  std::vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy must end
+  lean_vector<bound_leaf> leaves{};     // of all tasks, in the order of the task groups
+  lean_vector<gang_slot> cancelled{};   // preempting gangs of lower priority that lose their claims
+  lean_vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy must end
 };
 
 // The number of leaves of a cell for each level of a tree.

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -41,7 +40,7 @@ class gpus_of_tasks {
   // The next tasks of some groups take GPUs of a node, the largest tasks first.
   void take(const node_gpus& node, std::span<const gang_fit::portion> portions,
             std::span<const task_group> groups) {
-    portions_.assign(portions.begin(), portions.end());
+    portions_.assign(portions);
     if (portions_.size() > 1) {
       merge_sort(portions_, [&](const auto& a, const auto& b) {
         return groups[a.group].gpus > groups[b.group].gpus;
@@ -62,12 +61,12 @@ class gpus_of_tasks {
       }
     }
   }
-  [[nodiscard]] const std::vector<cell_id>& gpus() const noexcept { return gpus_; }
+  [[nodiscard]] const lean_vector<cell_id>& gpus() const noexcept { return gpus_; }
 
  private:
-  std::vector<std::uint32_t> next_;  // by task group: where its next GPU goes
-  std::vector<gang_fit::portion> portions_;
-  std::vector<cell_id> gpus_;
+  lean_vector<std::uint32_t> next_;  // by task group: where its next GPU goes
+  lean_vector<gang_fit::portion> portions_;
+  lean_vector<cell_id> gpus_;
 };
 
 // A class of a node index: its nodes have `free` GPUs that the gang can use. The nodes of the class
@@ -133,7 +132,7 @@ class gang_placer {
   }
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return chosen_; }
   // After that: chooses GPUs of these nodes (one entry each), by task group, then task.
-  const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
+  const lean_vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                              std::span<const task_group> groups) {
     APIARY_ASSERT(nodes.size() == chosen_.size());
     tasks_.begin(groups);
@@ -147,10 +146,10 @@ class gang_placer {
  private:
   gang_fit fit_;
   gang_fit::result packed_;
-  std::vector<gang_fit::node_class> classes_;
-  std::vector<indexed_class> indices_;  // of each entry of classes_
-  std::vector<std::uint32_t> chosen_;   // the node chosen for each node of packed_
-  std::vector<std::uint32_t> order_;
+  lean_vector<gang_fit::node_class> classes_;
+  lean_vector<indexed_class> indices_;  // of each entry of classes_
+  lean_vector<std::uint32_t> chosen_;   // the node chosen for each node of packed_
+  lean_vector<std::uint32_t> order_;
   gpus_of_tasks tasks_;
 };
 

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <span>
 #include <tuple>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -87,7 +86,7 @@ class grant_ranking {
   }
 
  private:
-  std::vector<grant_candidate> ranked_;
+  lean_vector<grant_candidate> ranked_;
   std::size_t next_ = 0;
 };
 

@@ -149,7 +149,7 @@ class guest_choice {
     }
     parts_.push_back(p);
     if (!p.full) {
-      std::vector<part> inside;
+      lean_vector<part> inside;
       std::uint32_t i = p.first;
       for (const cell_id child : cluster_->tree().children(p.cell, p.level)) {
         part q{.cell = child, .level = p.level - 1, .first = i, .parent = at};
@@ -171,7 +171,7 @@ class guest_choice {
   // Of a full part, only those that cost less than `limit` have their cost; the others have a lower
   // bound that is not less. `falling`: the cheapest cell so far is the limit for the next ones.
   template <class Cost>
-  void list_candidates(std::uint32_t i, std::size_t most, std::vector<candidate>& list,
+  void list_candidates(std::uint32_t i, std::size_t most, lean_vector<candidate>& list,
                        candidate limit, bool falling, const Cost& cost) {
     const part& p = parts_[i];
     list.clear();
@@ -336,7 +336,7 @@ class guest_choice {
     if (total >= best_cost_ || budget_ == 0) return;
     if (i == parts_.size()) return keep_if_better(total);
     const part& p = parts_[i];
-    std::vector<candidate>& list = lists_[i];
+    lean_vector<candidate>& list = lists_[i];
     std::size_t k = 0;
     if (p.twin != none) {
       list = lists_[p.twin];
@@ -383,17 +383,17 @@ class guest_choice {
   vc_chain_id c_{};
   std::uint64_t epoch_ = 0;
   std::uint64_t budget_ = 0;
-  std::vector<std::uint32_t> order_;  // the leaves that are not fixed, by virtual leaf
-  std::vector<part> tops_;
-  std::vector<part> parts_;
-  std::vector<cell_id> images_;  // for each part
-  std::vector<cell_id> best_;
+  lean_vector<std::uint32_t> order_;  // the leaves that are not fixed, by virtual leaf
+  lean_vector<part> tops_;
+  lean_vector<part> parts_;
+  lean_vector<cell_id> images_;  // for each part
+  lean_vector<cell_id> best_;
   std::uint64_t best_cost_ = 0;
-  std::vector<std::vector<candidate>> lists_;  // for each part
-  std::vector<std::uint64_t> used_;  // by physical cell: the epoch in which a part has got it
+  std::vector<lean_vector<candidate>> lists_;  // for each part
+  lean_vector<std::uint64_t> used_;  // by physical cell: the epoch in which a part has got it
   guest_fates fates_;
-  std::vector<gang_leaves> counts_;
-  std::vector<gang_slot> tried_;  // by try_all(): the users of leaves, or no user of an idle cell
+  lean_vector<gang_leaves> counts_;
+  lean_vector<gang_slot> tried_;  // by try_all(): the users of leaves, or no user of an idle cell
 };
 
 }  // namespace detail

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/tree.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -100,8 +100,8 @@ class guest_fates {
   least_cost least_{};
   std::uint64_t epoch_ = 0;
   std::uint64_t scan_ = 0;
-  std::vector<fate> fates_;      // by slot
-  std::vector<gang_slot> undo_;  // gangs whose `ended` was raised by end_users()
+  lean_vector<fate> fates_;      // by slot
+  lean_vector<gang_slot> undo_;  // gangs whose `ended` was raised by end_users()
 };
 
 }  // namespace detail

@@ -132,8 +132,9 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose_unexplained(const gang_re
 APIARY_INLINE absl::Status hived::commit(const gang_plan& plan) {
   if (!plan.request_.job.valid()) return absl::AbortedError("the plan is not one of propose()");
   if (!plan.stamp_.is({core_->epoch, hash()}))
-    return absl::AbortedError(name(plan.request_.job) +
-                              ": the plan is stale, or from another scheduler");
+    return detail::error_of(
+        absl::StatusCode::kAborted,
+        {name(plan.request_.job), ": the plan is stale, or from another scheduler"});
   if (plan.decided_ == plan_result::wait) {
     if (plan.withdraws_) return cancel(plan.request_.job);
     return absl::FailedPreconditionError("a plan to wait cannot be committed");
@@ -163,7 +164,8 @@ APIARY_INLINE absl::Status hived::commit(const gang_plan& plan) {
 APIARY_INLINE absl::Status hived::cancel(job_id job) {
   APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
   if (gangs()[slot].state != gang_state::preempting)
-    return absl::FailedPreconditionError(name(job) + " runs; it is not preempting");
+    return detail::error_of(absl::StatusCode::kFailedPrecondition,
+                            {name(job), " runs; it is not preempting"});
   begin_change();
   std::vector<job_id> to_restore;
   core_->state.drop_preempting(slot, to_restore);
@@ -185,7 +187,8 @@ APIARY_INLINE absl::Status hived::finish_task(job_id job, std::uint32_t task) {
   const auto [from, to] = gang.leaves_of(task);
   const std::size_t ending = gang.count_live(from, to);
   if (ending == 0 && !gang.misses(from, to)) {
-    return absl::NotFoundError(name(job) + " has no task " + std::to_string(task) + " (any more)");
+    return detail::error_of(absl::StatusCode::kNotFound,
+                            {name(job), " has no task ", task, " (any more)"});
   }
   const bool last = ending == gang.count_live(0, gang.leaves.size()) && !gang.misses(0, from) &&
                     !gang.misses(to, gang.leaves.size());
@@ -202,7 +205,8 @@ APIARY_INLINE absl::Status hived::grow(job_id job, job_id by) {
   APIARY_RETURN_IF_ERROR(detail::are_in_required_cell(layout(), gangs()[slot], gangs()[other]));
   for (const gang_slot s : {slot, other}) {
     if (being_preempted(gangs()[s]))
-      return absl::FailedPreconditionError(name(gangs()[s].request.job) + " is being preempted");
+      return detail::error_of(absl::StatusCode::kFailedPrecondition,
+                              {name(gangs()[s].request.job), " is being preempted"});
   }
   begin_change();
   core_->state.join(slot, other);
@@ -223,7 +227,8 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(
     std::span<const level_t> whole_cells, std::span<const gang_record::missing_leaf> missing) {
   APIARY_RETURN_IF_ERROR(core_->catalog.check(request, true));
   if (gangs().find(request.job))
-    return absl::AlreadyExistsError(name(request.job) + " exists already");
+    return detail::error_of(absl::StatusCode::kAlreadyExists,
+                            {name(request.job), " exists already"});
   APIARY_ASSIGN_OR_RETURN(std::vector<chain_leaf> leaves,
                           core_->catalog.find_leaves(request, tasks));
   APIARY_ASSIGN_OR_RETURN(
@@ -235,11 +240,13 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(
     any = true;
     if (cells().chain(l.chain).holders(l.leaf).idle()) continue;
     const hived_placement at = core_->catalog.placement_of(l);
-    return absl::FailedPreconditionError(name(request.job) + ": leaf cell " +
-                                         std::to_string(std::countr_zero(at.leaves)) + " of node " +
-                                         layout().node_name(at.node) + " is in use");
+    return detail::error_of(absl::StatusCode::kFailedPrecondition,
+                            {name(request.job), ": leaf cell ", std::countr_zero(at.leaves),
+                             " of node ", layout().node_name(at.node), " is in use"});
   }
-  if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
+  if (!any)
+    return detail::error_of(absl::StatusCode::kInvalidArgument,
+                            {name(request.job), " has no leaf cells"});
   APIARY_RETURN_IF_ERROR(core_->catalog.check_missing(request.job, leaves, missing));
   begin_change();
   gang_record gang{.request = request,
@@ -256,8 +263,8 @@ APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hiv
   detail::hived_move move(core_->catalog, core_->state, next.core_->catalog, next.core_->state);
   hived_reconfiguration report = move.carry_over();
   if (move.split()) {
-    return absl::InvalidArgumentError(name(*move.split()) +
-                                      ": the devices of one task are in two chains");
+    return detail::error_of(absl::StatusCode::kInvalidArgument,
+                            {name(*move.split()), ": the devices of one task are in two chains"});
   }
   next.set_victim_cost(core_->planner->victim_cost());
   core_->catalog = std::move(next.core_->catalog);
@@ -332,7 +339,7 @@ APIARY_INLINE void hived::begin_change() noexcept {
 APIARY_INLINE absl::Status hived::check(const gang_request& r) {
   const std::optional<gang_slot> slot = gangs().find(r.job);
   if (slot && gangs()[*slot].state == gang_state::allocated)
-    return absl::AlreadyExistsError(name(r.job) + " runs already");
+    return detail::error_of(absl::StatusCode::kAlreadyExists, {name(r.job), " runs already"});
   APIARY_RETURN_IF_ERROR(core_->catalog.check(r));
   return core_->planner->consider(core_->catalog, cells(), r);
 }

@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/gang_placer.h>
@@ -14,7 +15,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -95,7 +95,7 @@ class leaf_view {
   }
   // The classes of nodes() in order of preference: few free leaves for guaranteed gangs; for
   // opportunistic gangs the most opportunistic leaves, then the most idle leaves.
-  void list_classes(std::vector<indexed_class>& classes) const {
+  void list_classes(lean_vector<indexed_class>& classes) const {
     classes.clear();
     const std::uint32_t size = chain_->node_leaves();
     if (guaranteed()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/gang_record.h>
@@ -38,13 +39,17 @@ namespace detail {
   const gang_request& r = gang.request;
   const gang_request& more = by.request;
   if (r.job == more.job)
-    return absl::InvalidArgumentError(hived_catalog::name(r.job) + " cannot be merged with itself");
+    return error_of(absl::StatusCode::kInvalidArgument,
+                    {hived_catalog::name(r.job), " cannot be merged with itself"});
   std::uint64_t tasks = 0;
   for (const gang_record* g : {&gang, &by}) {
     const std::string which = hived_catalog::name(g->request.job);
     if (g->state == gang_state::preempting)
-      return absl::FailedPreconditionError(which + " is preempting and does not run yet");
-    if (g->downgraded) return absl::FailedPreconditionError(which + " has lost its tenant's cells");
+      return error_of(absl::StatusCode::kFailedPrecondition,
+                      {which, " is preempting and does not run yet"});
+    if (g->downgraded)
+      return error_of(absl::StatusCode::kFailedPrecondition,
+                      {which, " has lost its tenant's cells"});
     for (const task_group& m : g->request.groups) tasks += m.tasks;
   }
   const char* differ = r.tenant != more.tenant                                 ? "tenant"
@@ -57,14 +62,14 @@ namespace detail {
                        : r.constraints->required != more.constraints->required ? "required level"
                                                                                : nullptr;
   if (differ != nullptr) {
-    return absl::FailedPreconditionError(hived_catalog::name(r.job) + " and " +
-                                         hived_catalog::name(more.job) + " differ in their " +
-                                         differ);
+    return error_of(absl::StatusCode::kFailedPrecondition,
+                    {hived_catalog::name(r.job), " and ", hived_catalog::name(more.job),
+                     " differ in their ", differ});
   }
   if (tasks > hived_catalog::max_tasks) {
-    return absl::InvalidArgumentError(
-        hived_catalog::name(r.job) + " would have " + std::to_string(tasks) +
-        " tasks, ended ones included; the limit is " + std::to_string(hived_catalog::max_tasks));
+    return error_of(absl::StatusCode::kInvalidArgument,
+                    {hived_catalog::name(r.job), " would have ", tasks,
+                     " tasks, ended ones included; the limit is ", hived_catalog::max_tasks});
   }
   return absl::OkStatus();
 }
@@ -82,9 +87,10 @@ namespace detail {
           l.chain, required < tree.num_levels() ? tree.ancestor(l.leaf, required) : cell_id()};
       if (!cell) cell = in;
       if (*cell == in) continue;
-      return absl::FailedPreconditionError(
-          hived_catalog::name(gang.request.job) + " and " + hived_catalog::name(by.request.job) +
-          " are not in one cell of level " + std::to_string(required) + ", which they require");
+      return error_of(
+          absl::StatusCode::kFailedPrecondition,
+          {hived_catalog::name(gang.request.job), " and ", hived_catalog::name(by.request.job),
+           " are not in one cell of level ", required, ", which they require"});
     }
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/digest.h>
+#include <apiary/core/sort.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +54,7 @@ class name_index {
   }
 
   std::vector<entry> entries_;          // in the order of the calls of add
-  std::vector<std::uint32_t> buckets_;  // indices of entries_; a power of two, at least half empty
+  lean_vector<std::uint32_t> buckets_;  // indices of entries_; a power of two, at least half empty
 };
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/container/fast_div.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/tree.h>
@@ -288,9 +289,9 @@ class physical_chain {
   reserving_buddy_allocator cells_;
   health<uniform_tree> health_;
   priority_usage<uniform_tree> use_;
-  std::vector<leaf_holders> holders_;              // one for each leaf
-  std::vector<virtual_cell> owner_;                // one for each cell
-  std::vector<std::uint64_t> idle_;                // one for each node
+  lean_vector<leaf_holders> holders_;              // one for each leaf
+  lean_vector<virtual_cell> owner_;                // one for each cell
+  lean_vector<std::uint64_t> idle_;                // one for each node
   std::vector<bool> granted_;                      // one for each rack
   std::vector<summary_bitset> few_opportunistic_;  // healthy cells with at most 0, 1, ... of them
   std::uint32_t bad_ = 0;                          // number of bad leaves

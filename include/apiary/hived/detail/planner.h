@@ -4,6 +4,7 @@
 
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/catalog.h>
@@ -72,12 +73,15 @@ class hived_planner {
       chains_.push_back(c);
     }
     if (chains_.empty() && !invalid.empty())
-      return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": " + invalid);
+      return error_of(absl::StatusCode::kInvalidArgument,
+                      {hived_catalog::name(r.job), ": ", invalid});
     if (chains_.empty()) {
-      return absl::FailedPreconditionError(
-          hived_catalog::name(r.job) + ": tenant " + catalog.layout().tenants[r.tenant.value].name +
-          " has no cells" + (r.leaf_type.valid() ? " of type " + catalog.name(r.leaf_type) : "") +
-          (r.chains.empty() ? "" : " in the chains that the gang names"));
+      const bool typed = r.leaf_type.valid();
+      return error_of(
+          absl::StatusCode::kFailedPrecondition,
+          {hived_catalog::name(r.job), ": tenant ", catalog.layout().tenants[r.tenant.value].name,
+           " has no cells", typed ? " of type " : "", typed ? catalog.name(r.leaf_type) : "",
+           r.chains.empty() ? "" : " in the chains that the gang names"});
     }
     return absl::OkStatus();
   }
@@ -186,7 +190,7 @@ class hived_planner {
                                   std::size_t i, const summary_bitset& suggested) const {
     const physical_chain& chain = state.cells().chain(chains_[i]);
     const std::uint32_t first = catalog.layout().chains[chains_[i]].first_node;
-    const std::vector<bound_leaf>& leaves = search_.place().leaves;
+    const lean_vector<bound_leaf>& leaves = search_.place().leaves;
     return std::all_of(leaves.begin(), leaves.end(), [&](const bound_leaf& l) {
       return suggested.test(first + chain.node_of(l.image));
     });
@@ -283,9 +287,9 @@ class hived_planner {
   std::vector<task_group> groups_;      // task groups of the request, merged by size
   std::array<std::uint32_t, gang_fit::max_gpus> first_{};  // by size - 1
   gang_placement place_;                                   // if merged_
-  std::vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
-  std::vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
-  std::vector<std::optional<gpu_shortage>> shortages_;  // one for each chain, of the last search
+  lean_vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
+  lean_vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
+  lean_vector<std::optional<gpu_shortage>> shortages_;  // one for each chain, of the last search
   std::vector<std::optional<health<uniform_tree>>> filters_;  // one for each chain, if needed
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/detail/capacity.h>
@@ -20,7 +21,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -101,9 +101,9 @@ class hived_refusal {
     nodes_.assign(std::size_t{cells.chain(at.chain).node_leaves()} + 1, 0);
     for (const std::uint32_t f : free_) ++nodes_[f];
   }
-  std::vector<std::uint32_t> free_;           // leaves that count, one entry for each node
-  std::vector<std::uint32_t> nodes_;          // number of nodes with 0, 1, ... such leaves
-  std::vector<gang_fit::node_class> counts_;  // the same as classes
+  lean_vector<std::uint32_t> free_;           // leaves that count, one entry for each node
+  lean_vector<std::uint32_t> nodes_;          // number of nodes with 0, 1, ... such leaves
+  lean_vector<gang_fit::node_class> counts_;  // the same as classes
   gang_fit count_fit_;
   std::optional<gpu_shortage> shortage_;  // of may_count
 };

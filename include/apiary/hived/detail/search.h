@@ -22,7 +22,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -126,7 +125,7 @@ class hived_search {
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
     }
     // Enumerates all ways to grant whole cells, like the digits of a number.
-    std::vector<std::uint32_t> skips(unbound, 0);
+    lean_vector<std::uint32_t> skips(unbound, 0);
     way.task_gpus = 1;
     way.skips = skips;
     bool more = true;
@@ -155,11 +154,12 @@ class hived_search {
   bool try_yielding(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
-    std::vector<gang_slot> lower =
+    lean_vector<gang_slot> lower =
         hived_victims::gangs_of_lower_priority(cells, q.gangs, q.cluster, q.request.priority);
     if (found)
-      std::erase_if(lower,
-                    [&](gang_slot s) { return !may_give_up_cells(chain, q.gangs[s], s, usable); });
+      lower.erase_from(std::remove_if(lower.begin(), lower.end(), [&](gang_slot s) {
+        return !may_give_up_cells(chain, q.gangs[s], s, usable);
+      }));
     if (lower.empty() || (!found && cells.is_pinned(q.cluster))) return found;
     if (!found && !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::busy))) {
       verdict_ = fit_verdict::does_not_fit;
@@ -230,7 +230,7 @@ class hived_search {
   std::optional<gpu_shortage> shortage_;
   fit_verdict verdict_ = fit_verdict::fits;
   gang_placement place_;
-  std::vector<gang_slot> ended_;
+  lean_vector<gang_slot> ended_;
 };
 
 }  // namespace detail

@@ -41,21 +41,21 @@ class hived_tenant_reader {
 
  private:
   void add_tenant(const virtual_cluster_config& cluster) {
-    const std::string path = "virtualClusters." + escaped(cluster.name);
+    const std::string path = text_of({"virtualClusters.", escaped(cluster.name)});
     const tenant_id tenant(static_cast<std::uint32_t>(tenants.size()));
-    if (cluster.name.empty()) faults_.add(path, "a virtual cluster without name");
+    if (cluster.name.empty()) faults_.add({path}, {"a virtual cluster without name"});
     if (!tenant_of_name.add(cluster.name, tenant.value)) {
-      faults_.add(path, "is defined twice");
+      faults_.add({path}, {"is defined twice"});
     }
     tenants.push_back({.name = cluster.name});
     for (const chain_layout& c : cells_.chains)
       tenants.back().quota.emplace_back(c.tree.num_levels());
     for (std::size_t i = 0; i < cluster.cells.size(); ++i) {
-      add_quota(path + ".virtualCells[" + std::to_string(i) + "].cellType", cluster.cells[i]);
+      add_quota(text_of({path, ".virtualCells[", i, "].cellType"}), cluster.cells[i]);
     }
     for (std::size_t i = 0; i < cluster.pinned_ids.size(); ++i) {
-      own_pinned(path + ".pinnedCells[" + std::to_string(i) + "].pinnedCellId",
-                 cluster.pinned_ids[i], tenant);
+      own_pinned(text_of({path, ".pinnedCells[", i, "].pinnedCellId"}), cluster.pinned_ids[i],
+                 tenant);
     }
   }
   // A quota of 32 bits overflows only if the sum in reserved_ is more than the chain can have.
@@ -74,7 +74,7 @@ class hived_tenant_reader {
     std::string_view part = type.substr(0, dot);
     const auto found = cells_.chain_of_type.find(part);
     if (!found) {
-      faults_.add(path, type.empty() ? "is missing" : no_chain(part, type));
+      faults_.add({path}, {type.empty() ? std::string("is missing") : no_chain(part, type)});
       return std::nullopt;
     }
     const chain_id chain(*found);
@@ -86,7 +86,7 @@ class hived_tenant_reader {
       dot = type.find('.');
       part = type.substr(0, dot);
       if (level == 0 || part != types[level - 1]) {
-        faults_.add(path, in_quotes(types[level]) + " is not made of " + in_quotes(part));
+        faults_.add({path}, {in_quotes(types[level]), " is not made of ", in_quotes(part)});
         return std::nullopt;
       }
       --level;
@@ -96,16 +96,16 @@ class hived_tenant_reader {
   // Says that no physical cell is of type `first`, with which the qualified type starts, and which
   // qualified types end with it.
   [[nodiscard]] std::string no_chain(std::string_view first, std::string_view type) const {
-    std::string text = "no physical cell is of type " + in_quotes(first);
-    if (first != type) text += ", the first name of " + in_quotes(type);
+    std::string text = text_of({"no physical cell is of type ", in_quotes(first)});
+    if (first != type) text += text_of({", the first name of ", in_quotes(type)});
     const char* separator = "; write ";
     for (const chain_layout& chain : cells_.chains) {
       const std::vector<std::string>& types = chain.level_types;
       const auto at = std::find(types.begin(), types.end(), first);
       if (first.empty() || at == types.end()) continue;
       std::string qualified;
-      for (auto above = types.end(); --above != at;) qualified += *above + ".";
-      text += separator + in_quotes(qualified.append(type));
+      for (auto above = types.end(); --above != at;) qualified += text_of({*above, "."});
+      text += text_of({separator, in_quotes(qualified.append(type))});
       separator = " or ";
     }
     return text;
@@ -114,16 +114,16 @@ class hived_tenant_reader {
   void own_pinned(const std::string& path, const std::string& id, tenant_id tenant) {
     const auto found = cells_.pinned_of_id.find(id);
     if (id.empty()) {
-      faults_.add(path, "is missing");
+      faults_.add({path}, {"is missing"});
     } else if (found) {
       tenant_id& owner = cells_.pinned[*found].tenant;
       if (owner.valid()) {
-        faults_.add(path, in_quotes(id) + " already belongs to virtual cluster " +
-                              in_quotes(tenants[owner.value].name));
+        faults_.add({path}, {in_quotes(id), " already belongs to virtual cluster ",
+                             in_quotes(tenants[owner.value].name)});
       }
       owner = tenant;
     } else if (cells_.all_complete) {
-      faults_.add(path, "no physical cell is pinned as " + in_quotes(id));
+      faults_.add({path}, {"no physical cell is pinned as ", in_quotes(id)});
     }
   }
   // Allocates the pinned cells and reserves the quotas, the largest cells first. Reports the first
@@ -140,10 +140,9 @@ class hived_tenant_reader {
       const std::uint64_t wanted = reserved_[c.value][l];
       const std::uint32_t left = free.splittable(l);
       if (wanted > left) {
-        faults_.add("virtualClusters", std::to_string(wanted) + " cells of type " +
-                                           in_quotes(in.level_types[l]) + " are requested; chain " +
-                                           in_quotes(in.name) + " has " + std::to_string(left) +
-                                           " besides pinned and larger cells");
+        faults_.add({"virtualClusters"}, {wanted, " cells of type ", in_quotes(in.level_types[l]),
+                                          " are requested; chain ", in_quotes(in.name), " has ",
+                                          left, " besides pinned and larger cells"});
         return;
       }
       APIARY_VERIFY(free.reserve(l, static_cast<std::uint32_t>(wanted)));

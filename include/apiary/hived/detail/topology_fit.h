@@ -148,8 +148,8 @@ class hived_topology_fit : public constrained_search {
       unused_[other] = true;
     }
   }
-  [[nodiscard]] std::vector<std::uint32_t> positions_of_nodes() const override {
-    std::vector<std::uint32_t> places(capacities_->num_nodes(), unused_node);
+  [[nodiscard]] lean_vector<std::uint32_t> positions_of_nodes() const override {
+    lean_vector<std::uint32_t> places(capacities_->num_nodes(), unused_node);
     for (std::uint32_t i = 0; i < places.size(); ++i)
       if (unused_.empty() || !unused_[i]) places[order_.empty() ? i : order_[i]] = i;
     return places;
@@ -160,7 +160,7 @@ class hived_topology_fit : public constrained_search {
   }
   [[nodiscard]] std::uint64_t steps() const noexcept override { return steps_; }
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept override { return nodes_; }
-  const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
+  const lean_vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                              std::span<const task_group> groups) override {
     tasks_.begin(groups);
     for (std::size_t i = 0; i < nodes.size(); ++i) {

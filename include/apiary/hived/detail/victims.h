@@ -22,7 +22,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -47,7 +46,7 @@ class hived_victims {
       return fit_verdict::fits;
     }
     list_candidates(cells, gangs, request.priority, c);
-    others_.assign(nodes.counts().begin(), nodes.counts().end());
+    others_.assign(nodes.counts());
     list_gpus_of_candidates(gangs, request.priority, view, {});
     for (const std::uint32_t n : named_) entry_[n] = none;
     named_.clear();
@@ -108,11 +107,11 @@ class hived_victims {
   // The gangs of lower priority in a virtual cluster, by the cost of taking their cells: preempting
   // gangs and lazy gangs, then gangs that end anyway, then gangs that must end; within each the
   // order of gang_table::ranked.
-  [[nodiscard]] static std::vector<gang_slot> gangs_of_lower_priority(const hived_cells& cells,
+  [[nodiscard]] static lean_vector<gang_slot> gangs_of_lower_priority(const hived_cells& cells,
                                                                       const gang_table& gangs,
                                                                       vc_chain_id c,
                                                                       std::int32_t priority) {
-    std::vector<gang_slot> all;
+    lean_vector<gang_slot> all;
     for (const auto& [g, slot] : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
       if (g.priority < priority) all.push_back(slot);
@@ -135,15 +134,15 @@ class hived_victims {
   template <class F>
   static bool choose_few(std::span<const gang_slot> gangs, F&& suffice) {
     if (!suffice(gangs)) return false;
-    std::vector<gang_slot> needed;
-    std::vector<gang_slot> some;
+    lean_vector<gang_slot> needed;
+    lean_vector<gang_slot> some;
     std::size_t enough = gangs.size();  // the first `enough` and the needed ones are enough
     for (int tries = 64; enough > 0; needed.push_back(gangs[--enough])) {
       for (std::size_t few = 0; few < enough;) {  // fewer than `few` are not enough
         if (tries-- == 0) return true;
         const std::size_t half = few + (enough - few) / 2;
         some = needed;
-        some.insert(some.end(), gangs.begin(), gangs.begin() + static_cast<std::ptrdiff_t>(half));
+        some.append(gangs.data(), gangs.data() + half);
         if (suffice(std::span<const gang_slot>(some))) {
           enough = half;
         } else {
@@ -198,7 +197,7 @@ class hived_victims {
     for (const auto& [g, slot] : gangs.of_cluster(c)) {
       if (cost_ || !g.runs || g.priority >= request.priority || tries-- == 0) break;
       list_gpus_of_gang(gangs, slot, request.priority, view);
-      others_.assign(nodes.counts().begin(), nodes.counts().end());
+      others_.assign(nodes.counts());
       for (const auto& [node, gpus] : gpus_of_gang_) {
         const std::uint32_t before = view.count(node);
         if (before > 0) --others_[before];
@@ -279,19 +278,19 @@ class hived_victims {
   victim_search search_;
   std::optional<gpu_shortage> shortage_;  // of the last search of search_
   gang_fit fit_;
-  std::vector<ranked_gang> ranked_;
-  std::vector<gang_slot> slots_;
-  std::vector<eviction_candidate> candidates_;  // for each slot
-  std::vector<gpus_on_node> gpus_of_candidates_;
-  std::vector<std::uint32_t> free_;   // for each listed node
-  std::vector<std::uint32_t> entry_;  // for each node of the cluster its position in free_
-  std::vector<std::uint32_t> named_;
-  std::vector<std::uint32_t> at_;
-  std::vector<gpus_on_node> gpus_of_gang_;
-  std::vector<std::uint32_t> free_after_preemption_;  // of each node, once all candidates end
-  std::vector<std::uint32_t> others_;  // nodes by free leaves, without the listed nodes
-  std::vector<gang_fit::node_class> classes_;
-  std::vector<std::pair<chain_leaf, leaf_holders>> freed_;
+  lean_vector<ranked_gang> ranked_;
+  lean_vector<gang_slot> slots_;
+  lean_vector<eviction_candidate> candidates_;  // for each slot
+  lean_vector<gpus_on_node> gpus_of_candidates_;
+  lean_vector<std::uint32_t> free_;   // for each listed node
+  lean_vector<std::uint32_t> entry_;  // for each node of the cluster its position in free_
+  lean_vector<std::uint32_t> named_;
+  lean_vector<std::uint32_t> at_;
+  lean_vector<gpus_on_node> gpus_of_gang_;
+  lean_vector<std::uint32_t> free_after_preemption_;  // of each node, once all candidates end
+  lean_vector<std::uint32_t> others_;  // nodes by free leaves, without the listed nodes
+  lean_vector<gang_fit::node_class> classes_;
+  lean_vector<std::pair<chain_leaf, leaf_holders>> freed_;
 };
 
 }  // namespace detail

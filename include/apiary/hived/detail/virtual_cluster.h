@@ -5,6 +5,7 @@
 #include <apiary/alloc/node_index.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/quota_tree.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -172,13 +172,13 @@ class virtual_cluster {
   std::uint32_t chain_;
   level_t node_level_;
   quota_tree tree_;
-  std::vector<cell_id> image_;    // by cell
+  lean_vector<cell_id> image_;    // by cell
   summary_bitset unbound_roots_;  // by cell; meaningful for whole cells
   std::uint32_t num_leaves_ = 0;
   std::uint32_t rack_size_;
-  std::vector<std::uint32_t> active_;  // by cell above the leaves
-  std::vector<node_range> ranges_;     // largest nodes first
-  std::vector<std::uint64_t> free_;    // by node
+  lean_vector<std::uint32_t> active_;  // by cell above the leaves
+  lean_vector<node_range> ranges_;     // largest nodes first
+  lean_vector<std::uint64_t> free_;    // by node
   node_index index_;
 };
 

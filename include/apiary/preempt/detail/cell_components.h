@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/eviction_levels.h>
 #include <apiary/preempt/detail/group_capacity.h>
 #include <apiary/preempt/detail/group_costs.h>
@@ -42,12 +43,12 @@ class cell_components : public group_costs {
   };
   // Nodes of a cell that gangs connect.
   struct component {
-    std::vector<std::uint32_t> nodes;
-    std::vector<std::uint32_t> tried;  // gangs of which all subsets are tried
+    lean_vector<std::uint32_t> nodes;
+    lean_vector<std::uint32_t> tried;  // gangs of which all subsets are tried
     bool all_tried = true;
-    std::vector<std::uint64_t> cost;
-    std::vector<std::uint32_t> subset;  // of `tried`, for each cost
-    std::vector<std::uint32_t> solved;  // the capacity in whose solution each cost is
+    lean_vector<std::uint64_t> cost;
+    lean_vector<std::uint32_t> subset;  // of `tried`, for each cost
+    lean_vector<std::uint32_t> solved;  // the capacity in whose solution each cost is
   };
 
   // The gangs on these nodes.
@@ -124,9 +125,9 @@ class cell_components : public group_costs {
   static constexpr std::size_t max_nodes_with_subsets = 8;
 
   bool full_ = false;
-  std::vector<local_gang> gangs_;
-  std::vector<local_item> items_;
-  std::vector<std::uint32_t> first_item_;  // of each node of the cell
+  lean_vector<local_gang> gangs_;
+  lean_vector<local_item> items_;
+  lean_vector<std::uint32_t> first_item_;  // of each node of the cell
   std::vector<component> components_;
   std::size_t num_components_ = 0;
 
@@ -136,9 +137,9 @@ class cell_components : public group_costs {
     return n;
   }
 
-  std::vector<std::uint32_t> local_of_;  // of each candidate
-  std::vector<std::uint32_t> joined_;
-  std::vector<std::uint32_t> component_of_;
+  lean_vector<std::uint32_t> local_of_;  // of each candidate
+  lean_vector<std::uint32_t> joined_;
+  lean_vector<std::uint32_t> component_of_;
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/cell_components.h>
 #include <apiary/preempt/detail/eviction_levels.h>
 #include <apiary/preempt/detail/node_evictions.h>
@@ -32,7 +33,7 @@ class cell_evictions : public cell_components {
   // cost[s]: the least cost of evictions after which the cell holds s times the step of its level,
   // for each s that is possible. False if work() would exceed the limit; then the table is empty, and
   // work() is the limit.
-  [[nodiscard]] bool table(std::size_t h, std::uint32_t c, std::vector<std::uint64_t>& cost) {
+  [[nodiscard]] bool table(std::size_t h, std::uint32_t c, lean_vector<std::uint64_t>& cost) {
     const bool solved =
         h == 1 ? solve_lowest(c, none, cost, nullptr) : solve_inner(h, c, none, cost, nullptr);
     if (!solved) cost.clear();
@@ -41,8 +42,8 @@ class cell_evictions : public cell_components {
   // Appends the allocations that table() has counted for `steps`. It may have counted only some of
   // the allocations of a gang. False, and some of them, if work() would exceed the limit.
   bool append_evictions(std::size_t h, std::uint32_t c, std::uint32_t steps,
-                        std::vector<std::uint32_t>& to) {
-    std::vector<std::uint64_t> cost;
+                        lean_vector<std::uint32_t>& to) {
+    lean_vector<std::uint64_t> cost;
     return h == 1 ? solve_lowest(c, steps, cost, &to) : solve_inner(h, c, steps, cost, &to);
   }
   // Tables end where work() would exceed this number.
@@ -51,7 +52,7 @@ class cell_evictions : public cell_components {
   [[nodiscard]] std::uint64_t work() const noexcept { return work_ + node_.work(); }
 
  private:
-  using table_choice = std::vector<std::uint32_t>;
+  using table_choice = lean_vector<std::uint32_t>;
 
   static std::uint64_t add(std::uint64_t a, std::uint64_t b) noexcept {
     return a + b < a ? never : a + b;
@@ -64,7 +65,7 @@ class cell_evictions : public cell_components {
     return false;
   }
   // sum[k] = the least of sum[k - i] + part[i], for k up to `most`. False: beyond the limit.
-  [[nodiscard]] bool add_table(std::vector<std::uint64_t>& sum, std::span<const std::uint64_t> part,
+  [[nodiscard]] bool add_table(lean_vector<std::uint64_t>& sum, std::span<const std::uint64_t> part,
                                std::size_t most, table_choice* choice) {
     if (part.size() == 1 && part[0] == 0 && choice == nullptr) return true;
     const std::size_t size = (std::min)(most + 1, sum.size() + part.size() - 1);
@@ -86,21 +87,21 @@ class cell_evictions : public cell_components {
   [[nodiscard]] std::uint32_t steps_per_step(std::size_t h) const noexcept {
     return levels_->levels[h].step / levels_->levels[h - 1].step;
   }
-  void take_steps(std::size_t h, const std::vector<std::uint64_t>& sum,
-                  std::vector<std::uint64_t>& cost) const {
+  void take_steps(std::size_t h, const lean_vector<std::uint64_t>& sum,
+                  lean_vector<std::uint64_t>& cost) const {
     const std::size_t each = steps_per_step(h);
     cost.clear();
     for (std::size_t s = 0; s < sum.size(); s += each) cost.push_back(sum[s]);
   }
   // Cells above the lowest: sums of their children. If `steps` is not none, appends the victims.
   [[nodiscard]] bool solve_inner(std::size_t h, std::uint32_t c, std::uint32_t steps,
-                                 std::vector<std::uint64_t>& cost,
-                                 std::vector<std::uint32_t>* victims) {
+                                 lean_vector<std::uint64_t>& cost,
+                                 lean_vector<std::uint32_t>* victims) {
     const std::uint32_t first = levels_->levels[h].first[c];
     const std::uint32_t last = levels_->levels[h].first[c + 1];
     const std::size_t most = levels_->levels[h].most / levels_->levels[h - 1].step;
-    std::vector<std::uint64_t> sum{0};
-    std::vector<std::uint64_t> part;
+    lean_vector<std::uint64_t> sum{0};
+    lean_vector<std::uint64_t> part;
     std::vector<table_choice> choices(victims == nullptr ? 0 : last - first);
     for (std::uint32_t i = first; i < last; ++i) {
       if (!table(h - 1, i, part) ||
@@ -224,13 +225,13 @@ class cell_evictions : public cell_components {
   }
   // A cell directly above the nodes.
   [[nodiscard]] bool solve_lowest(std::uint32_t c, std::uint32_t steps,
-                                  std::vector<std::uint64_t>& cost,
-                                  std::vector<std::uint32_t>* victims) {
+                                  lean_vector<std::uint64_t>& cost,
+                                  lean_vector<std::uint32_t>* victims) {
     const std::uint32_t first = levels_->levels[1].first[c];
     list_gangs(first, levels_->levels[1].first[c + 1]);
     list_components();
     const std::size_t most = levels_->levels[1].most / levels_->levels[0].step;
-    std::vector<std::uint64_t> sum{0};
+    lean_vector<std::uint64_t> sum{0};
     std::vector<table_choice> choices(victims == nullptr ? 0 : num_components_);
     for (std::size_t i = 0; i < num_components_; ++i) {
       if (!solve_component(first, components_[i], most) ||
@@ -249,7 +250,7 @@ class cell_evictions : public cell_components {
     return true;
   }
   [[nodiscard]] bool append_evictions_of(std::uint32_t first, const component& at, std::uint32_t k,
-                                         std::size_t most, std::vector<std::uint32_t>& to) {
+                                         std::size_t most, lean_vector<std::uint32_t>& to) {
     const std::uint32_t subset = at.subset[k];
     for (std::size_t t = 0; t < at.tried.size(); ++t)
       if ((subset >> t & 1) != 0)
@@ -261,12 +262,12 @@ class cell_evictions : public cell_components {
     return true;
   }
 
-  std::vector<std::uint64_t> next_;
-  std::vector<std::uint64_t> sum_;
+  lean_vector<std::uint64_t> next_;
+  lean_vector<std::uint64_t> sum_;
   node_evictions node_;
-  std::vector<node_evictions::gang> node_gangs_;
+  lean_vector<node_evictions::gang> node_gangs_;
   std::vector<table_choice> choices_;             // of each node of a component
-  std::vector<std::vector<std::uint64_t>> sets_;  // of each node of a component, by capacity
+  std::vector<lean_vector<std::uint64_t>> sets_;  // of each node of a component, by capacity
   std::uint32_t solution_ = 0;
   std::uint64_t most_work_ = never;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ class disruption_tally {
     if (unlimited()) return;
     APIARY_VERIFY(budgets.groups.size() == candidates.size());
     APIARY_VERIFY(budgets.gpus.empty() || budgets.gpus.size() == candidates.size());
-    gpus_.assign(budgets.gpus.begin(), budgets.gpus.end());
+    gpus_.assign(budgets.gpus);
     if (gpus_.empty())
       for (const eviction_candidate& c : candidates) {
         gpus_.push_back(0);
@@ -79,7 +80,7 @@ class disruption_tally {
   // than its GPUs allow if fractions of gangs could be lost.
   [[nodiscard]] std::uint64_t max_sum(std::span<const std::uint64_t> values) const {
     std::uint64_t sum = 0;
-    std::vector<std::vector<std::uint32_t>> in(budgets_.max.size());
+    std::vector<lean_vector<std::uint32_t>> in(budgets_.max.size());
     for (std::uint32_t j = 0; j < values.size(); ++j) {
       if (!is_limited(j)) {
         sum += values[j];
@@ -110,7 +111,7 @@ class disruption_tally {
     const disruption_budget& max = budgets_.max[group];
     return lost_[group].gangs > max.gangs || lost_[group].gpus > max.gpus;
   }
-  [[nodiscard]] std::uint64_t max_sum(std::vector<std::uint32_t>& group,
+  [[nodiscard]] std::uint64_t max_sum(lean_vector<std::uint32_t>& group,
                                       std::span<const std::uint64_t> values,
                                       const disruption_budget& max) const {
     std::uint64_t by_gangs = 0;
@@ -148,13 +149,13 @@ class disruption_tally {
   }
 
   disruption_budgets budgets_;
-  std::vector<std::uint32_t> gpus_;        // of each candidate
-  std::vector<disruption_budget> lost_;    // of each group
-  std::vector<std::uint32_t> changed_;     // groups that have lost gangs since clear()
-  std::vector<unsigned char> is_changed_;  // of each group
+  lean_vector<std::uint32_t> gpus_;        // of each candidate
+  lean_vector<disruption_budget> lost_;    // of each group
+  lean_vector<std::uint32_t> changed_;     // groups that have lost gangs since clear()
+  lean_vector<unsigned char> is_changed_;  // of each group
   std::size_t over_ = 0;                   // groups beyond their budgets
-  std::vector<std::uint32_t> some_groups_;
-  std::vector<std::uint32_t> some_gpus_;
+  lean_vector<std::uint32_t> some_groups_;
+  lean_vector<std::uint32_t> some_gpus_;
 };
 
 }  // namespace detail

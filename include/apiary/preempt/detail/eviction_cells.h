@@ -81,7 +81,7 @@ class eviction_cells {
   // Lists the tasks of a gang by their GPUs; tasks without GPUs are left out. False if a task has more
   // than max_free GPUs. Cost: O(task groups).
   [[nodiscard]] static bool list_groups(const topology_constraints& gang, std::uint32_t max_free,
-                                        std::vector<task_group>& to) {
+                                        lean_vector<task_group>& to) {
     to.clear();
     std::array<std::size_t, eviction_state::max_gpus + 1> number{};  // in `to`, from 1 on
     for (const constrained_task_group& m : gang.groups) {
@@ -264,16 +264,16 @@ class eviction_cells {
   std::span<const gpus_on_node> allocations_;
   std::vector<node_sums> nodes_;
   std::vector<link> links_;                                          // of each allocation
-  std::vector<std::uint32_t> cell_of_;                               // of each node
-  std::vector<std::uint32_t> gpus_in_;                               // of one candidate, by cell
-  std::vector<std::uint64_t> bounds_;                                // of each cell
+  lean_vector<std::uint32_t> cell_of_;                               // of each node
+  lean_vector<std::uint32_t> gpus_in_;                               // of one candidate, by cell
+  lean_vector<std::uint64_t> bounds_;                                // of each cell
   std::array<std::uint32_t, eviction_state::max_gpus + 1> slots_{};  // of one size, by GPUs
-  std::vector<std::uint64_t> prices_;                                // of slots
+  lean_vector<std::uint64_t> prices_;                                // of slots
   std::uint64_t work_ = 0;
-  std::vector<std::uint32_t> ids_;
-  std::vector<eviction_candidate> local_candidates_;
-  std::vector<gpus_on_node> local_allocations_;
-  std::vector<std::uint32_t> free_;
+  lean_vector<std::uint32_t> ids_;
+  lean_vector<eviction_candidate> local_candidates_;
+  lean_vector<gpus_on_node> local_allocations_;
+  lean_vector<std::uint32_t> free_;
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/node_evictions.h>
 
 #include <algorithm>
@@ -20,8 +21,8 @@ struct eviction_levels {
   struct level {
     std::uint32_t step = 1;              // a cell holds a multiple of this many tasks
     std::uint32_t most = 0;              // and at most so many
-    std::vector<std::uint32_t> first{};  // the first child of each cell, and one after the last
-    std::vector<std::uint32_t> above{};  // the cell of the next level that each cell is in
+    lean_vector<std::uint32_t> first{};  // the first child of each cell, and one after the last
+    lean_vector<std::uint32_t> above{};  // the cell of the next level that each cell is in
   };
   std::vector<level> levels;
   node_amounts task;

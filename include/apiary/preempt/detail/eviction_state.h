@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/victim_set.h>
@@ -65,7 +66,7 @@ class eviction_state {
     by_free_.fill(0);
     for (const gang_fit::node_class& c : others) by_free_[c.free] += c.nodes;
     all_evicted_ = by_free_;
-    free_.assign(free.begin(), free.end());
+    free_.assign(free);
     nodes_.resize(free.size());
     for (std::size_t n = 0; n < free.size(); ++n) nodes_[n] = {0, 0, 0, free[n], free[n], none};
     count(by_free_, &node_sums::free);
@@ -185,13 +186,13 @@ class eviction_state {
   std::span<const gpus_on_node> allocations_;
   histogram by_free_{};
   histogram all_evicted_{};
-  std::vector<std::uint32_t> free_;  // of each node named
+  lean_vector<std::uint32_t> free_;  // of each node named
   std::vector<node_sums> nodes_;
-  std::vector<link> links_;            // of each allocation
-  std::vector<gpu_price> prices_;      // of each candidate
-  std::vector<std::uint8_t> evicted_;  // of each candidate
-  std::vector<std::uint32_t> tried_;
-  std::vector<slot_count> slots_;  // of each task size
+  lean_vector<link> links_;            // of each allocation
+  lean_vector<gpu_price> prices_;      // of each candidate
+  lean_vector<std::uint8_t> evicted_;  // of each candidate
+  lean_vector<std::uint32_t> tried_;
+  lean_vector<slot_count> slots_;  // of each task size
   bool slots_decide_ = true;
   std::uint64_t work_ = 0;
 };

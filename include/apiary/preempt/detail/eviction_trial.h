@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/victim_set.h>
 #include <apiary/topology/tree.h>
@@ -34,7 +35,7 @@ class eviction_trial {
     capacities_ = &capacities;
     candidates_ = candidates;
     allocations_ = allocations;
-    hosts_.assign(hosts.begin(), hosts.end());
+    hosts_.assign(hosts);
     freed_ = freed;
     states_.assign(candidates.size(), {});
     tried_.clear();
@@ -88,10 +89,10 @@ class eviction_trial {
   capacity_index<Tree>* capacities_ = nullptr;
   std::span<const eviction_candidate> candidates_;
   std::span<const gpus_on_node> allocations_;
-  std::vector<resources> hosts_;
+  lean_vector<resources> hosts_;
   std::span<const resources> freed_;
   std::vector<state> states_;  // of each candidate
-  std::vector<std::uint32_t> tried_;
+  lean_vector<std::uint32_t> tried_;
   std::uint64_t work_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/victim_set.h>
 
@@ -11,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -47,7 +47,7 @@ class gang_count_bound {
  private:
   // The sum of the costs of the first n gangs in this order.
   template <class Price>
-  std::uint64_t sum_of(std::size_t n, incremental_sort& order, std::vector<std::uint64_t>& sums,
+  std::uint64_t sum_of(std::size_t n, incremental_sort& order, lean_vector<std::uint64_t>& sums,
                        const Price& price) {
     while (sums.size() <= n) {
       const keyed_number* const top = order.top(price);
@@ -61,8 +61,8 @@ class gang_count_bound {
   std::span<const eviction_candidate> candidates_;
   incremental_sort largest_;  // the most expensive first
   incremental_sort smallest_;
-  std::vector<std::uint64_t> sums_of_largest_;
-  std::vector<std::uint64_t> sums_of_smallest_;
+  lean_vector<std::uint64_t> sums_of_largest_;
+  lean_vector<std::uint64_t> sums_of_smallest_;
 };
 
 }  // namespace detail

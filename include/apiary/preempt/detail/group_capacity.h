@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/detail/eviction_levels.h>
 #include <apiary/preempt/detail/node_evictions.h>
@@ -36,8 +37,8 @@ class group_capacity {
     candidates_ = candidates;
     allocations_ = allocations;
     freed_ = freed;
-    free_.assign(free.begin(), free.end());
-    hosts_.assign(hosts.begin(), hosted_ ? hosts.end() : hosts.begin());
+    free_.assign(free);
+    hosts_.assign(hosts.data(), hosts.data() + (hosted_ ? hosts.size() : 0));
     task_ = levels.task;
     if (!hosted_) task_.cpu_milli = task_.memory_mib = 0;
     for (std::uint32_t f = 0; f < of_gpus_.size(); ++f)
@@ -128,18 +129,18 @@ class group_capacity {
   std::span<const eviction_candidate> candidates_;
   std::span<const gpus_on_node> allocations_;
   std::span<const resources> freed_;
-  std::vector<std::uint32_t> free_;
-  std::vector<resources> hosts_;
-  std::vector<std::uint32_t> most_free_;              // of each node, if all candidates are evicted
-  std::vector<resources> most_hosts_;                 // the same
-  std::vector<std::uint8_t> states_;                  // of each candidate
-  std::vector<std::uint32_t> first_on_;               // of each node
-  std::vector<item> on_;                              // by node
-  std::vector<std::uint32_t> candidate_of_;           // of each allocation
-  std::vector<std::vector<std::uint64_t>> capacity_;  // by height and cell, without its own limit
-  std::vector<std::uint32_t> most_of_node_;
-  std::vector<std::uint8_t> gains_;           // of each node: 1 if evictions add capacity
-  std::vector<std::uint32_t> most_capacity_;  // of each root cell
+  lean_vector<std::uint32_t> free_;
+  lean_vector<resources> hosts_;
+  lean_vector<std::uint32_t> most_free_;              // of each node, if all candidates are evicted
+  lean_vector<resources> most_hosts_;                 // the same
+  lean_vector<std::uint8_t> states_;                  // of each candidate
+  lean_vector<std::uint32_t> first_on_;               // of each node
+  lean_vector<item> on_;                              // by node
+  lean_vector<std::uint32_t> candidate_of_;           // of each allocation
+  std::vector<lean_vector<std::uint64_t>> capacity_;  // by height and cell, without its own limit
+  lean_vector<std::uint32_t> most_of_node_;
+  lean_vector<std::uint8_t> gains_;           // of each node: 1 if evictions add capacity
+  lean_vector<std::uint32_t> most_capacity_;  // of each root cell
   std::uint64_t work_ = 0;
 
  private:
@@ -212,7 +213,7 @@ class group_capacity {
     }
   }
 
-  std::vector<std::vector<std::uint64_t>> most_;  // as capacity_, if all candidates are evicted
+  std::vector<lean_vector<std::uint64_t>> most_;  // as capacity_, if all candidates are evicted
 };
 
 }  // namespace detail

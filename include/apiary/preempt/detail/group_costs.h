@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/detail/eviction_levels.h>
 #include <apiary/preempt/detail/group_capacity.h>
@@ -15,7 +16,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -93,11 +93,11 @@ class group_costs : public group_capacity {
   std::uint32_t scale_ = 0;
   std::uint64_t least_gang_ = never;
   std::uint64_t possible_ = 0;
-  std::vector<std::uint64_t> split_;    // of each allocation
-  std::vector<std::uint64_t> in_cell_;  // of each candidate: 0 between calls
-  std::vector<std::uint32_t> gangs_in_cell_;
-  std::vector<std::uint64_t> prices_;    // of tasks
-  std::vector<std::uint64_t> of_tasks_;  // of one node: the cost of so many tasks more
+  lean_vector<std::uint64_t> split_;    // of each allocation
+  lean_vector<std::uint64_t> in_cell_;  // of each candidate: 0 between calls
+  lean_vector<std::uint32_t> gangs_in_cell_;
+  lean_vector<std::uint64_t> prices_;    // of tasks
+  lean_vector<std::uint64_t> of_tasks_;  // of one node: the cost of so many tasks more
 
  private:
   // What the gangs on a node cost.
@@ -127,7 +127,7 @@ class group_costs : public group_capacity {
     split_.resize(allocations_.size());
     first_costs_.assign(free_.size(), {});
     if (levels_->num_cells(levels_->root()) == 1) return split_costs_in_one_root();
-    std::vector<std::uint64_t> weight_in(levels_->num_cells(levels_->root()));
+    lean_vector<std::uint64_t> weight_in(levels_->num_cells(levels_->root()));
     for (const eviction_candidate& c : candidates_) {
       const auto each = [&](const auto& use) {
         for (std::uint32_t a = c.first; a < c.last; ++a) {
@@ -240,12 +240,12 @@ class group_costs : public group_capacity {
           best = k;
           price = (of_tasks_[k] - of_tasks_[i]) / (k - i);
         }
-      prices_.insert(prices_.end(), best - i, price);
+      prices_.append(best - i, price);
       i = best;
     }
   }
 
-  std::vector<node_costs> first_costs_;  // of each node, right after begin()
+  lean_vector<node_costs> first_costs_;  // of each node, right after begin()
 };
 
 }  // namespace detail

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -206,8 +205,8 @@ class group_victim_search : simple_victim_sets {
   }
   static constexpr std::uint32_t max_rounds = 12;
 
-  std::vector<keyed_number> order_;
-  std::vector<std::uint32_t> forced_;  // gangs that branch() has evicted
+  lean_vector<keyed_number> order_;
+  lean_vector<std::uint32_t> forced_;  // gangs that branch() has evicted
 };
 
 }  // namespace detail

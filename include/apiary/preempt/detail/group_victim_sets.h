@@ -13,7 +13,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -205,7 +204,7 @@ class group_victim_sets : protected units_by_key {
   }
   // The gangs in more_ are too many: protects one that exceeds a budget.
   void protect_beyond_budget() {
-    std::vector<std::uint32_t> taken;
+    lean_vector<std::uint32_t> taken;
     for (const std::uint32_t j : more_) {
       if (tally_->try_add_victim(j)) {
         taken.push_back(j);
@@ -228,7 +227,7 @@ class group_victim_sets : protected units_by_key {
     if (victims_.empty() || bounds_[best_root_] >= cost_) return;
     begin_root(best_root_);
     if (missing(root_) == 1) return;
-    std::vector<keyed_number> starts;
+    lean_vector<keyed_number> starts;
     for (std::uint32_t u = first_unit_; u < last_unit_; ++u)
       if (units_[u].key[0].steps > 0) starts.push_back({units_[u].key[0].key, u});
     work_ += last_unit_ - first_unit_;
@@ -245,7 +244,7 @@ class group_victim_sets : protected units_by_key {
   void improve(std::uint64_t reserve) {
     if (victims_.empty()) return;
     begin_root(best_root_);
-    std::vector<std::uint32_t> in;
+    lean_vector<std::uint32_t> in;
     for (bool cheaper = true; cheaper;) {
       cheaper = false;
       list_filled_units(in);
@@ -263,7 +262,7 @@ class group_victim_sets : protected units_by_key {
     }
   }
   // The units that hold more steps once the best set is evicted, ascending.
-  void list_filled_units(std::vector<std::uint32_t>& to) {
+  void list_filled_units(lean_vector<std::uint32_t>& to) {
     to.clear();
     for (const std::uint32_t j : victims_)
       for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
@@ -279,7 +278,7 @@ class group_victim_sets : protected units_by_key {
     for (const std::uint32_t j : victims_) cells_.set_evicted(j, false);
   }
   [[nodiscard]] bool is_in_another(std::uint32_t j, std::uint32_t u,
-                                   const std::vector<std::uint32_t>& units) const {
+                                   const lean_vector<std::uint32_t>& units) const {
     for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
       const std::uint32_t other = unit_of_[allocations_[a].node];
       if (other != u && std::binary_search(units.begin(), units.end(), other)) return true;
@@ -306,15 +305,15 @@ class group_victim_sets : protected units_by_key {
   static constexpr std::size_t max_starts = 12;
 
   disruption_tally* tally_ = nullptr;
-  std::vector<keyed_number> later_;  // not looked at before the next step is taken
-  std::vector<keyed_number> by_cost_;
-  std::vector<std::uint32_t> protected_;
-  std::vector<std::uint32_t> more_;
-  std::vector<std::uint64_t> cost_of_unit_;
+  lean_vector<keyed_number> later_;  // not looked at before the next step is taken
+  lean_vector<keyed_number> by_cost_;
+  lean_vector<std::uint32_t> protected_;
+  lean_vector<std::uint32_t> more_;
+  lean_vector<std::uint64_t> cost_of_unit_;
   incremental_sort cheapest_;
-  std::vector<std::uint32_t> set_;
-  std::vector<std::uint32_t> minimal_;
-  std::vector<std::uint32_t> victims_;
+  lean_vector<std::uint32_t> set_;
+  lean_vector<std::uint32_t> minimal_;
+  lean_vector<std::uint32_t> victims_;
   std::uint64_t cost_ = never;
   std::uint32_t best_root_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -94,7 +95,7 @@ class incremental_sort {
   }
 
   std::uint32_t n_ = 0;
-  std::vector<entry> batch_;    // the cheapest entry last
+  lean_vector<entry> batch_;    // the cheapest entry last
   std::optional<entry> taken_;  // the last of all batches so far
   std::size_t next_batch_ = first_batch;
   std::uint64_t work_ = 0;

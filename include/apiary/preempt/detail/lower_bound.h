@@ -4,6 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/disruption_tally.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/preempt/victim_set.h>
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -49,7 +49,7 @@ class smallest_n_sum {
 
   std::uint64_t n_ = 0;
   std::uint64_t below_ = 0;          // only smaller numbers change the sum
-  std::vector<std::uint64_t> heap_;  // the greatest number first
+  lean_vector<std::uint64_t> heap_;  // the greatest number first
 };
 
 // A lower bound on the cost of every set of victims that lets the gang fit: the greatest bound over
@@ -142,8 +142,8 @@ class victim_lower_bound {
   smallest_n_sum by_cost_;
   smallest_n_sum by_gang_;
   std::array<std::uint32_t, eviction_state::max_gpus + 1> missing_{};  // GPUs to the next slot
-  std::vector<keyed_number> here_;                                     // GPUs by the price of one
-  std::vector<std::uint64_t> gpus_from_;                               // of each candidate
+  lean_vector<keyed_number> here_;                                     // GPUs by the price of one
+  lean_vector<std::uint64_t> gpus_from_;                               // of each candidate
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -194,10 +194,10 @@ class node_evictions {
     std::uint64_t cost = 0;
     std::uint64_t set = 0;
   };
-  std::vector<std::uint64_t> cost_;
-  std::vector<std::uint64_t> sets_;
+  lean_vector<std::uint64_t> cost_;
+  lean_vector<std::uint64_t> sets_;
   std::array<a_set, 65> least_{};
-  std::vector<state> states_;
+  lean_vector<state> states_;
   std::uint64_t work_ = 0;  // operations so far
 };
 

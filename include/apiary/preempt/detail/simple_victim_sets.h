@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -29,8 +28,8 @@ class simple_victim_sets : protected group_victim_sets {
     set_.clear();
     tally_->clear();
     work_ += last_unit_ - first_unit_;
-    std::vector<std::uint64_t> costs(last_unit_ - first_unit_, 0);
-    std::vector<unsigned char> known(costs.size(), 0);
+    lean_vector<std::uint64_t> costs(last_unit_ - first_unit_, 0);
+    lean_vector<unsigned char> known(costs.size(), 0);
     while (!fits()) {
       for (std::uint32_t u = first_unit_; u < last_unit_ && left() > reserve; ++u) {
         if (known[u - first_unit_] != 0) continue;
@@ -58,7 +57,7 @@ class simple_victim_sets : protected group_victim_sets {
   void exchange_victims(std::uint64_t reserve) {
     for (bool cheaper = !victims_.empty(); cheaper;) {
       cheaper = false;
-      const std::vector<std::uint32_t> victims = victims_;
+      const lean_vector<std::uint32_t> victims = victims_;
       for (std::size_t i = 0; i < victims.size() && !cheaper; ++i) {
         if (left() <= reserve || bounds_[best_root_] >= cost_) return;
         cheaper = exchange(victims, victims[i]);
@@ -95,7 +94,7 @@ class simple_victim_sets : protected group_victim_sets {
     return cells_.capacity(at_, u) > before ? cost : never;
   }
   // exchange_victims() for one victim. False if no set is cheaper.
-  bool exchange(const std::vector<std::uint32_t>& victims, std::uint32_t victim) {
+  bool exchange(const lean_vector<std::uint32_t>& victims, std::uint32_t victim) {
     begin_root(best_root_);
     more_.clear();
     for (std::uint32_t a = candidates_[victim].first; a < candidates_[victim].last; ++a)

@@ -53,7 +53,7 @@ class split_cost_bound {
     bool solved = false;                // split: `cost` is valid
     bool changed = false;               // victims have allocations there
     bool refined = false;               // `key` has changed since units were sorted
-    std::vector<std::uint64_t> cost{};  // split: of so many steps more than now
+    lean_vector<std::uint64_t> cost{};  // split: of so many steps more than now
   };
   // Begins with no gang evicted. bounds_ has a cheap lower bound for each cell of the root level,
   // `never` where the tasks do not fit whatever is evicted. `budget`: operations from now on.
@@ -152,11 +152,11 @@ class split_cost_bound {
     return sum_[needed];
   }
   // The table of a unit from its present capacity on. False if the budget has ended.
-  [[nodiscard]] bool read_table(std::uint32_t u, std::vector<std::uint64_t>& cost) {
+  [[nodiscard]] bool read_table(std::uint32_t u, lean_vector<std::uint64_t>& cost) {
     limit_tables();
     if (!cells_.table(at_, u, cost)) return false;
     const std::size_t now = (std::min<std::size_t>)(cells_.capacity(at_, u) / step(), cost.size());
-    cost.erase(cost.begin(), cost.begin() + static_cast<std::ptrdiff_t>(now));
+    cost.erase_from(std::copy(cost.begin() + now, cost.end(), cost.begin()));
     return true;
   }
   // For each gang with some of its allocations in chosen_: halves the costs of the others and adds
@@ -199,10 +199,10 @@ class split_cost_bound {
   std::uint32_t first_unit_ = 0;
   std::uint32_t last_unit_ = 0;
   std::vector<unit> units_;
-  std::vector<std::uint32_t> unit_of_;  // of each node
-  std::vector<std::uint64_t> bounds_;
-  std::vector<std::uint32_t> chosen_;  // allocations, of the solution with split costs
-  std::vector<std::uint32_t> touched_;
+  lean_vector<std::uint32_t> unit_of_;  // of each node
+  lean_vector<std::uint64_t> bounds_;
+  lean_vector<std::uint32_t> chosen_;  // allocations, of the solution with split costs
+  lean_vector<std::uint32_t> touched_;
   std::uint64_t budget_ = 0;
   std::uint64_t begun_ = 0;  // work() then
   std::uint64_t work_ = 0;
@@ -294,7 +294,7 @@ class split_cost_bound {
     return units_[u].solved;
   }
   void add_unit(std::span<const std::uint64_t> part, std::uint32_t needed,
-                std::vector<std::uint32_t>& choice) {
+                lean_vector<std::uint32_t>& choice) {
     const std::size_t size = (std::min<std::size_t>)(needed + 1, sum_.size() + part.size() - 1);
     next_.assign(size, never);
     choice.assign(size, 0);
@@ -332,11 +332,11 @@ class split_cost_bound {
     }
     return true;
   }
-  std::vector<keyed_number> by_rate_;
-  std::vector<std::uint64_t> sum_;
-  std::vector<std::uint64_t> next_;
-  std::vector<std::uint32_t> parts_;
-  std::vector<std::vector<std::uint32_t>> choices_;
+  lean_vector<keyed_number> by_rate_;
+  lean_vector<std::uint64_t> sum_;
+  lean_vector<std::uint64_t> next_;
+  lean_vector<std::uint32_t> parts_;
+  std::vector<lean_vector<std::uint32_t>> choices_;
 };
 
 }  // namespace detail

@@ -4,13 +4,13 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/split_cost_bound.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -83,16 +83,16 @@ class units_by_key : protected split_cost_bound {
     return units_[u].changed ? now_[u] : units_[u].key;
   }
 
-  std::vector<full_keys> now_;  // of changed units
-  std::vector<std::uint32_t> changed_;
+  lean_vector<full_keys> now_;  // of changed units
+  lean_vector<std::uint32_t> changed_;
   std::uint32_t without_ = none;      // a unit that is left out
   std::size_t several_ = 0;           // which key counts
-  std::vector<keyed_number> by_key_;  // a heap of the units that are not in sorted_
+  lean_vector<keyed_number> by_key_;  // a heap of the units that are not in sorted_
 
  private:
   // Whether sorted_ has a unit at next_sorted_; sorts it up to there.
   [[nodiscard]] bool has_sorted() {
-    std::vector<keyed_number>& all = sorted_[several_];
+    lean_vector<keyed_number>& all = sorted_[several_];
     std::size_t& first = num_sorted_[several_];
     while (next_sorted_ >= first && first < all.size()) {
       const std::size_t last =
@@ -119,11 +119,11 @@ class units_by_key : protected split_cost_bound {
     num_sorted_.fill(0);
   }
 
-  std::array<std::vector<keyed_number>, 2> sorted_;  // units, by each of the keys
+  std::array<lean_vector<keyed_number>, 2> sorted_;  // units, by each of the keys
   std::array<std::size_t, 2> num_sorted_{};          // so many of them are in order, and the first
   std::uint32_t sorted_root_ = none;                 // their root; none: they are not listed
   std::size_t next_sorted_ = 0;
-  std::vector<std::uint32_t> refined_;  // units with other keys than in sorted_
+  lean_vector<std::uint32_t> refined_;  // units with other keys than in sorted_
 };
 
 }  // namespace detail

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -69,7 +68,7 @@ class branch_and_bound {
   }
 
  private:
-  std::vector<unsigned char> reprieved_;  // of the gangs decided
+  lean_vector<unsigned char> reprieved_;  // of the gangs decided
 };
 
 // The base of victim_search and topology_victim_search. It keeps the best set of victims so far,
@@ -157,8 +156,8 @@ class victim_search_steps {
   [[nodiscard]] std::uint64_t cost_to_beat() const noexcept {
     return (std::min)(cost_, cost_limit_);
   }
-  void sort_most_expensive_first(std::vector<std::uint32_t>& candidates) const {
-    std::vector<keyed_number> by_cost;
+  void sort_most_expensive_first(lean_vector<std::uint32_t>& candidates) const {
+    lean_vector<keyed_number> by_cost;
     for (const std::uint32_t j : candidates) by_cost.push_back({~candidates_[j].cost, j});
     keyed_number::sort(by_cost);
     for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i] = by_cost[i].number;
@@ -223,9 +222,9 @@ class victim_search_steps {
   Evictions evictions_;
   disruption_tally tally_;
   incremental_sort cheapest_;
-  std::vector<std::uint32_t> set_;
-  std::vector<std::uint32_t> order_;  // of branch and bound
-  std::vector<std::uint32_t> victims_;
+  lean_vector<std::uint32_t> set_;
+  lean_vector<std::uint32_t> order_;  // of branch and bound
+  lean_vector<std::uint32_t> victims_;
   std::uint64_t cost_ = 0;
   std::uint64_t bound_ = 0;
 
@@ -250,7 +249,7 @@ class victim_search_steps {
   };
 
   branch_and_bound search_;
-  std::vector<std::uint64_t> costs_;  // of the candidates in order_
+  lean_vector<std::uint64_t> costs_;  // of the candidates in order_
 };
 
 }  // namespace detail
