@@ -239,8 +239,9 @@ class gang_planner {
   }
   bool find_victims(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
                     bool refused, time_ms now) {
-    const bool is_found =
-        victims(state, view, r, refused, hosted(r.gang), now, spendable(), half());
+    const std::uint64_t to_place = step_prices::of_placements(r.gang, view.free.num_nodes());
+    const std::uint64_t most = spendable() - (std::min)(spendable(), to_place);
+    const bool is_found = victims(state, view, r, refused, hosted(r.gang), now, most, half());
     steps_.take(victims.steps());
     return is_found;
   }

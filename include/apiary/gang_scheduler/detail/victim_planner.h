@@ -230,7 +230,8 @@ class victim_planner {
     budget_ended_ = !pay(price) || !search_.can_read(entries, search_left());
     if (budget_ended_) return;
     list_.clear();
-    search_.set_budget(search_left());
+    // Reading takes at most three times one step for 48 entries.
+    search_.set_budget((std::min)(left(), search_left() + entries / 16));
     if (in_place) return search_all_nodes();
     for (const scheduled_gangs::ordered_gang& g : state_->in_order())
       if (costs_.is_candidate(g.slot)) list_.add(g.slot, costs_);
@@ -241,7 +242,6 @@ class victim_planner {
     return search_(capacities, request_->gang, list_.candidates(), list_.allocations(), hosts,
                    list_.freed(), costs_.limits(list_.slots()));
   }
-
   void search_cells() {
     bounds_.begin(view_->free, level_, request_->gang);
     const std::uint64_t cells = view_->free.num_cells(level_);
