@@ -288,6 +288,51 @@ TEST_CASE("victim_search: a greedy order ends with the budget, and the bound sta
   CHECK(hasty.lower_bound <= found.cost);
 }
 
+TEST_CASE("victim_search: what was read before is not spent again to know whether the gang fits") {
+  // Two gangs on each node; tasks of up to six sizes. Many steps are needed to know that the gang fits
+  // where all gangs have ended.
+  std::uint32_t near = 0;
+  for (std::uint64_t seed = 0; seed < std::max(30U, scaled(300U)); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    problem p;
+    const std::uint32_t nodes = 200 + random.uniform(300);
+    std::uint64_t left = 0;
+    std::vector<std::uint32_t> with_gpus(33);
+    p.free.assign(nodes, 0);
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t all = random.uniform(2) == 0 ? 31 : 32;
+      const std::uint32_t half = 1 + random.uniform(all - 1);
+      p.run(1 + random.uniform(100), {{n, half}});
+      p.run(1 + random.uniform(100), {{n, all - half}});
+      ++with_gpus[all];
+      left += all;
+    }
+    left = left * (94 + random.uniform(6)) / 100;
+    p.groups = {{0, 3}, {0, 5}, {0, 7}, {0, 9}, {0, 11}, {0, 13}};
+    p.groups.resize(3 + random.uniform(4));
+    for (std::uint32_t tries = 0; tries < 100'000; ++tries) {
+      task_group& group = p.groups[random.uniform(static_cast<std::uint32_t>(p.groups.size()))];
+      if (group.gpus > left) break;
+      ++group.tasks;
+      left -= group.gpus;
+    }
+    std::vector<gang_fit::node_class> idle;
+    for (std::uint32_t f = 1; f < with_gpus.size(); ++f)
+      if (with_gpus[f] > 0) idle.push_back({f, with_gpus[f]});
+    gang_fit fit(100'000);
+    const gang_fit::result possible = fit(idle, p.groups);
+    const std::uint64_t reading = (p.free.size() + 2 * p.candidates.size()) / 48;
+    if (possible.verdict != fit_verdict::fits || possible.steps < 2 * reading) continue;
+    ++near;
+    for (const std::uint64_t more : {std::uint64_t{0}, reading - 1}) {
+      victim_search search(possible.steps + more);
+      REQUIRE(p.solve(search).steps <= possible.steps + more);
+    }
+  }
+  CHECK(near > 0);
+}
+
 TEST_CASE("victim_search: where slots do not decide, no more expensive than the cheapest first") {
   // Tasks of 7, 5 and 3 GPUs take more than half of the cluster.
   problem p;

@@ -107,7 +107,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     for (const task_group& m : groups)
       if (m.tasks > 0 && m.gpus > 0) groups_.push_back(m);
     evictions_.begin(others, free, candidates, allocations, groups_);
-    const gang_fit::result possible = pack(evictions_.all_evicted(), budget_);
+    const gang_fit::result possible = pack(evictions_.all_evicted(), left());
     if (possible.verdict != fit_verdict::fits) {
       victim_set none = answer(possible.verdict);
       if (possible.verdict == fit_verdict::does_not_fit) none.shortage = possible.shortage;

@@ -103,6 +103,12 @@ TEST_CASE("gang_planner: a plan takes at most the budget, and a wrong answer nev
     if (random.uniform(4) == 0) REQUIRE(s.mark_bad(node_id(random.uniform(48))).ok());
     gang_scheduler::request r = asked(1, 1);
     r.gang = random_gang(random);
+    if (random.uniform(4) == 0) {
+      std::vector<std::string> names;
+      for (std::uint32_t n = 0; n < 48; ++n)
+        if (random.uniform(3) != 0) names.push_back("n" + std::to_string(n));
+      r.filter.nodes = names;
+    }
     const auto known = propose(s, r, 10'000'000);
     for (const std::uint64_t budget : {1U, 3U, 10U, 40U, 200U, 1'000U, 5'000U, 200'000U}) {
       CAPTURE(budget);

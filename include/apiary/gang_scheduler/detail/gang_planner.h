@@ -115,12 +115,15 @@ class gang_planner {
     if (state.has_candidate(r.priority) && preempt(state, view, r, refused, now, to)) return;
     to.cost = to.lower_bound = 0;  // the victims that were found may not be enough
     to.reason = reason(state, view, r.gang, !undecided_);
-    if (r.filter.nodes.empty()) return;
+    if (undecided_ || r.filter.nodes.empty()) return;
     node_filter without_list = r.filter;
     without_list.nodes = {};
     const node_view& others = state.view(without_list);
-    if (fit(others.free, r.gang, others.hosts, half()).verdict == fit_verdict::fits)
+    const found elsewhere = fit(others.free, r.gang, others.hosts, half());
+    if (elsewhere.verdict == fit_verdict::fits)
       to.reason = wait_reason::not_suggested;
+    else if (elsewhere.verdict == fit_verdict::budget_ended && !elsewhere.is_refused)
+      to.reason = wait_reason::undecided;
   }
   // Whether the gang fits, and where, with at most so many steps. CPU and memory are looked at only
   // where the gang would run; if they do not suffice there, on all nodes.
