@@ -529,6 +529,23 @@ TEST_CASE("gangs in many racks are read again for each rack, and count again") {
   CHECK(hasty.lower_bound <= found.cost);
 }
 
+TEST_CASE("after reading, few steps are enough for the first set of equal tasks") {
+  // 16,384 nodes in racks of 16, each with two gangs: 81,920 entries take 1,706 steps. The gang takes
+  // eight slices, each in a rack.
+  running in(1'024, 16);
+  for (std::uint32_t n = 0; n < 1'024 * 16; ++n) {
+    in.run(10 + n % 7, {{n, 4}});
+    in.run(10 + n % 5, {{n, 4}});
+  }
+  topology_constraints gang;
+  gang.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 8}}}};
+  topology_victim_search<uniform_tree> search(6'000);
+  const victim_set found = in.solve(search, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.steps <= 6'000);
+  CHECK(found.cost == found.lower_bound);
+}
+
 TEST_CASE("few steps are enough for a set if few gangs run on the nodes that it takes") {
   // What fits takes a search, so the cheapest gangs first decide nothing; all 280 together do. Of
   // these, only the gangs on the nodes that the new gang takes need a fit each.

@@ -122,9 +122,9 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   fit_verdict search() {
     cost_ = never;
     const std::uint64_t sizes =
-        1 + left() / (1 + 2 * entries_ / read_in_a_step);  // for which the budget pays
+        1 + left() / (1 + 3 * entries_ / read_in_a_step);  // for which the budget pays
     bound_ = lower_bound_(evictions_, candidates_, sizes);
-    spend_reading(2 * entries_ * (std::min<std::uint64_t>)(sizes, evictions_.slots().size()));
+    spend_reading(3 * entries_ * (std::min<std::uint64_t>)(sizes, evictions_.slots().size()));
     if (bound_ >= cost_limit_) return fit_verdict::fits;
     evict_gangs([&](std::uint32_t j) { return candidates_[j].cost; });
     keep_minimal_if_fits();

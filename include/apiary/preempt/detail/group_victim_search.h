@@ -67,6 +67,7 @@ class group_victim_search : simple_victim_sets {
     for (const keyed_number& at : order_)
       if (bounds_[at.number] < cost_ && (victims_.empty() || left() > budget - budget / 4))
         fill_root(at.number, true);
+    has_set_ = true;  // or it is not found this way
     if (!victims_.empty() && bounds_[best_root_] < cost_) fill_root(best_root_, false);
     start_elsewhere(budget - budget / 4);
     improve(order_.size() == 1 ? budget / 2 : budget - budget / 3);

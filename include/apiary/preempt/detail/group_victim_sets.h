@@ -58,6 +58,7 @@ class group_victim_sets : protected units_by_key {
     if (cost >= cost_ || !tally_->within_budgets()) return;
     cost_ = cost;
     best_root_ = root_;
+    has_set_ = true;
     victims_ = minimal_;
     merge_sort(victims_);
   }

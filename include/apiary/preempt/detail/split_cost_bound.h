@@ -67,6 +67,7 @@ class split_cost_bound {
     cells_.begin(levels, free, hosts, candidates, allocations, freed);
     cells_.limit_work(never);
     work_ = 0;
+    has_set_ = false;
     choose_unit_level();
     begin_units();
     bounds_.clear();
@@ -80,7 +81,7 @@ class split_cost_bound {
   // Tables end with the budget.
   void limit_tables() noexcept {
     const std::uint64_t now = cells_.work();
-    cells_.limit_work(left() < never - now ? now + left() : never);
+    cells_.limit_work(work_left() < never - now ? now + work_left() : never);
   }
   // A lower bound raised to what so many gangs cost.
   [[nodiscard]] std::uint64_t raised(std::uint64_t bound) {
@@ -93,7 +94,12 @@ class split_cost_bound {
   [[nodiscard]] std::uint64_t steps() const noexcept {
     return (std::min)(work() - begun_, budget_);
   }
-  [[nodiscard]] bool ended() const noexcept { return left() == 0; }
+  [[nodiscard]] bool ended() const noexcept { return work_left() == 0; }
+  // Operations until the end: four for each step before the first set is known, then one.
+  [[nodiscard]] std::uint64_t work_left() const noexcept {
+    const std::uint64_t most = has_set_ ? budget_ : (std::min)(budget_, never / 4) * 4;
+    return most - (std::min)(work() - begun_, most);
+  }
   [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps(); }
 
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> units_of(std::uint32_t root) const {
@@ -205,6 +211,7 @@ class split_cost_bound {
   lean_vector<std::uint32_t> touched_;
   std::uint64_t budget_ = 0;
   std::uint64_t begun_ = 0;  // work() then
+  bool has_set_ = false;     // a set of victims is known
   std::uint64_t work_ = 0;
 
  private:
