@@ -33,6 +33,7 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>

@@ -169,12 +169,8 @@ mutant(planner_read gang_scheduler/detail/victim_planner.h "forgotten update: ea
   FROM [[read += gangs.entries(c);]] TO [[]] STATEMENT)
 mutant(planner_bounds gang_scheduler/detail/victim_planner.h "dropped condition: bounds of cells are computed, whatever the budget is"
   FROM [[looks / 24 > left() / 2]] TO [[false]])
-mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a search for victims may take all steps"
-  FROM [[(std::min)(steps_.left(), budget / 8)]] TO [[0]])
 mutant(planner_undecided gang_scheduler/detail/gang_planner.h "dropped term: victims that are not known count as no victims"
   FROM [[undecided_ || victims.budget_ended()]] TO [[undecided_]])
-mutant(planner_needed gang_scheduler/detail/gang_planner.h "wrong condition: a victim that is not known to be needed ends for a lower level"
-  FROM [[then.verdict != fit_verdict::does_not_fit && !then.is_refused]] TO [[then.verdict == fit_verdict::fits]])
 mutant(price_of_priorities gang_scheduler/detail/candidate_costs.h "dropped term: looking at priorities takes no steps"
   FROM [[state.classes().size() / 12]] TO [[0]])
 mutant(price_of_bad gang_scheduler/detail/gang_planner.h "forgotten price: counting bad nodes as healthy takes no steps"

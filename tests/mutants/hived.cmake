@@ -177,7 +177,7 @@ mutant(forecast_changed hived/detail/cell_forecast.h "forgotten update: the node
         note(n.node);]] FROM [[note(n.node);]] TO [[]] STATEMENT)
 mutant(forecast_lower hived/detail/cell_forecast.h "dropped condition: a gang waits for the ends of gangs that it suspends"
   FROM [[u.ends > then && u.priority >= priority]] TO [[u.ends > then]])
-mutant(forecast_oldest hived/detail/cell_forecast.h "wrong choice: the tree that was used last gives way"
+mutant(forecast_oldest hived/detail/cell_forecast.h "wrong choice: the tree that was used last is dropped"
   FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]])
 mutant(forecast_unsorted hived/detail/cell_forecast.h "dropped step: leaves of a node that are not neighbors count apart"
   FROM [[if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());]] TO [[]] STATEMENT)

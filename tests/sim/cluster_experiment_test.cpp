@@ -35,7 +35,8 @@ auto batch_of(batch_options::rules rule) {
 }
 const auto backfill = batch_of(batch_options::rules::backfill);
 
-// Unless a test says otherwise, Gandiva runs by its published rule: the waits of jobs have no bound.
+// Unless a test says otherwise, Gandiva runs by its published rule: the waits of jobs have no
+// bound.
 auto gandiva_of(bool packs, std::uint32_t max_wait = 0) {
   return [packs, max_wait](const server_spec& servers) {
     return gandiva::create(
@@ -43,8 +44,8 @@ auto gandiva_of(bool packs, std::uint32_t max_wait = 0) {
         .value();
   };
 }
-// With packing and migration. Suspension and resumption, and migration, take what the longest published
-// ones do.
+// With packing and migration. Suspension and resumption, and migration, take what the longest
+// published ones do.
 experiment_outcome shared(cluster_experiment e) {
   e.costs = {.start_cost = 1000, .migration_cost = 2000};
   return experiment(e, gandiva_of(true));
@@ -133,8 +134,8 @@ TEST_CASE(
   CHECK(here.requested_at_start < 2.4);
 }
 
-// The page says which assumptions cannot be the reason for the published 498 s, because they do not lead
-// there, or because other published figures then differ by more than a quarter.
+// The page says which assumptions cannot be the reason for the published 498 s, because they do not
+// lead there, or because other published figures then differ by more than a quarter.
 TEST_CASE("cluster experiment: what is not the reason for the published time") {
   SUBCASE("the length of mini-batches: at the published rates it is shorter still") {
     CHECK(shared({.minibatches = {1200, 2500, 10'000}, .utilization = usual}).seconds < 50);
@@ -168,8 +169,9 @@ TEST_CASE("cluster experiment: what is not the reason for the published time") {
   }
 }
 
-// Assumptions that lead to all published figures within a quarter; how near is bounded for each. The first contradicts the published
-// rates of mini-batches; no published figure decides among the others.
+// Assumptions that lead to all published figures within a quarter; how near is bounded for each.
+// The first contradicts the published rates of mini-batches; no published figure decides among the
+// others.
 TEST_CASE("cluster experiment: what may be the reason for the published time") {
   cluster_experiment e{.utilization = usual};
   double fraction = 0.2;

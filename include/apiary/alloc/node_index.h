@@ -6,6 +6,7 @@
 #include <apiary/container/fast_div.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/gang/detail/node_knapsack.h>

@@ -4,6 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
@@ -33,27 +34,29 @@ APIARY_NAMESPACE_BEGIN
 // Requires: the candidates cost less than 2^63 in sum; allocations are within the nodes; at most 64
 //           GPUs a node and a task. A gang that must not be evicted is no candidate: its GPUs are
 //           neither free nor in the allocations.
-// Cost:     the budget, and what reading 16,384 entries takes. Entries are nodes, candidates and their
-//           allocations; a step pays for 48 that are read, and for about 16 evictions. If the budget
-//           does not pay for reading the input (can_read), the search ends with `budget_ended` and has
-//           used all steps. If it ends before a greedy order does, there may be no set. There is no branch and bound over all
-//           candidates if they are more than the sets that the budget allows.
+// Cost:     the budget, and what reading 16,384 entries takes. Entries are nodes, candidates and
+//           their allocations; a step pays for 48 that are read, and for about 16 evictions. If the
+//           budget does not pay for reading the input (can_read), the search ends with
+//           `budget_ended` and has used all steps. If it ends before a greedy order does, there may
+//           be no set. There is no branch and bound over all candidates if they are more than the
+//           sets that the budget allows.
 // Memory:   as topology_victim_search.
 // Example:  preempt/README.md; through gang_scheduler examples/least_cost_victims.cpp
 class victim_search : detail::victim_search_steps<detail::eviction_state> {
  public:
-  // The steps of the budget for each set of victims. A step takes at most about 0.1 microseconds.
+  // The steps of the budget for each set of victims. Such a step takes about 0.1 microseconds,
+  // any step at most about one.
   using victim_search_steps::set_steps;
   // No limit on the cost, or no set of victims.
   using victim_search_steps::never;
   // can_read(entries, budget): whether a budget pays for reading so many nodes, candidates and
-  // allocations of candidates together: 24 for each step, and 16,384 more. Reading takes half of these
-  // steps.
+  // allocations of candidates together: 24 for each step, and 16,384 more. Reading takes half of
+  // these steps.
   using victim_search_steps::can_read;
 
-  // budget: steps for one call: those of branch and bound, and those of gang_fit if task sizes do
-  // not divide one another. gang_fit may take a quarter of what is left for each set. A set that it
-  // does not decide counts as too small, and the search then does not raise the lower bound.
+  // budget: steps for one call; all that the search does counts. gang_fit may take a quarter of
+  // what is left for each set. A set that it does not decide counts as too small, and the search
+  // then does not raise the lower bound.
   explicit victim_search(std::uint64_t budget = 512 * set_steps) noexcept
       : victim_search_steps(budget) {}
   // Changes the budget of the following calls.
@@ -165,8 +168,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     return pack(evictions_.by_free(), left() / 4).verdict;
   }
   bool fits() { return verdict() == fit_verdict::fits; }
-  // Evicts the cheapest candidates within the budgets, until the gang is known to fit. If slots do not
-  // decide, it asks after twice as many evictions each time, and then halves the difference.
+  // Evicts the cheapest candidates within the budgets, until the gang is known to fit. If slots do
+  // not decide, it asks after twice as many evictions each time, and then halves the difference.
   template <class Price>
   void evict_gangs(const Price& price) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
@@ -191,8 +194,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     }
     evict_fewer(too_few);
   }
-  // The candidates that are evicted are enough. Reprieves the last ones that are not needed, if more
-  // than the first `too_few` are left.
+  // The candidates that are evicted are enough. Reprieves the last ones that are not needed, if
+  // more than the first `too_few` are left.
   void evict_fewer(std::size_t too_few) {
     const std::span<const std::uint32_t> tried = evictions_.tried();
     std::size_t enough = tried.size();

@@ -1,7 +1,7 @@
 // apiary/tests/gang/detail/node_knapsack_test.cpp - the heaviest tasks on a node, against trying all combinations.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/detail/node_knapsack.h>
 
 #include <doctest/doctest.h>

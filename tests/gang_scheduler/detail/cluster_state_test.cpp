@@ -159,7 +159,7 @@ TEST_CASE("cluster_state: nodes join, leave and change, also in trials") {
 }
 
 TEST_CASE(
-    "cluster_state: the filter that was used first gives way, and names of removed nodes are "
+    "cluster_state: the filter that was used first is dropped, and names of removed nodes are "
     "known") {
   state s(gang_cluster{.nodes = {{.name = "a", .gpus = 1}, {.name = "b", .gpus = 2}}});
   for (std::uint32_t i = 0; i < gang_scheduler_types::max_filters; ++i)

@@ -188,7 +188,8 @@ TEST_CASE("gang_planner: writing the placements of many tasks takes steps") {
 TEST_CASE("gang_planner: looking at many priorities takes steps") {
   gang_scheduler s = racks(64);
   fill(s, 512, 1, -10'000, 1);  // 4,096 priorities
-  const auto r = asked(1, 8, 1'000'000);
+  auto r = asked(1, 8, 1'000'000);
+  r.gang.required = rack;
   CHECK(undecided(propose(s, r, 300)));
   const auto plan = propose(s, r, 200'000);
   CHECK(plan.result == plan_result::preempt);

@@ -149,6 +149,10 @@ TEST_CASE("victim_planner: gangs that the budget does not pay to read are undeci
   CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 66));
   CHECK(planner.budget_ended());
   CHECK(planner.steps() == 0);  // it has listed nothing
+  // 1,875 steps pay for the list, 25 more not for reading it.
+  CHECK(!planner(state, state.view(r.filter), r, true, true, 0, 1'900));
+  CHECK(planner.budget_ended());
+  CHECK(planner.steps() == 1'875);
   REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 100'000));
   CHECK(planner.victims().size() == 10);
 }
@@ -172,6 +176,9 @@ TEST_CASE("victim_planner: racks that the budget does not pay to read are not se
   REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 3'000));
   CHECK(planner.victims().size() == 3);
   CHECK(planner.lower_bound() <= 1);
+  // Two racks could be listed together, but 700 steps of the search pay only for reading one.
+  REQUIRE(planner(state, state.view(r.filter), r, true, true, 0, 10'000, 700));
+  CHECK(planner.victims().size() == 3);
 }
 
 TEST_CASE("victim_planner: a gang that is listed for one rack costs steps for all of its nodes") {

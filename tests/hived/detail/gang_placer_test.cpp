@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/model/request.h>

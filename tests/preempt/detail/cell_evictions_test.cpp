@@ -1,8 +1,8 @@
 // apiary/tests/preempt/detail/cell_evictions_test.cpp - the gangs to evict in a cell, against trying all sets.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/eviction_cells.h>

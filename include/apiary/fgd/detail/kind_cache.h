@@ -24,17 +24,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Keeps a best_score_placer, and which kind of it a request is. If there are more kinds than max_kinds,
-// a new one replaces the one that was not used for the longest time.
+// Keeps a best_score_placer, and which kind of it a request is. If there are more kinds than
+// max_kinds, a new one replaces the one that was not used for the longest time.
 //
-// If a score falls with CPU (see NodeScore) and there are many kinds, a rare kind has no cached scores
-// of its own. If it is known that a task with no more requests fits on no node, nothing is scored. If the
-// host suggests few nodes, or few nodes of a small cluster have enough left, each of them is scored for the
-// task. Otherwise the task uses the scores of a kind with less CPU: they are upper bounds. This kind has the
-// two highest bits of the task's CPU. The best nodes by them are scored for the task, until no other node can
-// be better. If that takes too many nodes, mostly ones with too little CPU or memory, those with enough
-// memory are scored, or those with enough CPU. If there are too many of them, too, the bounds are too high for
-// tasks like this one: these then use the kind with three bits of their CPU, and so on, in the end their own.
+// If a score falls with CPU (see NodeScore) and there are many kinds, a rare kind has no cached
+// scores of its own. If it is known that a task with no more requests fits on no node, nothing is
+// scored. If the host suggests few nodes, or few nodes of a small cluster have enough left, each of
+// them is scored for the task. Otherwise the task uses the scores of a kind with less CPU: they are
+// upper bounds. This kind has the two highest bits of the task's CPU. The best nodes by them are
+// scored for the task, until no other node can be better. If that takes too many nodes, mostly ones
+// with too little CPU or memory, those with enough memory are scored, or those with enough CPU. If
+// there are too many of them, too, the bounds are too high for tasks like this one: these then use
+// the kind with three bits of their CPU, and so on, in the end their own.
 template <NodeScore Score>
 class kind_cache : public best_score_placer<Score> {
   using base = best_score_placer<Score>;
@@ -44,12 +45,12 @@ class kind_cache : public best_score_placer<Score> {
   static constexpr std::uint32_t max_kinds = 1024;
   // While fewer kinds have cached scores, a rare kind also gets scores of its own.
   static constexpr std::uint32_t kinds_before_bounds = 256;
-  // The most nodes that are scored for a task of a rare kind; in a large cluster an eighth of all nodes,
-  // up to max_scored_in_large.
+  // The most nodes that are scored for a task of a rare kind; in a large cluster an eighth of all
+  // nodes, up to max_scored_in_large.
   static constexpr std::uint32_t max_scored = 64;
   static constexpr std::uint32_t max_scored_in_large = 1024;
-  // In a cluster of up to so many nodes, what is left of each is read for a task of a rare kind if the best
-  // first_scored nodes do not decide, until more than max_scored have enough left.
+  // In a cluster of up to so many nodes, what is left of each is read for a task of a rare kind if
+  // the best first_scored nodes do not decide, until more than max_scored have enough left.
   static constexpr std::uint32_t max_read = 16'384;
   static constexpr std::uint32_t first_scored = 16;
   // A kind is rare if nodes have changed more often than this since its last use.

@@ -19,16 +19,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Knows that a request fits on no node if another one that asks for no more fits on none. All kinds of request
-// share this knowledge. For each GPU model it keeps the least amounts of CPU, memory and GPU that no node of
-// this model has together. If a request asks for at least such amounts of each model that it accepts, it fits
-// nowhere. When a node gets more, only the amounts that it has now are replaced.
+// Knows that a request fits on no node if another one that asks for no more fits on none. All kinds
+// of request share this knowledge. For each GPU model it keeps the least amounts of CPU, memory and
+// GPU that no node of this model has together. If a request asks for at least such amounts of each
+// model that it accepts, it fits nowhere. When a node gets more, only the amounts that it has now
+// are replaced.
 //
-// Requires: every call gets the same table; update() is called after each change of a node, and when the
-//           table gets a new id.
-// Cost:     update, fits_nowhere: up to max_least comparisons for each model. find_fits: a comparison for each
-//           16 nodes, and for each node of those where it can succeed; if the task fits nowhere, three times
-//           that. Construction: an update for each node. Memory: 25 bytes for each node.
+// Requires: every call gets the same table; update() is called after each change of a node, and
+//           when the table gets a new id.
+// Cost:     update, fits_nowhere: a few times max_least comparisons for each model. find_fits: a
+//           comparison for each 16 nodes, and for each node of those where it can succeed; if the
+//           task fits nowhere, three times that. Construction: an update for each node. Memory: 25
+//           bytes for each node.
 class unfit_requests {
  public:
   // So many amounts are kept for a model.
@@ -68,8 +70,9 @@ class unfit_requests {
       return true;
     });
   }
-  // Calls visit(node) for the nodes where the task fits, in order, until it returns false. Returns whether
-  // it never did. If the task fits on none, least amounts that it asks for are known from now on.
+  // Calls visit(node) for the nodes where the task fits, in order, until it returns false. Returns
+  // whether it never did. If the task fits on none, least amounts that it asks for are known from
+  // now on.
   // Requires: task.valid().
   template <class Visit>
   bool find_fits(const task_request& task, const Visit& visit) {
@@ -103,8 +106,8 @@ class unfit_requests {
     std::uint32_t group = no_group;
   };
   using amount_list = std::vector<amounts>;
-  // Three amounts in one word, each up to a limit: memory in the lowest 23 bits, CPU from bit 24 on, GPUs
-  // from bit 48 on. The bit above each is 0.
+  // Three amounts in one word, each up to a limit: memory in the lowest 23 bits, CPU from bit 24
+  // on, GPUs from bit 48 on. The bit above each is 0.
   static constexpr std::uint64_t above =
       std::uint64_t{1} << 23 | std::uint64_t{1} << 47 | std::uint64_t{1} << 63;
   static constexpr std::uint64_t masks[3] = {(std::uint64_t{1} << 23) - 1,
@@ -127,8 +130,8 @@ class unfit_requests {
     }
     most_[b] = most[0] | most[1] | most[2];
   }
-  // Calls visit(node) for the nodes where `wanted` may fit, in order, until it returns false. Returns whether
-  // it never did.
+  // Calls visit(node) for the nodes where `wanted` may fit, in order, until it returns false.
+  // Returns whether it never did.
   template <class Visit>
   bool each_that_may_fit(std::uint64_t wanted, const Visit& visit) const {
     for (std::uint32_t b = 0; b < most_.size(); ++b) {
@@ -139,7 +142,8 @@ class unfit_requests {
     }
     return true;
   }
-  // False: the amounts of `wanted` do not fit in those of `has`. One subtraction compares all of them.
+  // If it is false, the amounts of `wanted` do not fit in those of `has`. One subtraction compares
+  // all of them.
   [[nodiscard]] static bool may_fit(std::uint64_t wanted, std::uint64_t has) noexcept {
     return (((has | above) - wanted) & above) == above;
   }
@@ -163,7 +167,8 @@ class unfit_requests {
     if (!task.wants_gpu()) return group != no_group;
     return group < max_gpu_models && (task.models >> group & 1) != 0;
   }
-  // Whether visit(group) is true for each group of nodes that the task accepts. Ends at the first false.
+  // Whether visit(group) is true for each group of nodes that the task accepts. Ends at the first
+  // false.
   template <class Visit>
   bool all_groups(const task_request& task, const Visit& visit) {
     if (!task.wants_gpu() && !visit(without_gpu)) return false;
@@ -204,8 +209,8 @@ class unfit_requests {
       insert(list, {a.cpu_milli, a.memory_mib, has.gpu_milli + 1});
     }
   }
-  // No node that the task accepts has `wanted`. Adds amounts for each group of them: CPU, and then memory, are
-  // lowered as long as no node of the group has all of the amounts.
+  // No node that the task accepts has `wanted`. Adds amounts for each group of them: CPU, and then
+  // memory, are lowered as long as no node of the group has all of the amounts.
   void learn(const task_request& task, const amounts& wanted) {
     std::array<amounts, no_group> least;
     least.fill(wanted);

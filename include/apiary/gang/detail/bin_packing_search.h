@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/fit_verdict.h>
 
 #include <array>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/detail/node_knapsack.h>
 #include <apiary/gang/detail/pareto_front.h>
 #include <apiary/gang/detail/step_budget.h>

@@ -5,6 +5,7 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>

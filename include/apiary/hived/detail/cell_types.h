@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/name_index.h>

@@ -5,6 +5,7 @@
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/health.h>

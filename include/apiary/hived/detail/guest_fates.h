@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/tree.h>

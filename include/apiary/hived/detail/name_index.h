@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/digest.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/container/fast_div.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/health.h>

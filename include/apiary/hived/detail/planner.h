@@ -4,7 +4,7 @@
 
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/catalog.h>

@@ -5,6 +5,7 @@
 #include <apiary/alloc/node_index.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/hived/detail/quota_tree.h>
 #include <apiary/topology/uniform_tree.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/preempt/detail/cell_components.h>
 #include <apiary/preempt/detail/eviction_levels.h>
 #include <apiary/preempt/detail/node_evictions.h>

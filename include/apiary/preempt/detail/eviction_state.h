@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/victim_set.h>

@@ -4,7 +4,7 @@
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/victim_set.h>
 #include <apiary/topology/tree.h>

@@ -4,7 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/victim_set.h>
 

@@ -4,6 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/preempt/detail/disruption_tally.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/preempt/victim_set.h>
@@ -53,11 +53,12 @@ class smallest_n_sum {
 };
 
 // A lower bound on the cost of every set of victims that lets the gang fit: the greatest bound over
-// all task sizes, or of the first max_sizes of those that the gang lacks. For each size the gang lacks D slots (eviction_state). The cost of each candidate
-// is spread over its GPUs. Then the cheapest GPUs of a node are a bound for each of its slots, and
-// the D cheapest slots are a bound for the set. If every gang costs the same, this sum bounds the
-// number of victims, n; the n cheapest candidates are a second bound. Disruption budgets are
-// ignored: no set costs less because of them.
+// all task sizes, or of the first max_sizes of those that the gang lacks. For each size the gang
+// lacks D slots (eviction_state). The cost of each candidate is spread over its GPUs. Then the
+// cheapest GPUs of a node are a bound for each of its slots, and the D cheapest slots are a bound
+// for the set. If every gang costs the same, this sum bounds the number of victims, n; the n
+// cheapest candidates are a second bound. Disruption budgets are ignored: no set costs less because
+// of them.
 // Requires: no candidate is evicted.
 // Cost:     O(nodes + allocations * log + candidates) for each task size.
 class victim_lower_bound {
