@@ -136,14 +136,19 @@ TEST_CASE("a small budget does a little work, and still finds a set") {
   in.gang.groups[0].gpus = 8;
   const std::size_t entries =
       in.candidates.size() + in.allocations.size() + in.capacities.num_nodes();
-  for (const std::uint64_t budget : {0U, 1'000U, 100'000U}) {
+  topology_victim_search<uniform_tree> thorough(100'000);
+  const std::uint64_t least = in.solve(thorough).cost;
+  for (const std::uint64_t budget : {0U, 1'000U, 2'000U, 100'000U}) {
     CAPTURE(budget);
     topology_victim_search<uniform_tree> search(budget);
     const victim_set found = in.solve(search);
     CHECK(found.steps <= budget);
-    // Without steps, this load is too large to be read.
+    // Without steps, this load is too large to be read. 1,000 steps pay for reading and for the lower
+    // bounds; 2,000 also for the first set.
     CHECK(search.can_read(entries, budget) == (budget > 0));
-    CHECK(found.verdict == (budget > 0 ? fit_verdict::fits : fit_verdict::budget_ended));
-    CHECK((found.cost == victim_set::never) == (budget == 0));
+    CHECK((found.lower_bound > 0) == (budget > 0));
+    CHECK(found.lower_bound <= least);
+    CHECK(found.verdict == (budget > 1'000 ? fit_verdict::fits : fit_verdict::budget_ended));
+    CHECK((found.cost == victim_set::never) == (budget <= 1'000));
   }
 }

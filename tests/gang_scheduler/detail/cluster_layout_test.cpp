@@ -114,8 +114,8 @@ TEST_CASE("cluster_layout: nodes stay in order while they join and leave") {
         const std::uint32_t rack = random.uniform(racks);
         s.add({.name = "n" + std::to_string(random.uniform(1000) * 1000 + step),
                .cells = {"r" + std::to_string(rack), "w" + std::to_string(rack % 3)}});
-        moved += s.layout.moves().size() > 1 ? 1 : 0;
-        cells_moved += s.layout.cells_moved() ? 1 : 0;
+        moved += s.layout.moves().size() > 1 ? 1U : 0U;
+        cells_moved += s.layout.cells_moved() ? 1U : 0U;
       }
       s.check();
     }

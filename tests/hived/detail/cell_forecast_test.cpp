@@ -116,7 +116,7 @@ TEST_CASE(
       for (std::size_t i = gang.leaves.size(); i > 1; --i)
         std::swap(gang.leaves[i - 1], gang.leaves[random.uniform(static_cast<std::uint32_t>(i))]);
       REQUIRE(gang_nodes::of(scene.scheduler.cells(), gang).uses == g.nodes.uses);
-      mixed += g.nodes.uses.size() > 1 && gang.leaves.size() > 2 ? 1 : 0;
+      mixed += g.nodes.uses.size() > 1 && gang.leaves.size() > 2 ? 1U : 0U;
     }
   });
   CHECK(mixed > 0);
@@ -200,7 +200,7 @@ TEST_CASE("cell_forecast: of more than 32 kinds of questions, the trees of the l
     const std::vector<task_group> groups = {{1, 1}};
     REQUIRE(scene.forecast.first_fit(cell_forecast::gang(priority, groups)).has_value());
     const auto at = std::find(last.begin(), last.end(), priority);
-    misses += at == last.end() ? 1 : 0;
+    misses += at == last.end() ? 1U : 0U;
     if (at != last.end()) {
       last.erase(at);
     } else if (last.size() == 32) {
