@@ -288,6 +288,22 @@ TEST_CASE("victim_search: a greedy order ends with the budget, and the bound sta
   CHECK(hasty.lower_bound <= found.cost);
 }
 
+TEST_CASE("victim_search: evictions take steps") {
+  // All 16,000 gangs must end. 3,500 steps pay for reading and the bound, but not for the evictions.
+  problem p;
+  p.groups = {{2'000, 8}};
+  p.free.assign(2'000, 0);
+  for (std::uint32_t n = 0; n < 2'000; ++n)
+    for (std::uint32_t k = 0; k < 8; ++k) p.run(10, {{n, 1}});
+  victim_search search(3'500);
+  CHECK(p.solve(search).verdict == fit_verdict::budget_ended);
+  search.set_budget(50'000);
+  const victim_set found = p.solve(search);
+  CHECK(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 160'000);
+  CHECK(found.steps >= 10'000);
+}
+
 TEST_CASE("victim_search: what was read before is not spent again to know whether the gang fits") {
   // Two gangs on each node; tasks of up to six sizes. Many steps are needed to know that the gang fits
   // where all gangs have ended.
