@@ -69,6 +69,18 @@ bool undecided(const gang_scheduler::plan& p) {
   return p.result == plan_result::wait && p.reason == wait_reason::undecided;
 }
 
+// Starts gangs that fit: up to so many tasks of up to so many GPUs. A task has 0, 4, ... or
+// 4 * (cpus - 1) CPUs.
+void start_random(gang_scheduler& s, rng& random, std::uint32_t tasks, std::uint32_t gpus,
+                  std::uint32_t cpus) {
+  for (std::uint32_t job = 0; job < 80; ++job) {
+    auto r = asked(1 + random.uniform(tasks), 1 + random.uniform(gpus), 0);
+    r.job = job;
+    if (cpus > 1) r.gang.groups[0].host.cpu_milli = 4'000 * random.uniform(cpus);
+    const auto plan = s.propose(r);
+    if (plan->result == plan_result::bind) REQUIRE(s.commit(*plan).ok());
+  }
+}
 topology_constraints random_gang(rng& random) {
   topology_constraints gang;
   for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
@@ -93,13 +105,7 @@ TEST_CASE("gang_planner: a plan takes at most the budget, and a wrong answer nev
     CAPTURE(seed);
     rng random(seed);
     gang_scheduler s = racks(6);
-    for (std::uint32_t job = 0; job < 80; ++job) {
-      auto r = asked(1 + random.uniform(3), 1 + random.uniform(8), 0);
-      r.job = job;
-      r.gang.groups[0].host.cpu_milli = 4'000 * random.uniform(4);
-      const auto plan = s.propose(r);
-      if (plan->result == plan_result::bind) REQUIRE(s.commit(*plan).ok());
-    }
+    start_random(s, random, 3, 8, 4);
     if (random.uniform(4) == 0) REQUIRE(s.mark_bad(node_id(random.uniform(48))).ok());
     gang_scheduler::request r = asked(1, 1);
     r.gang = random_gang(random);
@@ -231,12 +237,7 @@ TEST_CASE("gang_planner: with too few steps for a lower level, no gang ends that
     CAPTURE(seed);
     rng random(seed);
     gang_scheduler s = racks(4);
-    for (std::uint32_t job = 0; job < 80; ++job) {
-      auto r = asked(1 + random.uniform(2), 1 + random.uniform(4), 0);
-      r.job = job;
-      const auto plan = s.propose(r);
-      if (plan->result == plan_result::bind) REQUIRE(s.commit(*plan).ok());
-    }
+    start_random(s, random, 2, 4, 1);
     auto r = asked(2 + random.uniform(5), 4 + random.uniform(5));
     r.gang.groups[0].host.cpu_milli = 8'000;
     r.gang.preferred = rack;

@@ -29,9 +29,8 @@ namespace detail {
 // cost least. The virtual leaves stay as they are, because they must not depend on opportunistic
 // gangs; otherwise these would decide what a tenant is granted later. Bound cells stay bound, too.
 // The choice is which physical cells the unbound ones get. First each cell, the largest first, gets
-// the physical cell where the gangs that end cost least. Then all other choices are tried. The result
-// is the best one if the budget does not end, there are at most max_exact cells to bind, and each whole
-// cell has at most max_candidates physical cells to choose from.
+// the cell where the gangs that end cost least. Then all other choices are tried. The result is the best
+// if the budget does not end, at most max_exact cells are bound, and each has at most max_candidates.
 // Cost: O(leaves of the gang) until an opportunistic gang must end. Then at most a budget of leaves
 //       and candidates, and for each cell bound the first choice of hived_cells::bind_leaf.
 class guest_choice {
