@@ -205,3 +205,5 @@ mutant(audit_running_preempts gang_scheduler/detail/gang_audit.h "dropped condit
   FROM [[gang.preempting && slot != scheduled_gangs::none]] TO [[slot != scheduled_gangs::none]])
 mutant(audit_slots gang_scheduler/detail/gang_audit.h "dropped comparison: the audit accepts wrong numbers of slots"
   FROM [[!std::ranges::equal(a.slots(l, t), b.slots(l, t))]] TO [[false]])
+mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a search for victims may take all steps"
+  FROM [[(std::min)(steps_.left(), budget / 8)]] TO [[0]])

@@ -230,6 +230,23 @@ TEST_CASE("gang_planner: the search for victims leaves steps for the reason") {
   }
 }
 
+TEST_CASE("gang_planner: a budget that is larger than one for the reason has the reason, too") {
+  gang_scheduler s = racks(256);
+  fill(s, 2'048, 2);
+  gang_scheduler::request r = asked(1'024, 8);
+  r.gang.groups[0].slices = {{rack, 8}};
+  r.gang.groups.push_back({.tasks = 1'025, .gpus = 8, .host = {1'000, 0}});
+  bool is_known = false;
+  for (std::uint64_t budget = 100; budget < 60'000; budget += budget / 20) {
+    CAPTURE(budget);
+    const auto plan = propose(s, r, budget);
+    REQUIRE(plan.result == plan_result::wait);
+    if (is_known) REQUIRE(plan.reason == wait_reason::never);
+    is_known = plan.reason == wait_reason::never;
+  }
+  CHECK(is_known);
+}
+
 TEST_CASE("gang_planner: with too few steps for a lower level, no gang ends that need not") {
   std::uint32_t at_lower = 0;
   std::uint32_t not_lowest = 0;
