@@ -148,6 +148,13 @@ class watched {
     end(job, now);
     return scheduler_.finish(job, now);
   }
+  // Only if the scheduler decides which jobs that fail wait again.
+  template <class S = Scheduler>
+  auto fail(apiary::job_id job, apiary::failure_class why, apiary::time_ms now)
+      -> decltype(std::declval<S&>().fail(job, why, now)) {
+    end(job, now);
+    return scheduler_.fail(job, why, now);
+  }
   absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, apiary::time_ms now) {
     absl::StatusOr<std::vector<apiary::job_id>> stopped = scheduler_.mark_bad(n, now);
     if (!stopped.ok()) return stopped;
@@ -165,10 +172,6 @@ class watched {
       stays_[actions[i].job.value] = {now, actions[i].where};
     }
     return status;
-  }
-  // Where a job runs; empty if it does not run, or is no job.
-  [[nodiscard]] apiary::job_placement where(apiary::job_id job) const {
-    return job.valid() ? stays_[job.value].where : apiary::job_placement{};
   }
   [[nodiscard]] apiary::time_ms wake() const { return scheduler_.wake(); }
   [[nodiscard]] std::uint32_t total_gpus() const { return scheduler_.total_gpus(); }

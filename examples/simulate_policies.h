@@ -304,8 +304,8 @@ inline std::uint32_t speed_of(const place_speeds& speeds, const job_cluster& clu
 }
 
 // An event as a line of CSV: time in ms, event, job, server that failed or was repaired, GPUs of the job,
-// its speed, its place (servers and their GPUs, as 3:0-1;4:2), and for a job_failure, whether the job is
-// retried.
+// its speed, its place (servers and their GPUs, as 3:0-1;4:2; where it stopped, if it stops), and for a
+// job_failure, whether the job is retried.
 inline constexpr const char* event_header = "time,event,job,server,gpus,speed,place,retried\n";
 inline std::string event_line(const apiary::simulation_event& e,
                               const apiary::job_placement& where) {
@@ -370,8 +370,8 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
             [&](const apiary::timed_job&, const apiary::job_placement& at) {
               return speed_of(set.speeds, cluster, at);
             },
-            [&](const apiary::simulation_event& e) {
-              if (set.keeps_events) out.events += event_line(e, watch.where(e.job));
+            [&](const apiary::simulation_event& e, const apiary::job_placement& where) {
+              if (set.keeps_events) out.events += event_line(e, where);
               using kind = apiary::simulation_event::kind;
               if (e.what == kind::end || (e.what == kind::job_failure && !e.retried))
                 progress(++ended);
@@ -405,8 +405,9 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
   }
   absl::Status status;
   if (policy == "philly") {
-    APIARY_ASSIGN_OR_RETURN(
-        auto made, apiary::philly::create({.servers = cluster.servers(), .quotas = quotas}));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::philly::create({.servers = cluster.servers(),
+                                                               .quotas = quotas,
+                                                               .max_retries = set.retries}));
     status = run(std::move(made));
   } else if (policy == "gandiva") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create(turns));

@@ -57,9 +57,13 @@ mutant(stopped_twice sim/detail/simulator.h "dropped condition: a failure stops 
 mutant(failure_at_end sim/detail/simulator.h "wrong comparison: a job that is done fails"
   FROM [[f.at < jobs_[job.value].duration]] TO [[f.at <= jobs_[job.value].duration]])
 mutant(retries_all sim/detail/simulator.h "wrong count: transient failures use up the retries"
-  FROM [[failure->why == simulation_options::job_failure::kind::unknown ? 1U : 0U]] TO [[1U]])
+  FROM [[failure.why == failure_class::unknown ? 1U : 0U]] TO [[1U]])
 mutant(failure_event sim/detail/simulator.h "forgotten update: the event of a failure says that the job has ended"
   FROM [[record(why, job, now, {}, retried);]] TO [[record(why, job, now, {});]] STATEMENT)
 mutant(failure_keeps sim/detail/simulator.h "forgotten update: a job that fails keeps its progress"
-  IN [[        lose_work(job);
-        return submit]] FROM [[lose_work(job);]] TO [[]] STATEMENT)
+  IN [[    lose_work(job);
+    return decided]] FROM [[lose_work(job);]] TO [[]] STATEMENT)
+mutant(failure_twice sim/detail/simulator.h "wrong condition: a job that its scheduler retries is submitted again"
+  FROM [[decided ? absl::OkStatus() : submit(job.value, now)]] TO [[submit(job.value, now)]])
+mutant(failure_decided sim/detail/simulator.h "ignored answer: the classes decide, not the scheduler"
+  FROM [[decided.value_or(is_retried(failure))]] TO [[is_retried(failure)]])

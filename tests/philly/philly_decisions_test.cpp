@@ -5,8 +5,10 @@
 #include "support/philly_loads.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/model/job.h>
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
@@ -140,16 +142,27 @@ TEST_CASE("philly: decisions as of a walk over all jobs, call by call") {
   CHECK(alone > 0);
 }
 
-TEST_CASE("philly: in a simulation, every placement and delay is that of the naive scheduler") {
+TEST_CASE(
+    "philly: in a simulation with failures of servers and jobs, every placement and delay is that "
+    "of "
+    "the naive scheduler") {
+  std::uint64_t failed = 0;
+  std::uint64_t given_up = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(100U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     const philly_options options = apiary_test::random_philly(random);
     const std::vector<timed_job> jobs =
         apiary_test::philly_jobs(seed, 150, apiary_test::gpus_of(options.servers));
+    simulation_options with_failures{.checkpoint_interval = 10};
+    for (const timed_job& j : jobs) {
+      while (random.uniform(3) == 0)
+        with_failures.failures.push_back(
+            {j.request.job, random.uniform(200), static_cast<failure_class>(random.uniform(3))});
+    }
     const auto run = [&](auto scheduler) {
       return simulate(
-                 scheduler, jobs, apiary_test::two_outages(), {},
+                 scheduler, jobs, apiary_test::two_outages(), with_failures,
                  [](const timed_job&, const job_placement&) { return full_speed; },
                  [](const simulation_event&) {})
           .value();
@@ -159,9 +172,14 @@ TEST_CASE("philly: in a simulation, every placement and delay is that of the nai
     REQUIRE(fast.log.value() == naive.log.value());
     REQUIRE(fast.events == naive.events);
     REQUIRE(fast.decisions <= naive.decisions);
-    for (std::size_t j = 0; j < jobs.size(); ++j)
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
       REQUIRE(fast.jobs[j].waited == naive.jobs[j].waited);
+      failed += fast.jobs[j].failed;
+      given_up += fast.jobs[j].given_up ? 1U : 0U;
+    }
   }
+  CHECK(given_up > 0);
+  CHECK(failed > 2 * given_up);
 }
 
 TEST_CASE("philly: a job that waits in vain wants no calls") {

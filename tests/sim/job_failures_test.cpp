@@ -214,6 +214,41 @@ TEST_CASE(
   }
 }
 
+// A queue that starts jobs anew after their failures would start job 1 at 5.
+TEST_CASE(
+    "job failures: Philly decides which jobs wait again, at their old position in the order") {
+  std::vector<timed_job> jobs(2);
+  for (timed_job& j : jobs) {
+    j.request = {.tenant = tenant_id(0), .gpus = 4};
+    j.duration = 20;
+  }
+  jobs[1].arrival = 1;
+  job_list::number_by_arrival(jobs);
+  const simulation_options options{.failures = {{job_id(0), 5}, {job_id(0), 10}, {job_id(1), 3}},
+                                   .max_retries = 9};
+  philly scheduler =
+      philly::create({.servers = {.gpus = {4}}, .quotas = {4}, .max_retries = 1}).value();
+  std::vector<std::pair<time_ms, bool>> failures;
+  const absl::StatusOr<simulation_result> done = simulate(
+      scheduler, jobs, {}, options,
+      [](const timed_job&, const job_placement&) { return full_speed; },
+      [&](const simulation_event& e, const job_placement& where) {
+        if (e.what != simulation_event::kind::job_failure) return;
+        failures.emplace_back(e.at, e.retried);
+        CHECK(where == job_placement{{node_id(0), 0xf}});
+      });
+  REQUIRE_MESSAGE(done.ok(), done.status().ToString());
+  // Job 0 runs until 5, then until 15 and is given up; job 1 until 18, then until 38.
+  CHECK(failures == std::vector<std::pair<time_ms, bool>>{{5, true}, {15, false}, {18, true}});
+  CHECK(done->jobs[0].ended == 15);
+  CHECK(done->jobs[0].given_up);
+  CHECK(done->jobs[0].failed == 2);
+  CHECK(done->jobs[1].started == 15);
+  CHECK(done->jobs[1].ended == 38);
+  CHECK_FALSE(done->jobs[1].given_up);
+  CHECK(scheduler.num_jobs() == 0);
+}
+
 TEST_CASE("job failures: what is refused") {
   std::vector<timed_job> jobs(2);
   job_list::number_by_arrival(jobs);

@@ -103,6 +103,13 @@ class delay_clock {
   time_ms since_ = 0;
 };
 
+// Why a running job has failed: it decides whether the job waits again (the classes of Philly's paper).
+enum class failure_class : std::uint8_t {
+  transient,  // not the fault of the job: it always waits again
+  permanent,  // it never runs again
+  unknown,    // it waits again, a limited number of times
+};
+
 // What the host must do with a job.
 struct job_action {
   // The kind of action.

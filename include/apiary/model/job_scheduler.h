@@ -32,6 +32,9 @@ APIARY_NAMESPACE_BEGIN
 // | s.total_gpus()          | GPUs of the cluster                                            |
 //
 // Only jobs that wait start, and only running ones are suspended, migrated or resized.
+//
+// A scheduler may also have s.fail(j, why, t), with a failure_class: the running job has failed. It
+// returns, as absl::StatusOr<bool>, whether the job waits again.
 // Example: examples/own_queue.cpp
 template <class S>
 concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,

@@ -65,12 +65,8 @@ class philly_scheduler {
     std::uint32_t held = 0;                          // GPUs that it has collected or runs on
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
-  // Why a job failed.
-  enum class failure : std::uint8_t {
-    transient,  // not the fault of the job: it always waits again
-    permanent,  // it never runs again
-    unknown,    // it waits again, up to max_retries times
-  };
+  // Why a job failed; `unknown`: it waits again up to max_retries times.
+  using failure = failure_class;
 
   // A scheduler for the idle cluster options.servers. kInvalidArgument: as options.check().
   [[nodiscard]] static absl::StatusOr<philly_scheduler> create(
@@ -113,7 +109,8 @@ class philly_scheduler {
     jobs_.erase(job);
     return absl::OkStatus();
   }
-  // The running job has failed. Returns whether it waits again. kNotFound: it does not run.
+  // The running job has failed. Returns whether it waits again; if so, with its old position in the
+  // order and its locality. kNotFound: it does not run.
   [[nodiscard]] absl::StatusOr<bool> fail(job_id job, failure why, time_ms now) {
     detail::philly_job* const r = jobs_.find(job);
     if (!job.valid()) return absl::NotFoundError(detail::missing(job));

@@ -17,6 +17,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,9 @@ APIARY_NAMESPACE_BEGIN
 // speed(job, where) -> std::uint32_t   the speed on these GPUs, in thousandths of full, not 0
 // speed(job, where, others)            the same beside these jobs (ascending), whenever they change
 // observe(event)                       called for each event
+// observe(event, where)                the same, with the GPUs that the job has, or had until now
+//
+// If the scheduler has fail() (see JobScheduler), it is called for each failure of a job.
 //
 // Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or
 //           duration; an outage is not in order of `from`, ends before it begins or breaks a broken
@@ -51,10 +55,21 @@ template <JobScheduler Scheduler, class Speed, class Observer>
   APIARY_RETURN_IF_ERROR(detail::check_simulation(jobs, outages, options, scheduler.total_gpus()));
   constexpr bool neighbours_matter =
       std::invocable<Speed&, const timed_job&, const job_placement&, std::span<const job_id>>;
+  constexpr bool decides_retries = requires(job_id job, failure_class why) {
+    scheduler.fail(job, why, time_ms{});
+  };
   // The functions live until the end of the expression, and so does the simulator.
   return detail::simulator(
              {[&](const job_request& r, time_ms now) { return scheduler.submit(r, now); },
               [&](job_id job, time_ms now) { return scheduler.finish(job, now); },
+              [&](job_id job, failure_class why,
+                  time_ms now) -> absl::StatusOr<std::optional<bool>> {
+                if constexpr (decides_retries) {
+                  return scheduler.fail(job, why, now);
+                } else {
+                  return std::optional<bool>();
+                }
+              },
               [&](node_id n, time_ms now) { return scheduler.mark_bad(n, now); },
               [&](node_id n, time_ms now) { return scheduler.mark_healthy(n, now); },
               [&](time_ms now, std::vector<job_action>& actions) {
@@ -69,7 +84,14 @@ template <JobScheduler Scheduler, class Speed, class Observer>
                   return speed(job, where);
                 }
               },
-              [&](const simulation_event& event) { observe(event); }},
+              [&](const simulation_event& event, const job_placement& where) {
+                if constexpr (std::invocable<Observer&, const simulation_event&,
+                                             const job_placement&>) {
+                  observe(event, where);
+                } else {
+                  observe(event);
+                }
+              }},
              scheduler.total_gpus(), jobs, options, neighbours_matter)
       .run(outages);
 }

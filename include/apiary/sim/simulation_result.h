@@ -23,12 +23,7 @@ APIARY_NAMESPACE_BEGIN
 struct simulation_options {
   // A failure of a job itself, not of its server.
   struct job_failure {
-    // Whether the job is retried.
-    enum class kind : std::uint8_t {
-      transient,  // always
-      permanent,  // never: it ends
-      unknown,    // up to max_retries times
-    };
+    using kind = failure_class;  // unknown: the job is retried up to max_retries times
     job_id job{};  // the job
     // It fails with so much progress, in ms at full speed, kept work included. A retry that keeps as
     // much or more fails as soon as it can make progress.
@@ -45,7 +40,8 @@ struct simulation_options {
   time_ms migration_cost = 0;            // ms from a migration until the job makes progress; >= 0
   std::vector<std::uint32_t> servers{};  // GPUs of each server; empty: measures no fragmentation
   // By job; those of one job happen one after the other, until one is not before its duration. A job
-  // that fails loses its progress since the last checkpoint and is submitted again, or ends.
+  // that fails loses its progress since the last checkpoint and is submitted again, or ends. If the
+  // scheduler has fail() (see JobScheduler), that decides instead, and max_retries is not used.
   std::vector<job_failure> failures{};
   std::uint32_t max_retries = 3;  // how often a job is retried after failures of unknown kind
 };

@@ -22,6 +22,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +35,8 @@ namespace detail {
 struct simulated_calls {
   absl::FunctionRef<absl::Status(const job_request&, time_ms)> submit;
   absl::FunctionRef<absl::Status(job_id, time_ms)> finish;
+  // Whether the job waits again; nullopt: the scheduler does not decide that.
+  absl::FunctionRef<absl::StatusOr<std::optional<bool>>(job_id, failure_class, time_ms)> fail;
   absl::FunctionRef<absl::StatusOr<std::vector<job_id>>(node_id, time_ms)> mark_bad;
   absl::FunctionRef<absl::Status(node_id, time_ms)> mark_healthy;
   absl::FunctionRef<absl::Status(time_ms, std::vector<job_action>&)> decide;
@@ -41,7 +44,8 @@ struct simulated_calls {
   // The last argument: the other jobs on the same GPUs; empty if they do not matter.
   absl::FunctionRef<std::uint32_t(const timed_job&, const job_placement&, std::span<const job_id>)>
       speed;
-  absl::FunctionRef<void(const simulation_event&)> observe;
+  // With the GPUs that the job has, or had until this event.
+  absl::FunctionRef<void(const simulation_event&, const job_placement&)> observe;
 };
 
 // One run of simulate().
@@ -138,7 +142,7 @@ class simulator {
     for (const placement& p : where) {
       out_.log.add(std::uint64_t{p.node.value} << 32 | p.gpu_mask);
     }
-    calls_.observe(e);
+    calls_.observe(e, e.job.valid() ? state_[e.job.value].where : where);
   }
   void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& where,
               bool retried = false) {
@@ -307,33 +311,37 @@ class simulator {
     record(why, job, now, {}, retried);
     p.where.clear();
   }
+  // The job has done all its work, or has come to its next failure.
   [[nodiscard]] absl::Status end(job_id job, time_ms now) {
     const simulation_options::job_failure* const failure = next_failure(job);
-    const bool retried = failure != nullptr && is_retried(*failure);
-    stop(job, now,
-         failure != nullptr ? simulation_event::kind::job_failure : simulation_event::kind::end,
-         retried);
-    APIARY_RETURN_IF_ERROR(calls_.finish(job, now));
-    simulation_result::job_record& r = out_.jobs[job.value];
-    if (failure != nullptr) {
-      ++r.failed;
-      if (retried) {
-        unknown_[job.value] +=
-            failure->why == simulation_options::job_failure::kind::unknown ? 1U : 0U;
-        ++next_failure_[job.value];
-        lose_work(job);
-        return submit(job.value, now);
-      }
-      r.given_up = true;
-    }
-    r.ended = now;
+    if (failure != nullptr) return fail(job, *failure, now);
+    stop(job, now, simulation_event::kind::end);
+    out_.jobs[job.value].ended = now;
     --unended_;
-    return absl::OkStatus();
+    return calls_.finish(job, now);
+  }
+  [[nodiscard]] absl::Status fail(job_id job, const simulation_options::job_failure& failure,
+                                  time_ms now) {
+    APIARY_ASSIGN_OR_RETURN(const std::optional<bool> decided, calls_.fail(job, failure.why, now));
+    const bool retried = decided.value_or(is_retried(failure));
+    stop(job, now, simulation_event::kind::job_failure, retried);
+    if (!decided) APIARY_RETURN_IF_ERROR(calls_.finish(job, now));
+    simulation_result::job_record& r = out_.jobs[job.value];
+    ++r.failed;
+    if (!retried) {
+      r.given_up = true;
+      r.ended = now;
+      --unended_;
+      return absl::OkStatus();
+    }
+    unknown_[job.value] += failure.why == failure_class::unknown ? 1U : 0U;
+    ++next_failure_[job.value];
+    lose_work(job);
+    return decided ? absl::OkStatus() : submit(job.value, now);
   }
   // Whether the job is submitted again after this failure, its next one.
   [[nodiscard]] bool is_retried(const simulation_options::job_failure& failure) const {
-    using kind = simulation_options::job_failure::kind;
-    if (failure.why != kind::unknown) return failure.why == kind::transient;
+    if (failure.why != failure_class::unknown) return failure.why == failure_class::transient;
     return unknown_[failure.job.value] < options_.max_retries;
   }
   // The job loses the work since its last checkpoint.
