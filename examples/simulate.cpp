@@ -9,7 +9,6 @@
 #include "sweep.h"
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
-#include <apiary/model/resources.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
@@ -54,8 +53,9 @@ struct left_out_jobs {
   std::uint32_t largest = 0;    // the most GPUs of these
 };
 
-// Removes jobs that the cluster cannot hold. An error if no job is left, or if the times overflow.
-absl::Status fit(const simulate_options& o, job_list& list, left_out_jobs& left_out) {
+// Removes jobs that the cluster cannot hold, and policies that do not know what the jobs need. An error
+// if no job is left, if the times overflow, or if --policy has chosen such a policy.
+absl::Status fit(simulate_options& o, job_list& list, left_out_jobs& left_out) {
   constexpr time_ms longest = time_ms{1} << 43;
   constexpr time_ms all = time_ms{1} << 52;
   left_out = {.empty = list.left_out};
@@ -69,12 +69,11 @@ absl::Status fit(const simulate_options& o, job_list& list, left_out_jobs& left_
     return absl::InvalidArgumentError(o.jobs + ": every job requests more than the " +
                                       std::to_string(o.cluster.gpus()) + " GPUs of the cluster");
   }
-  const auto plain = [](const timed_job& j) { return j.per_gpu == resources{} && j.model == 0; };
-  const auto odd = std::find_if_not(list.jobs.begin(), list.jobs.end(), plain);
-  if (odd != list.jobs.end() && !o.demands()) {
-    return absl::InvalidArgumentError(
-        o.jobs + ": job " + std::to_string(odd - list.jobs.begin()) +
-        " needs CPU, memory or a GPU model; only --policy gang and gang_backfill know them");
+  const auto odd = std::find_if_not(list.jobs.begin(), list.jobs.end(), needs_only_gpus);
+  if (odd != list.jobs.end()) {
+    APIARY_RETURN_IF_ERROR(o.need_demands(o.jobs + ": job " +
+                                          std::to_string(odd - list.jobs.begin()) +
+                                          " needs CPU, memory or a GPU model"));
   }
   job_list::number_by_arrival(list.jobs);
   time_ms end = list.jobs.back().arrival;
@@ -306,7 +305,7 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
       t.lists.push_back(embedded_jobs(seed, chosen.load));
   } else {
     APIARY_ASSIGN_OR_RETURN(job_list list, load(chosen));
-    APIARY_RETURN_IF_ERROR(fit(chosen, list, t.left_out));
+    APIARY_RETURN_IF_ERROR(fit(t.chosen, list, t.left_out));
     t.lists.push_back(std::move(list));
   }
   APIARY_RETURN_IF_ERROR(check_quotas(chosen, t.lists.front()));
@@ -317,21 +316,27 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
   return t;
 }
 
-// Says which jobs do not run, and why.
-void print_left_out(const left_out_jobs& jobs, std::uint32_t gpus) {
+// Says which jobs and policies do not run, and why.
+void print_left_out(const simulate_options& o, const left_out_jobs& jobs) {
+  std::vector<std::string_view> not_run(job_policies.begin(), job_policies.end());
+  std::erase_if(not_run, [&](std::string_view p) {
+    return o.chosen || std::find(o.policies.begin(), o.policies.end(), p) != o.policies.end();
+  });
+  if (!not_run.empty())
+    std::fprintf(stderr, "%s know only GPUs and do not run\n", in_words(not_run).c_str());
   const auto count = [](std::uint64_t n) {
     return std::to_string(n) + (n == 1 ? " job is" : " jobs are") + " left out: ";
   };
   if (jobs.empty > 0) std::fprintf(stderr, "%sno GPUs or no duration\n", count(jobs.empty).c_str());
   if (jobs.too_large > 0) {
     std::fprintf(stderr, "%smore GPUs (up to %" PRIu32 ") than the cluster has (%" PRIu32 ")\n",
-                 count(jobs.too_large).c_str(), jobs.largest, gpus);
+                 count(jobs.too_large).c_str(), jobs.largest, o.cluster.gpus());
   }
 }
 
 // Runs the policies, prints the table and leaves the files.
 absl::Status perform(simulate_task t) {
-  print_left_out(t.left_out, t.chosen.cluster.gpus());
+  print_left_out(t.chosen, t.left_out);
   std::vector<list_runs> runs;
   std::vector<policy_run> first;  // on the first list
   std::string rows = csv_header;

@@ -81,10 +81,11 @@ inline constexpr const char* simulate_usage =
     "                     first job of each tenant\n"
     "  --cpus N           cores of each server, --memory-gib N its memory, --models A:8,B:8 how "
     "many\n"
-    "                     servers have GPUs of each model: for gang and gang_backfill, which alone "
-    "know\n"
-    "                     the columns cpus_per_gpu, memory_gib_per_gpu and gpu_model of a Philly "
-    "trace\n"
+    "                     servers have GPUs of each model, for the columns cpus_per_gpu,\n"
+    "                     memory_gib_per_gpu and gpu_model of a Philly trace. Without --policy, "
+    "the\n"
+    "                     schedulers run that know them: all but philly, hived and the Gandivas,\n"
+    "                     and gang and gang_backfill\n"
     "  --report FILE      writes the figures of the table, and more, as JSON\n"
     "  --csv FILE         writes a row for each job of each run: times in ms, -1 for never\n"
     "  --events FILE      writes each event of the first trace with the place of the job, and "
@@ -119,21 +120,41 @@ inline constexpr const char* simulate_usage =
     "called without a path, in the current directory.\n"
     "Exit status: 0; 1 if output failed; 2 for wrong arguments or input.\n";
 
+// "a, b and c".
+inline std::string in_words(std::span<const std::string_view> names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == names.size() ? " and " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
 struct simulate_options {
   std::string jobs, format;  // empty: not given
   std::string report, plot, csv, events;
   std::string load = "day";
   std::optional<std::uint64_t> seed{};
   run_settings settings{};
-  // Names of job_policies and demand_policies, each once.
+  // Names of job_policies and gang_policies, each once.
   std::vector<std::string_view> policies{job_policies.begin(), job_policies.end()};
+  bool chosen = false;  // whether --policy was given
   job_cluster cluster{};
   bool help = false;
 
   [[nodiscard]] bool embedded() const noexcept { return jobs.empty(); }
-  // Whether all of the policies know CPU, memory and GPU models.
-  [[nodiscard]] bool demands() const {
-    return std::all_of(policies.begin(), policies.end(), knows_demands);
+  // Limits the policies to those that know CPU, memory and GPU models, which are needed. If --policy has
+  // chosen another one: kInvalidArgument, which says that `what` needs them.
+  [[nodiscard]] absl::Status need_demands(const std::string& what) {
+    std::vector<std::string_view> known(job_policies.begin(), job_policies.end());
+    known.insert(known.end(), gang_policies.begin(), gang_policies.end());
+    std::erase_if(known, [](std::string_view p) { return !knows_demands(p); });
+    if (!chosen) policies = known;
+    const auto not_known = std::find_if_not(policies.begin(), policies.end(), knows_demands);
+    if (not_known == policies.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(what + ", but " + std::string(*not_known) +
+                                      " knows only GPUs; " + in_words(known) +
+                                      " know CPU, memory and GPU models");
   }
 };
 
@@ -188,7 +209,7 @@ inline absl::StatusOr<std::vector<std::pair<std::string, std::uint32_t>>> named_
 // The policies that a list of names with commas between them chooses; `all` stands for job_policies.
 inline absl::StatusOr<std::vector<std::string_view>> policies_of(std::string_view value) {
   std::vector<std::string_view> known(job_policies.begin(), job_policies.end());
-  known.insert(known.end(), demand_policies.begin(), demand_policies.end());
+  known.insert(known.end(), gang_policies.begin(), gang_policies.end());
   std::vector<std::string_view> chosen;
   for (std::size_t at = 0; at <= value.size();) {
     const std::size_t end = std::min(value.find(',', at), value.size());
@@ -309,6 +330,7 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     }
     if (flag == "--policy") {
       APIARY_ASSIGN_OR_RETURN(o.policies, detail::policies_of(value));
+      o.chosen = true;
     }
     if (flag == "--nodes" || flag == "--gpus-per-node") {
       const std::uint32_t most = flag == "--nodes" ? 100'000 : apiary::max_gpus_per_node;
@@ -324,8 +346,7 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
   if (has("--events") && o.policies.size() != 1)
     return fault("--events needs --policy with the name of one policy");
   for (const char* flag : {"--cpus", "--memory-gib", "--models"}) {
-    if (has(flag) && !o.demands())
-      return fault(std::string(flag) + " needs --policy gang or gang_backfill");
+    if (has(flag)) APIARY_RETURN_IF_ERROR(o.need_demands(std::string(flag) + " is given"));
   }
   std::uint64_t of_models = 0;
   for (const auto& model : o.cluster.models) of_models += model.second;

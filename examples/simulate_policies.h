@@ -3,6 +3,7 @@
 #pragma once
 
 #include "simulate_picture.h"
+#include "simulate_placer.h"
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/bounded_wait_queue.h>
 #include <apiary/batch/conservative_queue.h>
@@ -42,8 +43,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -54,10 +57,13 @@ inline constexpr std::array<std::string_view, 16> job_policies{
     "srtf",    "las",         "tiresias", "bounded",      "bounded_srtf", "philly",
     "gandiva", "gandiva_fgd", "hived",    "gandiva_hived"};
 
-// The policies that know CPU, memory and GPU models: the gang scheduler without and with backfilling.
-inline constexpr std::array<std::string_view, 2> demand_policies{"gang", "gang_backfill"};
+// The gang scheduler without and with backfilling.
+inline constexpr std::array<std::string_view, 2> gang_policies{"gang", "gang_backfill"};
+
+// Whether a policy knows CPU, memory and GPU models. Philly, Gandiva and HiveD know only GPUs, as in
+// their papers.
 inline bool knows_demands(std::string_view policy) {
-  return policy == demand_policies[0] || policy == demand_policies[1];
+  return policy != "philly" && policy != "hived" && !policy.starts_with("gandiva");
 }
 
 // About how long a policy takes, in units of the fastest ones: measured on the public Philly trace with
@@ -107,8 +113,9 @@ struct run_settings {
 struct job_cluster {
   std::uint32_t nodes = 16;
   std::uint32_t gpus_per_node = 8;
-  apiary::resources host{~0U, ~0U};  // CPU and memory of each, for demand_policies
-  // How many servers have GPUs of each model, for demand_policies; those without a model come last.
+  // CPU and memory of each, and how many have GPUs of each model, for policies that know demands; those
+  // without a model come last.
+  apiary::resources host{~0U, ~0U};
   std::vector<std::pair<std::string, std::uint32_t>> models{};
 
   [[nodiscard]] std::uint32_t gpus() const noexcept { return nodes * gpus_per_node; }
@@ -229,13 +236,45 @@ inline apiary::gang_cluster gang_cluster_of(const job_cluster& cluster) {
   }
   return out;
 }
-inline std::vector<apiary::gang_queue_options::demand> demands_of(const apiary::job_list& list) {
-  std::vector<apiary::gang_queue_options::demand> demands;
+// Whether a job needs only GPUs, of any model.
+inline bool needs_only_gpus(const apiary::timed_job& j) {
+  return j.per_gpu == apiary::resources{} && j.model == 0;
+}
+// The demands of the jobs, by job id.
+inline std::vector<job_demand> demands_of(const apiary::job_list& list) {
+  std::vector<job_demand> demands;
   for (const apiary::timed_job& j : list.jobs) {
     demands.push_back({.per_gpu = j.per_gpu});
     if (j.model > 0) demands.back().models = {list.models[j.model - 1]};
   }
   return demands;
+}
+// Numbers the demands of the jobs (job_request::demand). Returns them, by number.
+inline std::vector<job_demand> number_demands(apiary::job_list& list) {
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> numbers;
+  const std::vector<job_demand> by_job = demands_of(list);
+  std::vector<job_demand> demands;
+  for (std::size_t j = 0; j < list.jobs.size(); ++j) {
+    const auto [cpu, memory] = list.jobs[j].per_gpu;
+    const auto next = static_cast<std::uint32_t>(demands.size());
+    const auto [at, is_new] = numbers.try_emplace({cpu, memory, list.jobs[j].model}, next);
+    if (is_new) demands.push_back(by_job[j]);
+    list.jobs[j].request.demand = at->second;
+  }
+  return demands;
+}
+// A placer for the queues of batch/. Numbers the demands of the jobs if a job has one, or if the servers
+// differ or are limited.
+inline absl::StatusOr<cluster_placer> placer_for(const job_cluster& cluster,
+                                                 apiary::job_list& list) {
+  if (cluster.models.empty() && cluster.host == apiary::resources{~0U, ~0U} &&
+      std::all_of(list.jobs.begin(), list.jobs.end(), needs_only_gpus)) {
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::server_placer::create(cluster.servers()));
+    return cluster_placer(std::move(made));
+  }
+  APIARY_ASSIGN_OR_RETURN(auto made,
+                          demand_placer::create(gang_cluster_of(cluster), number_demands(list)));
+  return cluster_placer(std::move(made));
 }
 
 // The failures of servers until a month after the last arrival, in order: times between two failures
@@ -340,11 +379,11 @@ struct policy_run {
   std::string events{};                                       // if run_settings::keeps_events
 };
 
-// Runs the jobs under a policy of job_policies or demand_policies; calls progress(jobs that have ended
+// Runs the jobs under a policy of job_policies or gang_policies; calls progress(jobs that have ended
 // or were given up) now and then.
 // Requires: jobs that fit into the cluster, numbered by arrival.
 inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_cluster& cluster,
-                                             const apiary::job_list& list,
+                                             apiary::job_list list,
                                              const std::function<void(std::size_t)>& progress,
                                              const run_settings& set = {}) {
   using apiary::batch_options;
@@ -426,7 +465,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                             apiary::hived_job_backend::create(cells_of(cluster, quotas)));
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_hived::create(std::move(below), slices));
     status = run(std::move(made));
-  } else if (knows_demands(policy)) {
+  } else if (policy == gang_policies[0] || policy == gang_policies[1]) {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gang_scheduler::create(gang_cluster_of(cluster)));
     status = run(apiary::gang_queue(
         std::move(made), {.backfill = policy == "gang_backfill", .demands = demands_of(list)}));
@@ -434,7 +473,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));
     status = run(std::move(made));
   } else {
-    APIARY_ASSIGN_OR_RETURN(auto made, apiary::server_placer::create(cluster.servers()));
+    APIARY_ASSIGN_OR_RETURN(auto made, placer_for(cluster, list));
     using rules = batch_options::rules;
     using apiary::preemptive_options;
     using apiary::preemptive_queue;

@@ -90,10 +90,11 @@ file(WRITE "${WORK}/demands" "timestamp,duration,num_gpus,cluster,cpus_per_gpu,m
   "2020-01-01 00:00:00,60,2,a,4,16,v100\n" "2020-01-01 00:00:00,60,1,a,8,16,t4\n"
   "2020-01-01 00:00:10,60,1,a,8,,t4\n")
 set(demands --jobs demands --format philly ${cluster})
-refused("demands: job 0 needs CPU, memory or a GPU model; only --policy gang and gang_backfill know them" ${demands} --policy fifo)
-refused("demands: job 0 needs CPU, memory or a GPU model; only --policy gang and gang_backfill know them" ${demands} --policy gang,fifo)
-refused("--cpus needs --policy gang or gang_backfill" --cpus 8)
-refused("--cpus needs --policy gang or gang_backfill" --cpus 8 --policy gang,fifo)
+set(able "knows only GPUs; fifo, backfill, easy, easy_gpus, conservative, qssf, srtf, las, tiresias, bounded, bounded_srtf, gang and gang_backfill know CPU, memory and GPU models")
+refused("demands: job 0 needs CPU, memory or a GPU model, but philly ${able}" ${demands} --policy philly)
+refused("demands: job 0 needs CPU, memory or a GPU model, but gandiva_fgd ${able}" ${demands} --policy gang,fifo,gandiva_fgd)
+refused("--cpus is given, but philly ${able}" --cpus 8 --policy all)
+refused("--models is given, but hived ${able}" --models t4:1 --policy gang,hived)
 refused("--models \"t4\" is not a name, a colon and a number" --policy gang --models t4)
 refused("--models adds up to 3 servers; there are 2" ${demands} --policy gang --models t4:1,v100:2)
 refused("--failures has 2 numbers, not 3" --failures 1,2)
@@ -243,12 +244,14 @@ figure(all completion mean)
 if(NOT (status EQUAL 0 AND one GREATER all))
   failed("a limit of reservations: ${one}, ${all}")
 endif()
-# The third job waits for the cores beside an idle GPU of its model.
-run(${demands} --policy gang --models t4:1,v100:1 --cpus 8 --memory-gib 32 --plot /dev/null --csv demands.csv)
-file(STRINGS "${WORK}/demands.csv" rows)
-list(GET rows 3 row)
-if(NOT (status EQUAL 0 AND row STREQUAL
-        "gang,0,2,\"a\",1,10000,60000,61000,122000,0,0,51000,0,0,0,0,0,0,0"))
+# The third job waits for the cores beside an idle GPU of its model, under each policy that knows cores;
+# `bounded` suspends the second one for it.
+run(${demands} --models t4:1,v100:1 --cpus 8 --memory-gib 32 --plot /dev/null --csv demands.csv)
+file(STRINGS "${WORK}/demands.csv" rows REGEX "^[a-z_]*,0,2,\"a\",1,10000,60000,(61000,122000|10000,71000),")
+list(LENGTH rows count)
+if(NOT (status EQUAL 0 AND count EQUAL 13 AND rows MATCHES "bounded,0,2,\"a\",1,10000,60000,10000,71000," AND
+        err MATCHES "^philly, gandiva, gandiva_fgd, hived and gandiva_hived know only GPUs and do not run\nwrote" AND rows MATCHES
+        "fifo,0,2,\"a\",1,10000,60000,61000,122000,0,0,51000,0,0,0,0,0,0,0"))
   failed("CPU, memory and models: ${rows}")
 endif()
 report_of(--load wide --seed 2 --policy bounded --mtbf 50000 --checkpoint 600)

@@ -53,7 +53,7 @@ mutant(profile_forget batch/detail/reservation_profile.h "wrong value: the time 
 mutant(profile_gap_begin batch/detail/reservation_profile.h "wrong time: a gap begins at the last change before"
   IN [[if (below != max_time) return next_change(below);]] FROM [[next_change(below)]] TO [[t]])
 mutant(easy_extra batch/batch_queue.h "wrong comparison: a job of exactly the extra GPUs delays the first"
-  FROM [[gpus <= reserved_->extra_gpus]] TO [[gpus < reserved_->extra_gpus]])
+  FROM [[k.gpus <= reserved_->extra_gpus]] TO [[k.gpus < reserved_->extra_gpus]])
 mutant(easy_until batch/batch_queue.h "off by one: a backfilled job may end after the reservation"
   FROM [[return reserved_->at - now;]] TO [[return reserved_->at - now + 1;]] STATEMENT)
 mutant(easy_gpus_conflict batch/batch_queue.h "missing reset: sizes that conflicted are not tried again"
@@ -61,7 +61,9 @@ mutant(easy_gpus_conflict batch/batch_queue.h "missing reset: sizes that conflic
 mutant(aging_sign batch/batch_queue.h "wrong sign: a high priority waits longer"
   FROM [[now - r.priority * options_.aging]] TO [[now + r.priority * options_.aging]])
 mutant(failed_sizes batch/detail/wait_queues.h "missing reset: a size that failed once is never tried again"
-  FROM [[for (auto& [gpus, l] : queues_) l.failed = false;]] TO [[]] STATEMENT)
+  FROM [[for (auto& [k, l] : queues_) l.failed = false;]] TO [[]] STATEMENT)
+mutant(wait_demand batch/detail/wait_queues.h "dropped term: jobs of other demands fail, too"
+  FROM [[demand(r.demand)]] TO [[demand(0)]])
 mutant(wait_tie batch/detail/wait_queues.h "wrong tie: of jobs with equal keys the highest id is first"
   FROM [[i.id < job.value]] TO [[i.id > job.value]])
 mutant(wait_cause batch/detail/wait_queues.h "wrong comparison: a job of exactly the idle GPUs waits for capacity"

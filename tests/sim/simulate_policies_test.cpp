@@ -11,11 +11,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <set>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -165,7 +169,7 @@ TEST_CASE("simulate: under every policy jobs that fail end or are given up, by t
   const auto failures = example::job_failures_of(set, list);
   std::vector<std::string_view> policies(example::job_policies.begin(),
                                          example::job_policies.end());
-  policies.insert(policies.end(), example::demand_policies.begin(), example::demand_policies.end());
+  policies.insert(policies.end(), example::gang_policies.begin(), example::gang_policies.end());
   for (const std::string_view policy : policies) {
     CAPTURE(policy);
     std::size_t ended = 0;
@@ -190,6 +194,199 @@ TEST_CASE("simulate: under every policy jobs that fail end or are given up, by t
       REQUIRE(run->jobs[j].ended != max_time);
       REQUIRE(run->jobs[j].failed == failed);
       REQUIRE(run->jobs[j].given_up == given_up);
+    }
+  }
+}
+
+namespace {
+
+// Two servers of t4, three of v100 and one without a model, four GPUs each.
+const example::job_cluster three_models{
+    .nodes = 6, .gpus_per_node = 4, .host = {16'000, 65'536}, .models = {{"t4", 2}, {"v100", 3}}};
+// The model of a server there, as timed_job::model.
+std::uint32_t model_of(std::uint32_t node) { return node < 2 ? 1 : node < 5 ? 2 : 0; }
+
+// Whether the job fits into the idle cluster, by the definition of its tasks.
+bool fits_three_models(const timed_job& j) {
+  std::uint32_t nodes = 0;
+  for (std::uint32_t n = 0; n < 6; ++n) nodes += j.model == 0 || j.model == model_of(n) ? 1U : 0U;
+  const std::uint32_t most = std::min(j.request.gpus, 4U);  // GPUs of the largest task
+  return (j.request.gpus + 3) / 4 <= nodes && most * j.per_gpu.cpu_milli <= 16'000 &&
+         most * j.per_gpu.memory_mib <= 65'536;
+}
+// Jobs of one to eleven GPUs with random demands, as many as fit into the idle cluster.
+job_list jobs_with_demands(rng& random, bool models = true) {
+  job_list list{.tenants = {"a", "b"}, .models = {"t4", "v100"}};
+  const auto placer = example::placer_for(three_models, list).value();  // without demands
+  REQUIRE(placer.total_gpus() == 24);
+  while (list.jobs.size() < 60) {
+    timed_job j{.request = {.tenant = tenant_id(random.uniform(2)), .gpus = 1 + random.uniform(11)},
+                .arrival = random.uniform(3'600) * 1000,
+                .duration = 60'000 + random.uniform(3'600) * 1000,
+                .per_gpu = {4000 * random.uniform(4), 16'384 * random.uniform(4)},
+                .model = models ? random.uniform(3) : 0};
+    j.request.estimate = j.duration;
+    job_list one{.jobs = {j}, .tenants = list.tenants, .models = list.models};
+    const auto fits = example::placer_for(three_models, one).value().check(one.jobs[0].request);
+    REQUIRE(fits.ok() == fits_three_models(j));
+    if (fits.ok()) list.jobs.push_back(j);
+  }
+  job_list::number_by_arrival(list.jobs);
+  return list;
+}
+
+// Checks after each moment of a log of events that each GPU has one job, that the jobs of each server
+// have their CPU, memory and model there, and that no job starts on a broken server.
+void check_events(const std::string& events, const job_list& list) {
+  std::map<std::uint32_t, std::map<std::uint32_t, std::uint32_t>> jobs;  // masks, by node and job
+  std::set<std::uint32_t> broken;
+  const auto check_all = [&] {
+    for (const auto& [node, here] : jobs) {
+      std::uint32_t used = 0;
+      resources host{};
+      for (const auto& [job, mask] : here) {
+        REQUIRE((used & mask) == 0);
+        used |= mask;
+        const timed_job& j = list.jobs[job];
+        const auto gpus = static_cast<std::uint32_t>(std::popcount(mask));
+        host += {gpus * j.per_gpu.cpu_milli, gpus * j.per_gpu.memory_mib};
+        REQUIRE((j.model == 0 || j.model == model_of(node)));
+      }
+      REQUIRE(host.fits_in(three_models.host));
+      REQUIRE(used < 16);
+    }
+  };
+  std::istringstream lines(events);
+  std::string before = "0";
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    std::vector<std::string> fields(1);
+    for (const char c : line) {
+      if (c == ',') {
+        fields.emplace_back();
+      } else {
+        fields.back() += c;
+      }
+    }
+    if (fields[0] != before) check_all();
+    before = fields[0];
+    const auto number = [](const std::string& text) {
+      return static_cast<std::uint32_t>(std::stoul(text));
+    };
+    if (fields[1] == "failure") broken.insert(number(fields[3]));
+    if (fields[1] == "repair") broken.erase(number(fields[3]));
+    if (fields[2].empty() || fields[1] == "arrival") continue;
+    const std::uint32_t job = number(fields[2]);
+    for (auto& [node, here] : jobs) here.erase(job);
+    if (fields[1] != "start" && fields[1] != "migration") continue;
+    std::istringstream places(fields[6]);
+    std::uint32_t gpus = 0;
+    for (std::string place; std::getline(places, place, ';');) {
+      const std::size_t colon = place.find(':');
+      const std::uint32_t node = number(place.substr(0, colon));
+      REQUIRE_FALSE(broken.contains(node));
+      for (std::size_t at = colon + 1; at < place.size(); at += 2, ++gpus)
+        jobs[node][job] |= 1U << (place[at] - '0');
+    }
+    REQUIRE(gpus == list.jobs[job].request.gpus);
+  }
+  check_all();
+}
+
+std::vector<std::string_view> policies_with_demands() {
+  std::vector<std::string_view> policies(example::job_policies.begin(),
+                                         example::job_policies.end());
+  std::erase_if(policies, [](std::string_view p) { return !example::knows_demands(p); });
+  return policies;
+}
+
+example::policy_run run_on(std::string_view policy, const example::job_cluster& cluster,
+                           const job_list& list, const example::run_settings& set = {}) {
+  auto run = example::run_policy(
+      policy, cluster, list, [](std::size_t) {}, set);
+  REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+  CHECK(run->metrics.ended == list.jobs.size());
+  return *std::move(run);
+}
+
+}  // namespace
+
+TEST_CASE("simulate: no server has jobs with more CPU or memory than it has, or of another model") {
+  std::uint64_t migrations = 0;
+  std::uint64_t suspensions = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(12U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const job_list list = jobs_with_demands(random);
+    const example::run_settings set{
+        .quantum = 300'000, .mtbf = 20'000'000, .seed = seed, .keeps_events = true};
+    for (const std::string_view policy : policies_with_demands()) {
+      CAPTURE(policy);
+      const example::policy_run run = run_on(policy, three_models, list, set);
+      check_events(run.events, list);
+      migrations += run.metrics.migrations;
+      suspensions += run.metrics.suspensions;
+    }
+  }
+  CHECK(migrations > 0);
+  CHECK(suspensions > migrations);
+}
+
+TEST_CASE("simulate: first come first served over the gang scheduler is gang_queue") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(20U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const job_list list = jobs_with_demands(random);
+    const example::run_settings set{.mtbf = 20'000'000, .seed = seed};
+    REQUIRE(run_on("fifo", three_models, list, set).log ==
+            run_on("gang", three_models, list, set).log);
+  }
+}
+
+// On one server only numbers of GPUs matter. Each model is then a cluster of its own for a policy that
+// starts each job that fits.
+TEST_CASE("simulate: jobs start at the same times under both placers, for each model by itself") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(20U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::array<job_list, 2> of_model{};
+    job_list both{.tenants = {"a"}, .models = {"t4", "v100"}};
+    std::vector<std::pair<std::uint32_t, std::size_t>> origin;  // of each job
+    for (std::uint32_t j = 0; j < 80; ++j) {
+      const std::uint32_t model = random.uniform(2);
+      timed_job job{.request = {.tenant = tenant_id(0), .gpus = 1 + random.uniform(8)},
+                    .arrival = j * 60'000,
+                    .duration = 60'000 + random.uniform(600) * 1000};
+      job.request.estimate = job.duration + random.uniform(2) * 60'000;
+      origin.emplace_back(model, of_model[model].jobs.size());
+      of_model[model].jobs.push_back(job);
+      job.model = model + 1;
+      both.jobs.push_back(job);
+    }
+    job_list::number_by_arrival(both.jobs);
+    for (job_list& list : of_model) {
+      list.tenants = {"a"};
+      job_list::number_by_arrival(list.jobs);
+    }
+    const example::run_settings set{.quantum = 300'000, .keeps_jobs = true};
+    for (const std::string_view policy : policies_with_demands()) {
+      CAPTURE(policy);
+      std::array<std::vector<simulation_result::job_record>, 2> alone{};
+      for (std::size_t m = 0; m < 2; ++m) {
+        alone[m] = run_on(policy, {.nodes = 1}, of_model[m], set).jobs;
+        const auto again =
+            run_on(policy, {.nodes = 1, .host = {~0U, 1'000'000}}, of_model[m], set).jobs;
+        for (std::size_t j = 0; j < again.size(); ++j) {
+          REQUIRE(again[j].started == alone[m][j].started);
+          REQUIRE(again[j].ended == alone[m][j].ended);
+          REQUIRE(again[j].waited == alone[m][j].waited);
+        }
+      }
+      if (policy != "backfill" && policy != "qssf") continue;
+      const auto together =
+          run_on(policy, {.nodes = 2, .models = {{"t4", 1}, {"v100", 1}}}, both, set).jobs;
+      for (std::size_t j = 0; j < together.size(); ++j)
+        REQUIRE(together[j].ended == alone[origin[j].first][origin[j].second].ended);
     }
   }
 }

@@ -130,11 +130,11 @@ class batch_queue {
       if (!started) break;
     }
     if (first && options_.rule == batch_options::rules::backfill) {
-      APIARY_RETURN_IF_ERROR(fill(now, actions, [](std::uint32_t) { return max_time; }));
+      APIARY_RETURN_IF_ERROR(fill(now, actions, [](const kind&) { return max_time; }));
     } else if (first && options_.rule == batch_options::rules::easy) {
       reserved_ = reserve(*first, now);
-      const auto longest = [&](std::uint32_t gpus) {
-        if (gpus <= reserved_->extra_gpus || reserved_->at == max_time) return max_time;
+      const auto longest = [&](const kind& k) {
+        if (k.gpus <= reserved_->extra_gpus || reserved_->at == max_time) return max_time;
         return reserved_->at - now;
       };
       APIARY_RETURN_IF_ERROR(fill(now, actions, longest));
@@ -158,6 +158,7 @@ class batch_queue {
   [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
+  using kind = detail::wait_queues::kind;
   struct record : detail::booked_job, detail::forecast_job {};
 
   [[nodiscard]] absl::Status stop(record& r, time_ms now) {
@@ -184,7 +185,7 @@ class batch_queue {
     return true;
   }
 
-  // Starts, in order, every job that fits and whose estimate is at most longest(GPUs).
+  // Starts, in order, every job that fits and whose estimate is at most longest(kind).
   template <class Longest>
   [[nodiscard]] absl::Status fill(time_ms now, std::vector<job_action>& actions, Longest longest) {
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
@@ -219,10 +220,10 @@ class batch_queue {
                             forecast_.first_fit(placer(), jobs_[first.job].request, now,
                                                 reserve(first, now).at, ends_, of));
     reserved_ = reservation{first.job, at.value_or(max_time), at ? forecast_.idle_gpus() : 0};
-    std::vector<std::uint32_t> conflicting;  // GPU counts of jobs that would use reserved GPUs
-    const auto longest = [&](std::uint32_t gpus) {
+    std::vector<kind> conflicting;  // of jobs that would use reserved GPUs
+    const auto longest = [&](const kind& k) {
       const auto end = conflicting.end();
-      return std::find(conflicting.begin(), end, gpus) == end ? max_time : reserved_->at - now;
+      return std::find(conflicting.begin(), end, k) == end ? max_time : reserved_->at - now;
     };
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
       record& r = jobs_[next->job];
@@ -233,7 +234,7 @@ class batch_queue {
           reserved_->extra_gpus = forecast_.idle_gpus();
           return true;
         }
-        conflicting.push_back(r.request.gpus);
+        conflicting.emplace_back(r.request);
         return false;
       };
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions, accept));

@@ -128,8 +128,7 @@ class bounded_wait_queue {
     while (const auto next = jobs_.queues().first_that_may(stops ? placer().total_gpus()
                                                                  : placer().idle_gpus())) {
       record& r = jobs_[next->job];
-      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where,
-                              placer().propose(r.request));
+      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, jobs_.propose(r));
       bool started = where && jobs_.put_at(r, *where);
       if (started) {
         begin(r, *where, now);
@@ -139,7 +138,7 @@ class bounded_wait_queue {
           APIARY_ASSIGN_OR_RETURN(started, migrate_for(r, now));
         }
       }
-      if (!started) jobs_.queues().fail(r.request.gpus);
+      if (!started) jobs_.queues().fail(r.request);
     }
     report(actions);
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
@@ -265,7 +264,7 @@ class bounded_wait_queue {
       const record& r, std::vector<job_id>& stopped, Next&& next) {
     while (true) {
       if (placer().idle_gpus() >= r.request.gpus && !stopped.empty()) {
-        APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> where, placer().propose(r.request));
+        APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> where, jobs_.propose(r));
         if (where) return where;
       }
       const job_id job = next();
@@ -330,8 +329,7 @@ class bounded_wait_queue {
     });
     std::vector<job_placement> to;  // of the first jobs
     for (const job_id job : stopped) {
-      APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> at,
-                              placer().propose(jobs_[job].request));
+      APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> at, jobs_.propose(jobs_[job]));
       if (!at || !jobs_.put_at(jobs_[job], *at)) break;
       to.push_back(*std::move(at));
     }

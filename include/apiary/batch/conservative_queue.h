@@ -202,7 +202,7 @@ class conservative_queue {
   // Whether the job fits on the healthy servers when no job runs.
   [[nodiscard]] absl::StatusOr<bool> fits_idle(const record& r) {
     if (!servers_changed_) return true;  // as check() said
-    const auto [at, is_new] = fits_idle_.try_emplace(r.request.gpus, false);
+    const auto [at, is_new] = fits_idle_.try_emplace(detail::wait_queues::kind(r.request), false);
     if (!is_new) return at->second;
     if (!idle_) {
       idle_.emplace(placer());
@@ -278,7 +278,7 @@ class conservative_queue {
   bool rebuild_ = false;          // all reservations must be made again
   bool servers_changed_ = false;  // whether a server ever broke
   std::optional<Placer> idle_;    // the placer without the running jobs, since the servers changed
-  std::map<std::uint32_t, bool> fits_idle_;  // whether a job of so many GPUs fits there
+  std::map<detail::wait_queues::kind, bool> fits_idle_;  // whether a job of this kind fits there
 };
 
 static_assert(JobScheduler<conservative_queue<server_placer>>);

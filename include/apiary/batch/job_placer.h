@@ -22,7 +22,7 @@ APIARY_NAMESPACE_BEGIN
 // |-------------------|------------------------------------------------------------------|
 // | p.check(r)        | kInvalidArgument if r would not fit in an idle, healthy cluster  |
 // | p.propose(r)      | where r would run now; nullopt: it does not fit now. Changes     |
-// |                   | nothing. Requests for equally many GPUs all fit, or none does    |
+// |                   | nothing. Requests of equal GPUs and demand all fit, or none does |
 // | p.commit(r, w)    | r.job runs at w; an error, and no change, if it cannot           |
 // | p.finish(j)       | j has ended; kNotFound if it did not run                         |
 // | p.mark_bad(n)     | n gets no new job; its jobs continue. kNotFound: no such server  |

@@ -33,6 +33,7 @@ struct job_request {
   time_ms estimate = max_time;  // the longest time that it runs, according to its owner
   std::uint32_t max_gpus = 0;   // it can use up to so many idle GPUs; below `gpus`: `gpus`
   std::uint32_t weight = 1;     // of its time slices if jobs are time-shared: 1, ..., 1000
+  std::uint32_t demand = 0;     // what it needs beside GPUs; only a placer knows what it means
 };
 
 // Where a job runs: each of its nodes once, with the GPUs that it has there.

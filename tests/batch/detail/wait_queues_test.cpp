@@ -1,4 +1,4 @@
-// apiary/tests/batch/detail/wait_queues_test.cpp - the queues by GPU count against one sorted list.
+// apiary/tests/batch/detail/wait_queues_test.cpp - the queues by GPU count and demand against one sorted list.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/batch/detail/wait_queues.h>
@@ -36,6 +36,8 @@ std::optional<std::uint32_t> first_in(const sorted_jobs& jobs, May&& may) {
     if (may(job.request)) return at.second;
   return std::nullopt;
 }
+// Of jobs of up to five GPUs and two demands.
+std::size_t number_of_kind(const job_request& r) { return 2 * r.gpus + r.demand; }
 std::optional<std::uint32_t> id_of(const std::optional<wait_queues::entry>& e) {
   if (!e) return std::nullopt;
   return e->job.value;
@@ -49,24 +51,26 @@ TEST_CASE("wait_queues: the first job, with and without limits, and every job's 
     rng random(seed);
     wait_queues queues;
     sorted_jobs jobs;
-    std::array<delay_cause, 6> cause{};
-    std::array<bool, 6> failed{};
+    std::array<delay_cause, 12> cause{};
+    std::array<bool, 12> failed{};
     time_ms now = 0;
     for (std::uint32_t step = 0; step < 150; ++step) {
       const time_ms passed = random.uniform(4);
       now += passed;
       for (auto& [at, job] : jobs)
-        job.waited.by_cause[static_cast<std::size_t>(cause[job.request.gpus])] += passed;
+        job.waited.by_cause[static_cast<std::size_t>(cause[number_of_kind(job.request)])] += passed;
       if (jobs.empty() || random.uniform(3) > 0) {
-        const job_request r{
-            .job = job_id(step), .gpus = 1 + random.uniform(5), .estimate = 1 + random.uniform(20)};
+        const job_request r{.job = job_id(step),
+                            .gpus = 1 + random.uniform(5),
+                            .estimate = 1 + random.uniform(20),
+                            .demand = random.uniform(2)};
         const std::int64_t key = random.uniform(10);
         jobs[{key, step}] = {r, queues.enter(r, key, now), {}};
       } else {
         auto leaves = jobs.begin();
         std::advance(leaves, random.uniform(static_cast<std::uint32_t>(jobs.size())));
         const auto& [at, job] = *leaves;
-        REQUIRE(queues.waited(job.request.gpus, job.entered, now) == job.waited);
+        REQUIRE(queues.waited(job.request, job.entered, now) == job.waited);
         REQUIRE(queues.leave(job.request, at.first, job.entered, now) == job.waited);
         jobs.erase(leaves);
       }
@@ -76,25 +80,28 @@ TEST_CASE("wait_queues: the first job, with and without limits, and every job's 
       queues.begin_round();
       failed = {};
       const std::uint32_t idle = random.uniform(6);
-      const std::uint32_t fails = 1 + random.uniform(5);
-      failed[fails] = true;
+      const job_request fails{.gpus = 1 + random.uniform(5), .demand = random.uniform(2)};
+      failed[number_of_kind(fails)] = true;
       queues.fail(fails);
-      const auto limit = [&](std::uint32_t gpus) { return time_ms{12} - gpus; };
-      const auto fits = [&](const job_request& r) { return r.gpus <= idle && !failed[r.gpus]; };
+      const auto limit = [&](const wait_queues::kind& k) {
+        return time_ms{12} - k.gpus + 2 * time_ms{k.demand};
+      };
+      const auto fits = [&](const job_request& r) {
+        return r.gpus <= idle && !failed[number_of_kind(r)];
+      };
       REQUIRE(id_of(queues.first_that_may(idle)) == first_in(jobs, fits));
       REQUIRE(id_of(queues.first_that_may(idle, limit)) ==
               first_in(jobs, [&](const job_request& r) {
-                return fits(r) && r.estimate <= limit(r.gpus);
+                return fits(r) && r.estimate <= limit(wait_queues::kind(r));
               }));
 
       queues.end_round(idle, delay_cause::order, now);
-      std::array<bool, 6> some{};
-      for (const auto& [at, job] : jobs) some[job.request.gpus] = true;
-      for (std::uint32_t g = 1; g <= 5; ++g) {
-        if (!some[g]) continue;  // a queue without jobs keeps its cause
-        cause[g] = g > idle    ? delay_cause::capacity
-                   : failed[g] ? delay_cause::fragmentation
-                               : delay_cause::order;
+      // A queue without jobs keeps its cause.
+      for (const auto& [at, job] : jobs) {
+        const std::size_t k = number_of_kind(job.request);
+        cause[k] = job.request.gpus > idle ? delay_cause::capacity
+                   : failed[k]             ? delay_cause::fragmentation
+                                           : delay_cause::order;
       }
     }
   }

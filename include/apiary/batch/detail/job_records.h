@@ -27,7 +27,7 @@ namespace detail {
 struct booked_job {
   job_request request{};
   std::int64_t key = 0;  // its position in the order while it waits
-  delays entered{};      // the clock of its GPU count when it began to wait
+  delays entered{};      // the clock of its kind when it began to wait
   bool running = false;
 };
 
@@ -83,14 +83,18 @@ class job_records {
   delays leave(const Record& r, time_ms now) {
     return queues_.leave(r.request, r.key, r.entered, now);
   }
+  // Where the job would run now; nullopt: it does not fit now.
+  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const Record& r) {
+    return placer_.propose(r.request);
+  }
   // Starts a waiting job if it fits now and accept(placement) is true; returns whether it has. If it
-  // does not fit, its GPU count fails in this round.
+  // does not fit, its kind (GPU count and demand) fails in this round.
   template <class Accept = accept_any>
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now, std::vector<job_action>& actions,
                                            Accept&& accept = {}) {
-    APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> where, placer_.propose(r.request));
+    APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> where, propose(r));
     if (!where) {
-      queues_.fail(r.request.gpus);
+      queues_.fail(r.request);
       return false;
     }
     if (!accept(*where)) return false;

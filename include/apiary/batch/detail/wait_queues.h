@@ -1,4 +1,5 @@
-// apiary/batch/detail/wait_queues.h - waiting jobs, in order, with a queue for each number of GPUs.
+// apiary/batch/detail/wait_queues.h - waiting jobs, in order, with a queue for each number of GPUs and
+// demand.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -16,12 +18,19 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The waiting jobs in order, in one queue for each GPU count: they all fit or none does, and they
-// wait for the same cause, which one clock counts.
+// The waiting jobs in order, in one queue for each kind (GPU count and demand): they all fit or none
+// does, and they wait for the same cause, which one clock counts.
 // Cost: a call O(log waiting jobs), plus O(queues) where it looks at all queues. Memory for the
-//       largest number of jobs that waited at once, and for each GPU count seen so far.
+//       largest number of jobs that waited at once, and for each kind seen so far.
 class wait_queues {
  public:
+  // GPUs and job_request::demand.
+  struct kind {
+    std::uint32_t gpus = 0;
+    std::uint32_t demand = 0;
+    explicit kind(const job_request& r) noexcept : gpus(r.gpus), demand(r.demand) {}
+    friend auto operator<=>(const kind&, const kind&) noexcept = default;
+  };
   // A position in the order: the lower key first, among equals the lower id.
   struct entry {
     job_id job{};
@@ -36,7 +45,7 @@ class wait_queues {
 
   // The job waits from now on. Returns the clock of its queue, which leave() needs.
   delays enter(const job_request& r, std::int64_t key, time_ms now) {
-    job_queue& l = queues_[r.gpus];
+    job_queue& l = queues_[kind(r)];
     l.jobs.insert({key, r.job.value, r.estimate});
     ++size_;
     gpus_ += r.gpus;
@@ -44,7 +53,7 @@ class wait_queues {
   }
   // The job waits no more. Returns its delays. Requires: its key, and what enter() returned.
   delays leave(const job_request& r, std::int64_t key, const delays& entered, time_ms now) {
-    job_queue& l = queues_[r.gpus];
+    job_queue& l = queues_[kind(r)];
     l.jobs.erase(key, r.job.value);
     --size_;
     gpus_ -= r.gpus;
@@ -52,18 +61,18 @@ class wait_queues {
     return waited -= entered;
   }
   // How long it has waited so far, by cause. Requires: as leave().
-  [[nodiscard]] delays waited(std::uint32_t gpus, const delays& entered, time_ms now) const {
-    delays sum = queues_.at(gpus).clock.at(now);
+  [[nodiscard]] delays waited(const job_request& r, const delays& entered, time_ms now) const {
+    delays sum = queues_.at(kind(r)).clock.at(now);
     return sum -= entered;
   }
 
   // The first job; nullopt if none waits.
   [[nodiscard]] std::optional<entry> first() const { return first_where(any_queue, no_limit); }
-  // The first job with at most `idle` GPUs and an estimate <= limit(gpus), in a queue not failed.
+  // The first job with at most `idle` GPUs and an estimate <= limit(kind), in a queue not failed.
   template <class Limit>
   [[nodiscard]] std::optional<entry> first_that_may(std::uint32_t idle, Limit&& limit) const {
     return first_where(
-        [&](std::uint32_t gpus, const job_queue& l) { return gpus <= idle && !l.failed; }, limit);
+        [&](const kind& k, const job_queue& l) { return k.gpus <= idle && !l.failed; }, limit);
   }
   [[nodiscard]] std::optional<entry> first_that_may(std::uint32_t idle) const {
     return first_that_may(idle, no_limit);
@@ -71,20 +80,16 @@ class wait_queues {
 
   // Begins a round, in which no queue has failed yet.
   void begin_round() noexcept {
-    for (auto& [gpus, l] : queues_) l.failed = false;
+    for (auto& [k, l] : queues_) l.failed = false;
   }
-  void fail(std::uint32_t gpus) { queues_[gpus].failed = true; }
+  // Jobs of the kind of this one do not fit.
+  void fail(const job_request& r) { queues_[kind(r)].failed = true; }
   // Sets why jobs wait: capacity (more GPUs than idle), fragmentation (failed), or `otherwise`.
   void end_round(std::uint32_t idle, delay_cause otherwise, time_ms now) {
-    for (auto& [gpus, l] : queues_) {
+    for (auto& [k, l] : queues_) {
       if (l.jobs.empty()) continue;
-      l.clock.set(cause_of(gpus, l, idle, otherwise), now);
+      l.clock.set(cause_of(k.gpus, l, idle, otherwise), now);
     }
-  }
-  // The cause that end_round() would set for a queue.
-  [[nodiscard]] delay_cause cause_of(std::uint32_t gpus, std::uint32_t idle,
-                                     delay_cause otherwise) const {
-    return cause_of(gpus, queues_.at(gpus), idle, otherwise);
   }
 
  private:
@@ -99,8 +104,8 @@ class wait_queues {
   class walk {
    public:
     explicit walk(const wait_queues& all) {
-      for (const auto& [gpus, l] : all.queues_) {
-        if (!l.jobs.empty()) cursors_.push_back({&l.jobs, gpus, l.jobs.first()});
+      for (const auto& [k, l] : all.queues_) {
+        if (!l.jobs.empty()) cursors_.push_back({&l.jobs, k.gpus, l.jobs.first()});
       }
     }
     // The next job before `end` for which may(entry). If not, the rest of its queue is skipped.
@@ -137,8 +142,8 @@ class wait_queues {
                                    job_id job) noexcept {
     return i.key != key ? i.key < key : i.id < job.value;
   }
-  static constexpr auto any_queue = [](std::uint32_t, const job_queue&) { return true; };
-  static constexpr auto no_limit = [](std::uint32_t) { return max_time; };
+  static constexpr auto any_queue = [](const kind&, const job_queue&) { return true; };
+  static constexpr auto no_limit = [](const kind&) { return max_time; };
 
   [[nodiscard]] static delay_cause cause_of(std::uint32_t gpus, const job_queue& l,
                                             std::uint32_t idle, delay_cause otherwise) noexcept {
@@ -148,16 +153,16 @@ class wait_queues {
   template <class Choose, class Limit>
   [[nodiscard]] std::optional<entry> first_where(Choose&& choose, Limit&& limit) const {
     std::optional<entry> best;
-    for (const auto& [gpus, l] : queues_) {
-      if (!choose(gpus, l)) continue;
-      const std::optional<weighted_tree::item> i = l.jobs.first_at_most(limit(gpus));
+    for (const auto& [k, l] : queues_) {
+      if (!choose(k, l)) continue;
+      const std::optional<weighted_tree::item> i = l.jobs.first_at_most(limit(k));
       if (!i || (best && !before(*i, best->key, best->job))) continue;
-      best = entry{job_id(i->id), i->key, gpus};
+      best = entry{job_id(i->id), i->key, k.gpus};
     }
     return best;
   }
 
-  std::map<std::uint32_t, job_queue> queues_;  // by number of GPUs
+  std::map<kind, job_queue> queues_;
   std::size_t size_ = 0;
   std::uint64_t gpus_ = 0;
 };
