@@ -338,8 +338,14 @@ TEST_CASE("each task group of a gang has its own suggested nodes") {
   CHECK(scheduler.commit(job_id(1), gang, plan).ok());
   CHECK(scheduler.finish(job_id(1)).ok());
 
-  suggested[1].reset(3);  // each group fits alone
+  suggested[1].reset(3);  // each group fits alone, but not both on two idle nodes
+  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::not_suggested);
+  suggested[0].set(3);  // all fit, but greedily group 0 takes node 1
   CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::undecided);
+  gang.groups[1].tasks = 9;
+  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::never);
+  gang.groups[1].tasks = 3;
+  suggested[0].reset(3);
   suggested[1].reset(1);
   suggested[1].reset(2);
   CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::not_suggested);
@@ -555,6 +561,7 @@ TEST_CASE("tasks of a gang without constraints are placed one by one, the larges
   REQUIRE(answer.result == plan_result::bind);
   CHECK(answer.placements[0].where.node == node_id(1));
   CHECK(answer.placements[1].where.node == node_id(0));
+  CHECK(scheduler.propose(gang, ~std::uint64_t{0})->placements == answer.placements);
 }
 
 TEST_CASE("a gang that is only proposed changes no later answer") {

@@ -529,6 +529,19 @@ TEST_CASE("wrong calls of a scheduler that preempts are errors and change nothin
   CHECK(scheduler.propose(task, 1)->reason == wait_reason::unhealthy);
 }
 
+TEST_CASE("a scheduler that preempts refuses a wrong inventory and an empty mix at create") {
+  const auto refused = [](const node_table& nodes, const std::string& why) {
+    CHECK(preempting_fgd::create(nodes, gradient()).status() == absl::InvalidArgumentError(why));
+  };
+  node_table nodes;
+  refused(nodes, "a cluster needs at least one node");
+  nodes.add({.host = {.cpu_milli = 1000}, .gpus = 2});
+  CHECK(preempting_fgd::create(nodes, fragmentation_gradient(fragmentation(task_mix()))).status() ==
+        absl::InvalidArgumentError("the task mix is empty; a score needs typical tasks"));
+  nodes.add({.host = {.cpu_milli = 1000}, .gpus = 17});
+  refused(nodes, "node 1 has 17 GPUs; a node can have at most 16");
+}
+
 TEST_CASE("an explanation for a priority says which jobs have to be preempted") {
   preempting_fgd scheduler = equal_nodes(3, 2);
   const auto why = [&](const task_request& task, std::uint32_t priority) {
@@ -672,6 +685,12 @@ TEST_CASE("each task group of a gang preempts on the nodes that are suggested fo
   CHECK(undecided.result == plan_result::wait);
   CHECK(undecided.reason == wait_reason::undecided);
   CHECK(undecided.victims.empty());
+  // No evictions are enough on the nodes of a group, or on all nodes.
+  gang.groups[1].tasks = 2;
+  CHECK(scheduler.propose(job_id(9), gang, 1, sets)->reason == wait_reason::not_suggested);
+  gang.groups[1].tasks = 4;
+  CHECK(scheduler.propose(job_id(9), gang, 1, sets)->reason == wait_reason::never);
+  gang.groups[1].tasks = 1;
   // Errors are those of gang_sharing_scheduler.
   CHECK(scheduler.propose(job_id(9), gang, 1, std::span(sets).first(1)).status() ==
         absl::InvalidArgumentError("suggested nodes: 1 sets for 2 task groups"));
@@ -739,6 +758,10 @@ TEST_CASE(
   std::uint32_t by_group = 0;
   std::uint32_t undecided = 0;
   std::uint32_t undecided_in_vain = 0;
+  std::uint32_t never = 0;
+  std::uint32_t waits_in_vain = 0;
+  std::uint32_t busy_by_group = 0;
+  std::uint32_t busy_in_vain = 0;
   for (std::uint32_t seed = 0; seed < scaled(200u); ++seed) {
     preempting_world world(seed);
     rng& random = world.random;
@@ -781,6 +804,18 @@ TEST_CASE(
         if (plan.result == plan_result::wait) {
           // Without its reservation, an undecided gang may fit; every other one does not.
           if (plan.reason != wait_reason::undecided) REQUIRE(!fits);
+          // With nodes for each task group it is only placed greedily, so victims may not be enough.
+          if (sets.each.empty() && plan.reason != wait_reason::undecided)
+            waits_in_vain += world.least(gang, priority, sets) ? 1U : 0U;
+          if (plan.reason == wait_reason::never) {
+            node_table idle = world.idle;
+            REQUIRE(!preempting_world::fit(idle, tasks, 0, {}));
+            ++never;
+          } else if (!sets.each.empty() && plan.reason == wait_reason::busy) {
+            busy_by_group += 1U;
+            node_table idle = world.idle;
+            busy_in_vain += preempting_world::fit(idle, tasks, 0, sets) ? 0U : 1U;
+          }
           undecided += plan.reason == wait_reason::undecided ? 1U : 0U;
           undecided_in_vain += plan.reason == wait_reason::undecided && !fits ? 1U : 0U;
           continue;
@@ -829,9 +864,14 @@ TEST_CASE(
   INFO(preempted, " tasks and ", gangs, " gangs preempted; ", best_gangs, " gangs at least cost, ",
        bounded_gangs, " of them proved; ", bound, " ran later; ", by_group,
        " gangs with nodes for each task group preempted, ", undecided, " waited undecided, ",
-       undecided_in_vain, " of them did not fit");
+       undecided_in_vain, " of them did not fit; ", never, " gangs can never run; ", busy_by_group,
+       " with nodes for each task group were busy, ", busy_in_vain,
+       " of them fit on no idle nodes; ", waits_in_vain, " waited although victims were enough");
   CHECK(preempted > scaled(300u));
   CHECK(bound > scaled(40u));
-  CHECK(best_gangs * 10 >= gangs * 8);
+  CHECK(best_gangs == gangs);
+  CHECK(waits_in_vain == 0);
   CHECK(by_group > scaled(20u));
+  CHECK(never > scaled(400u));
+  CHECK(busy_in_vain * 4 <= busy_by_group);
 }

@@ -117,7 +117,11 @@ mutant(explain_models fgd/detail/task_explanation.h "wrong condition: GPU model 
 mutant(large_together fgd/detail/gang_checks.h "dropped condition: task groups that fit apart are not proved to be too large together"
   FROM [[needed > left]] TO [[false]])
 mutant(large_bad_nodes fgd/detail/gang_checks.h "dropped condition: GPUs of bad nodes count as left"
-  FROM [[any && nodes[n].healthy]] TO [[any]])
+  FROM [[if (!state.healthy) continue;]] TO [[]] STATEMENT)
+mutant(large_never fgd/detail/gang_checks.h "dropped condition: a gang that is too large for its idle nodes waits for running jobs"
+  FROM [[!is_too_large(nodes, gang, idle_if_healthy)]] TO [[true]])
+mutant(large_suggested fgd/detail/gang_checks.h "wrong reason: a gang that fits on other nodes only never fits"
+  FROM [[is_too_large(nodes, gang, idle)]] TO [[true]])
 mutant(large_gpu_parts fgd/detail/gang_checks.h "wrong sum: tasks share the thousandths of all GPUs together"
   FROM [[on_gpus += left / task.gpu_milli]] TO [[on_gpus = n.total_gpu_left() / task.gpu_milli]])
 mutant(explain_preempt fgd/preemptive_sharing.h "dropped case: an explanation does not count on preemption"
@@ -163,6 +167,15 @@ mutant(victims_reserved fgd/detail/preemption_core.h "forgotten update: what is 
   FROM [[reserved_.ended(nodes_, t.request, t.where);]] TO [[]] STATEMENT)
 mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims of a cancelled job cannot be evicted again"
   FROM [[for (const job_id victim : cancelled.victims) add_candidate(victim);]] TO [[]] STATEMENT)
+mutant(gang_sets fgd/detail/gang_victims.h "dropped step: victims that were found task by task are taken, whatever they cost"
+  FROM [[tries >= min_tries && !is_least]] TO [[tries >= min_tries && plan.result == plan_result::wait]])
+mutant(gang_all fgd/detail/gang_victims.h "dropped step: a gang waits if its tasks one by one find no victims"
+  FROM [[plan.result == plan_result::wait && !try_all(gang, jobs, bound, try_now, plan)]]
+  TO [[plan.result == plan_result::wait]])
+mutant(sets_replaced fgd/detail/sets_by_cost.h "forgotten term: a job that is replaced stays in the cost"
+  FROM [[at.cost - jobs_[at.last].cost + cost]] TO [[at.cost + cost]])
+mutant(sets_smallest fgd/detail/sets_by_cost.h "wrong tie: of sets that cost the same the one that was made first comes first"
+  FROM [[sets_[a].size != sets_[b].size]] TO [[false]])
 mutant(victims_left fgd/detail/reserved_nodes.h "forgotten update: a task that starts beside a reservation uses nothing"
   FROM [[add_gpus(found->second.left, task, where, false);]] TO [[]] STATEMENT)
 mutant(victim_ended fgd/detail/preempting_jobs.h "forgotten update: a job that has ended stays a victim"

@@ -96,6 +96,8 @@ mutant(shared_fee preempt/shared_victim_search.h "wrong bound: a job on several 
   FROM [[c.cost / used]] TO [[c.cost]])
 mutant(shared_restore preempt/shared_victim_search.h "missing restore: jobs on GPUs that were tried before must end, too"
   FROM [=[forced_[taken_.back()] = 0]=] TO [=[forced_[taken_.back()] = 1]=])
+mutant(shared_reading preempt/shared_victim_search.h "forgotten update: what is read again for other GPUs takes no steps"
+  FROM [[steps_ += candidates_.size() / looks_in_a_step + items_.size() / sorted_in_a_step;]] TO [[]] STATEMENT)
 mutant(count_of_cheapest preempt/detail/gang_count_bound.h "swapped order: the cheapest gangs decide how many there must be"
   FROM [=[~candidates_[j].cost]=] TO [=[candidates_[j].cost]=])
 mutant(topology_can_read preempt/detail/victim_search_steps.h "dropped condition: a search reads more than its budget pays for"

@@ -143,6 +143,7 @@ TEST_CASE("victims on a node with shared GPUs cost as little as any set does") {
     const auto quick = hurried(node.state(), task, node.candidates);
     checked_set(node, task, quick);
     CHECK(quick.lower_bound <= *least);
+    CHECK(quick.steps <= 8 + 4 * node.candidates.size());
     ++(again.victims.empty() ? without : with_victims);
     cut += quick.lower_bound < quick.cost ? 1U : 0U;
   }
@@ -200,5 +201,53 @@ TEST_CASE("a search with a hundred thousand small jobs that must all end needs n
   CHECK(all.victims.size() == 100'000);
   const auto half = search(node.state(), {.cpu_milli = 50'000}, node.candidates);
   CHECK(half.victims.size() == 50'000);
-  CHECK(half.steps < 60'000);
+  CHECK(half.steps < 60'000 + 100'000 / 16 + 100'000 / 2);  // what is read counts
+}
+
+TEST_CASE("a search ends with its budget, whichever GPUs it chooses, with a valid bound") {
+  // Sixteen GPUs with a large and a small job on each, and CPU is short: many choices of eight GPUs.
+  shared_node node;
+  node.table.add({.host = {.cpu_milli = 100'000}, .gpus = 16});
+  rng random(5);
+  for (std::uint32_t gpu = 0; gpu < 16; ++gpu) {
+    for (const milli_gpu milli : {milli_gpu{700}, milli_gpu{300}}) {
+      const task_request runs{
+          .cpu_milli = 1000 + random.uniform(4000), .gpus = 1, .gpu_milli = milli};
+      if (!node.state().fits(runs)) continue;
+      node.table.place(runs, {node_id(0), std::uint32_t{1} << gpu});
+      shared_candidate one{.cost = 50 + random.uniform(20), .host = runs.host()};
+      one.gpus[gpu] = milli;
+      node.candidates.push_back(one);
+    }
+  }
+  const std::uint32_t left = node.state().left.cpu_milli;
+  const task_request task{.cpu_milli = left + 60'000, .gpus = 8, .gpu_milli = whole_gpu};
+  shared_victim_search thorough(~std::uint64_t{0});
+  const auto least = thorough(node.state(), task, node.candidates);
+  REQUIRE(least.verdict == fit_verdict::fits);
+  const std::uint64_t cost = least.cost;
+  REQUIRE(least.lower_bound == cost);
+  REQUIRE(least.steps > 20'000);
+  std::uint64_t before = victim_set::never;
+  for (const std::uint64_t budget : {0U, 100U, 1'000U, 20'000U}) {
+    CAPTURE(budget);
+    shared_victim_search search(budget);
+    const auto found = search(node.state(), task, node.candidates);
+    checked_set(node, task, found);
+    CHECK(found.cost >= cost);
+    CHECK(found.lower_bound <= cost);
+    CHECK(found.cost <= before);
+    before = found.cost;
+    // The first set takes a step for each GPU and candidate; what is read at the end is over the budget.
+    CHECK(found.steps <= budget + 2 * (16 + node.candidates.size()));
+  }
+  const task_request part{.cpu_milli = left + 60'000, .gpus = 1, .gpu_milli = 650};
+  for (const std::uint64_t budget : {0U, 100U, 1'000U, 20'000U}) {
+    CAPTURE(budget);
+    shared_victim_search search(budget);
+    const auto found = search(node.state(), part, node.candidates);
+    checked_set(node, part, found);
+    CHECK(found.steps <= budget + 16 * node.candidates.size());  // a bound for each GPU
+    CHECK(found.steps > 4 * node.candidates.size());             // what is read for it counts
+  }
 }

@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <set>
 #include <string>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
 
@@ -397,6 +398,17 @@ TEST_CASE("a signal ends the program and leaves no file") {
     CHECK(end.status == 128 + signal);
     CHECK(here.names() == inputs);
   }
+}
+
+TEST_CASE("a limit on the size of files ends the program and leaves no file") {
+  const workplace here;
+  const ended end = here.run(with_trace({"--policy", "fgd", "--curves", "curves"}), [] {
+    const rlimit limit{256, 256};
+    std::signal(SIGXFSZ, SIG_DFL);
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(98);
+  });
+  CHECK(end.status == 128 + SIGXFSZ);
+  CHECK(here.names() == inputs);
 }
 
 // What is written to a terminal, which stands for the program's standard error.

@@ -115,8 +115,11 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   }
 
   // The same without a tree, each task group g on the nodes in suggested[g] only. Such a gang is only
-  // placed greedily: if that fails, but each task fits somewhere, the reason is `undecided`. There is no
-  // proof. kInvalidArgument also: not one set for each group, or the gang has slices, anti-affinity, a
+  // placed greedily. If that fails, the reason is that of a task that fits nowhere, or what counting
+  // tasks and GPUs proves: `never`, `not_suggested` or `unhealthy` if they are too many for all nodes,
+  // for the suggested ones, or for those of them that are healthy, even if all these were idle; `busy`;
+  // otherwise `undecided`. There is no proof.
+  // kInvalidArgument also: not one set for each group, or the gang has slices, anti-affinity, a
   // leader or a level.
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
       const topology_constraints& gang, std::span<const summary_bitset> suggested) {
@@ -128,11 +131,14 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       plan.result = plan_result::bind;
       return plan;
     }
-    plan.reason = wait_reason::undecided;
-    for (std::size_t g = 0; g < gang.groups.size() && plan.reason == wait_reason::undecided; ++g) {
+    plan.reason = detail::reason_by_counting(nodes_, gang, suggested);
+    if (plan.reason != wait_reason::undecided && plan.reason != wait_reason::busy) return plan;
+    for (std::size_t g = 0; g < gang.groups.size(); ++g) {
       if (gang.groups[g].tasks == 0) continue;
       const absl::StatusOr<task_plan> one = base::propose(gang.groups[g].task(), suggested[g]);
-      if (one->result == plan_result::wait) plan.reason = one->reason;
+      if (one->result == plan_result::bind) continue;
+      plan.reason = one->reason;
+      break;
     }
     return plan;
   }

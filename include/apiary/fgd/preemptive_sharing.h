@@ -6,9 +6,8 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/fgd/detail/gang_checks.h>
+#include <apiary/fgd/detail/gang_victims.h>
 #include <apiary/fgd/detail/preempting_jobs.h>
-#include <apiary/fgd/detail/preemption_core.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/detail/task_explanation.h>
 #include <apiary/fgd/node_score.h>
@@ -42,7 +41,8 @@ APIARY_NAMESPACE_BEGIN
 // no victims of others. nodes() shows what is reserved as used.
 //
 // Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended. Those
-// for a gang are found task by task, with a lower bound. A gang under topology constraints preempts
+// for a gang are found task by task, with a lower bound; on clusters of up to 128 nodes, sets of jobs are
+// then tried in the order of their costs. A gang under topology constraints preempts
 // nothing, and neither does one that is `undecided`: it may fit. With suggested nodes for each task
 // group a gang is undecided unless counting tasks and GPUs proves that it does not fit.
 //
@@ -52,8 +52,8 @@ APIARY_NAMESPACE_BEGIN
 //          little cannot be taken; see there. commit, finish: as there, and O(jobs on the node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
-class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
-  using base = detail::preemption_core<Score>;
+class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
+  using base = detail::gang_victims<Score>;
 
  public:
   using base::max_total_cost;
@@ -87,7 +87,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
                                                         std::uint32_t priority) {
     return decide(
         job, gang, priority, [](std::uint32_t) { return nullptr; },
-        [&] { return base::propose(gang); });
+        [&](std::uint64_t steps) { return base::propose(gang, steps); });
   }
   // The same for a gang on the nodes in `suggested` only.
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
@@ -96,7 +96,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
                                                         const summary_bitset& suggested) {
     return decide(
         job, gang, priority, [&](std::uint32_t) { return &suggested; },
-        [&] { return base::propose(gang, suggested); });
+        [&](std::uint64_t steps) { return base::propose(gang, suggested, steps); });
   }
   // The same for a gang, each task group g on the nodes in suggested[g] only; see
   // gang_sharing_scheduler::propose.
@@ -106,13 +106,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
                                                         std::span<const summary_bitset> suggested) {
     return decide(
         job, gang, priority, [&](std::uint32_t g) { return &suggested[g]; },
-        [&]() -> absl::StatusOr<shared_gang_plan> {
-          APIARY_ASSIGN_OR_RETURN(shared_gang_plan now, base::propose(gang, suggested));
-          if (now.result == plan_result::wait && now.reason == wait_reason::undecided &&
-              detail::is_too_large(nodes_, gang, suggested))
-            now.reason = wait_reason::busy;
-          return now;
-        });
+        [&](std::uint64_t) { return base::propose(gang, suggested); });
   }
 
   // Applies a plan: the task runs, or it has reserved its placement and its victims must end.
@@ -304,7 +298,8 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
     }
     return plan;
   }
-  // suggested_of(g): the nodes for group g; null: all. propose_now(): a plan without victims.
+  // suggested_of(g): the nodes for group g; null: all. propose_now(steps): a plan without
+  // victims, in so many steps.
   template <class Sets, class Propose>
   absl::StatusOr<preemption_plan> decide(job_id job, const topology_constraints& gang,
                                          std::uint32_t priority, const Sets& suggested_of,
@@ -314,7 +309,7 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
       return detail::has_reserved(job);
     }
     if (running_.contains(job)) return detail::runs_already(job);
-    absl::StatusOr<shared_gang_plan> now = propose_now();
+    absl::StatusOr<shared_gang_plan> now = propose_now(base::default_gang_budget);
     if (!now.ok()) return now.status();
     preemption_plan plan{
         .result = now->result, .placements = std::move(now->placements), .reason = now->reason};
@@ -323,7 +318,9 @@ class preemptive_sharing_scheduler : private detail::preemption_core<Score> {
                               now->reason != wait_reason::undecided;
     const bool preempts =
         fits_nowhere && detail::tasks_are_independent(gang) && gang.required == any_level;
-    if (preempts) base::find_victims(gang, priority, suggested_of, plan);
+    if (preempts)
+      base::find_victims(
+          gang, priority, suggested_of, [&] { return *propose_now(base::steps_of_a_try); }, plan);
     return plan;
   }
 };

@@ -25,13 +25,15 @@ APIARY_NAMESPACE_BEGIN
 //
 // A branch and bound search chooses the GPUs that the task gets, and covers what is missing of them,
 // of CPU and of memory. If the budget ends, the answer is the best set so far, with a lower bound.
+// Whether there is a set does not depend on the budget.
 //
 // Requires: the costs of all candidates add up to less than 2^63; what is left on the node and what
 //           the candidates use there is not more than the node has.
-// Cost:     O(candidates * log candidates) if a job on the GPU is enough, or if whole GPUs are
-//           requested and neither CPU nor memory is short; at worst exponential in the candidates,
-//           but at most `budget` steps of O(1) after the first set was found. The depth of the calls
-//           is at most the number of GPUs, however many candidates there are.
+// Cost:     O(candidates * log candidates) for the first set, which the search finds without going back;
+//           for a fraction of a GPU the same for a bound for each other GPU. Then the search ends when no
+//           other set can cost less, or with the budget of O(1) steps. What is read again for other GPUs
+//           counts, too. The depth of the calls is at most the number of GPUs, however many candidates
+//           there are.
 // Example:  through preemptive_sharing_scheduler examples/shared_preemption.cpp
 class shared_victim_search {
  public:
@@ -46,10 +48,10 @@ class shared_victim_search {
   struct result : victim_set {
     std::uint32_t gpu_mask = 0;  // the GPUs that the task gets when the victims have ended
   };
-  // Steps that a search may take, unless the caller says otherwise.
+  // Steps that a search may take, the first set included, unless the caller says otherwise.
   static constexpr std::uint64_t default_budget = 20'000;
 
-  // A search that takes at most so many steps after it has found the first set.
+  // A search that ends after so many steps, but not before it has found the first set.
   explicit shared_victim_search(std::uint64_t budget = default_budget) noexcept : budget_(budget) {}
 
   // The victims for the task among the candidates; valid until the next call. None, and cost 0, if
@@ -92,6 +94,9 @@ class shared_victim_search {
   }
 
  private:
+  static constexpr std::size_t looks_in_a_step = 16;  // at candidates
+  static constexpr std::size_t sorted_in_a_step = 2;  // items that may cover what is missing
+
   // Thousandths of one GPU, CPU, memory.
   using amounts = std::array<std::uint64_t, 3>;
   // A GPU that the task can get if enough candidates end.
@@ -192,6 +197,7 @@ class shared_victim_search {
     partial with = part;
     with.mask |= std::uint32_t{1} << gpu;
     const std::size_t mark = taken_.size();
+    steps_ += candidates_.size() / looks_in_a_step;
     for (std::uint32_t c = 0; c < candidates_.size(); ++c) {
       if (candidates_[c].gpus[gpu] == 0 || forced_[c] != 0) continue;
       forced_[c] = 1;
@@ -219,6 +225,7 @@ class shared_victim_search {
         helps |= one.gives[d] = (std::min)(one.gives[d], part.missing[d]);
       if (helps != 0) items_.push_back(one);
     }
+    steps_ += candidates_.size() / looks_in_a_step + items_.size() / sorted_in_a_step;
     detail::merge_sort(items_, [](const item& a, const item& b) {
       return a.cost != b.cost ? a.cost < b.cost : a.gives > b.gives;
     });
@@ -287,6 +294,7 @@ class shared_victim_search {
   }
 
   // Counts a step. Returns whether the budget has ended; then sets of at least this cost are not tried.
+  // Until there is a set, each step leads to it: at most one for each GPU and for each candidate.
   bool ended(std::uint64_t bound) noexcept {
     if (best_ == victim_set::never || steps_ < budget_) {
       ++steps_;

@@ -86,30 +86,38 @@ TEST_CASE("gang_checks: how many equal tasks a node can run now") {
   CHECK(count({}) == 0);
 }
 
-TEST_CASE("gang_checks: counting proves that a gang does not fit on the nodes of its task groups") {
+TEST_CASE("gang_checks: counting proves why a gang waits for the nodes of its task groups") {
   node_table nodes;
   for (int n = 0; n < 3; ++n) nodes.add({.host = {.cpu_milli = 8000}, .gpus = 2});
   topology_constraints gang{.groups = {{.tasks = 3, .gpus = 1}, {.tasks = 1, .gpus = 2}}};
   std::vector<summary_bitset> sets(2, summary_bitset(3));
-  const auto is_too_large = [&] { return detail::is_too_large(nodes, gang, sets); };
+  const auto reason = [&] { return detail::reason_by_counting(nodes, gang, sets); };
   sets[1].set(2);
-  CHECK(is_too_large());  // group 0 has no nodes
+  CHECK(reason() == wait_reason::not_suggested);  // group 0 has no nodes
   sets[0].set(0);
-  CHECK(is_too_large());
+  CHECK(reason() == wait_reason::not_suggested);
   sets[0].set(1);
-  CHECK(!is_too_large());
+  CHECK(reason() == wait_reason::undecided);
   gang.groups[0].tasks = 5;
-  CHECK(is_too_large());
   sets[0].set(2);
-  CHECK(is_too_large());  // each group fits alone; together they need 7 of 6 GPUs
+  CHECK(reason() == wait_reason::never);  // each group fits alone; together they need 7 of 6 GPUs
   gang.groups[0].tasks = 4;
-  CHECK(!is_too_large());
+  CHECK(reason() == wait_reason::undecided);
+  const task_request runs{.job = job_id(1), .gpus = 1, .gpu_milli = 500};
+  nodes.place(runs, {node_id(0), 1});
+  CHECK(reason() == wait_reason::busy);
+  nodes.remove(runs, {node_id(0), 1});
   nodes[node_id(0)].healthy = false;
-  CHECK(is_too_large());
+  CHECK(reason() == wait_reason::unhealthy);
   gang.groups[0].tasks = 2;
-  CHECK(!is_too_large());
+  CHECK(reason() == wait_reason::undecided);
   nodes[node_id(2)].healthy = false;
-  CHECK(is_too_large());  // group 1 has no healthy node
+  CHECK(reason() == wait_reason::unhealthy);  // group 1 has no healthy node
   gang.groups[1].tasks = 0;
-  CHECK(!is_too_large());
+  CHECK(reason() == wait_reason::undecided);
+  nodes.erase(node_id(0));
+  nodes.erase(node_id(1));
+  CHECK(reason() == wait_reason::unhealthy);
+  gang.groups[0].tasks = 3;
+  CHECK(reason() == wait_reason::never);
 }

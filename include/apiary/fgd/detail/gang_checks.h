@@ -9,7 +9,9 @@
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
+#include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
 
 #include <absl/status/status.h>
@@ -100,11 +102,20 @@ template <CellTree Tree>
   for (const milli_gpu left : n.each_gpu()) on_gpus += left / task.gpu_milli;
   return (std::min)(most, on_gpus);
 }
-// Whether counting proves that the gang does not fit now, each task group on its nodes: a task group
-// has more tasks than its nodes can run, or all together need more of the GPUs than their nodes have
-// left. Requires: check_suggested() is OK.
-[[nodiscard]] inline bool is_too_large(const node_table& nodes, const topology_constraints& gang,
-                                       std::span<const summary_bitset> suggested) {
+// The node if it were idle and healthy.
+[[nodiscard]] inline node_state idle_and_healthy(const node_table& nodes, node_id n) noexcept {
+  node_state state = nodes[n];
+  state.healthy = true;
+  state.left = nodes.shape(n).host;
+  std::fill_n(state.gpu_left.begin(), state.gpus, whole_gpu);
+  return state;
+}
+// Whether counting proves that the gang does not fit, if state_of(g, n) is what task group g may use of
+// node n, or a node_state that is not healthy: a task group has more tasks than its nodes can run, or all
+// together need more of the GPUs than their nodes have left.
+template <class StateOf>
+[[nodiscard]] bool is_too_large(const node_table& nodes, const topology_constraints& gang,
+                                const StateOf& state_of) {
   std::uint64_t needed = 0;
   std::uint64_t left = 0;
   std::vector<std::uint64_t> missing;  // tasks of each group that no node so far can run
@@ -113,16 +124,41 @@ template <CellTree Tree>
     needed += group.tasks * group.task().total_gpu_milli();
   }
   for (const node_id n : nodes.ids()) {
-    bool any = false;
-    for (std::size_t g = 0; g < suggested.size(); ++g) {
-      if (!suggested[g].test(n.value)) continue;
-      any = true;
-      missing[g] -= count_tasks(nodes[n], gang.groups[g].task(), missing[g]);
+    std::uint64_t on_node = 0;
+    for (std::size_t g = 0; nodes.contains(n) && g < gang.groups.size(); ++g) {
+      const node_state state = state_of(g, n);
+      if (!state.healthy) continue;
+      on_node = state.total_gpu_left();
+      missing[g] -= count_tasks(state, gang.groups[g].task(), missing[g]);
     }
-    if (any && nodes[n].healthy) left += nodes[n].total_gpu_left();
+    left += on_node;
   }
   return needed > left ||
          std::any_of(missing.begin(), missing.end(), [](std::uint64_t tasks) { return tasks > 0; });
+}
+// Why the gang waits, each task group on its nodes, as far as counting proves it. `never`: it would not
+// fit on all nodes if they were idle and healthy; `not_suggested`: nor on the suggested ones;
+// `unhealthy`: nor on those of them that are healthy, if these were idle; `busy`: nor on what is left of
+// them; `undecided`: counting does not prove that it does not fit now.
+// Requires: check_suggested() is OK.
+[[nodiscard]] inline wait_reason reason_by_counting(const node_table& nodes,
+                                                    const topology_constraints& gang,
+                                                    std::span<const summary_bitset> suggested) {
+  const auto if_suggested = [&](std::size_t g, node_id n, const node_state& state) {
+    return suggested[g].test(n.value) ? state : node_state{.healthy = false};
+  };
+  const auto now = [&](std::size_t g, node_id n) { return if_suggested(g, n, nodes[n]); };
+  const auto idle = [&](std::size_t, node_id n) { return idle_and_healthy(nodes, n); };
+  const auto idle_suggested = [&](std::size_t g, node_id n) {
+    return if_suggested(g, n, idle_and_healthy(nodes, n));
+  };
+  const auto idle_if_healthy = [&](std::size_t g, node_id n) {
+    return if_suggested(g, n, nodes[n].healthy ? idle_and_healthy(nodes, n) : node_state{});
+  };
+  if (!is_too_large(nodes, gang, now)) return wait_reason::undecided;
+  if (!is_too_large(nodes, gang, idle_if_healthy)) return wait_reason::busy;
+  if (!is_too_large(nodes, gang, idle_suggested)) return wait_reason::unhealthy;
+  return is_too_large(nodes, gang, idle) ? wait_reason::never : wait_reason::not_suggested;
 }
 
 // kNotFound: the job is no running gang.

@@ -36,8 +36,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The parts of preemptive_sharing_scheduler that choose victims, and that keep what the scheduler knows
-// of jobs: their terms, their reservations, and an index of possible victims.
+// The part of preemptive_sharing_scheduler that keeps what it knows of jobs: their terms, their
+// reservations, and an index of possible victims.
 template <NodeScore Score>
 class preemption_core : public gang_sharing_scheduler<Score> {
   using base = gang_sharing_scheduler<Score>;
@@ -67,88 +67,6 @@ class preemption_core : public gang_sharing_scheduler<Score> {
       plan.placements.push_back({t.group, t.where});
     }
     return plan;
-  }
-
-  // Finds victims for a gang: its tasks take what is free or costs least, the largest first; then
-  // victims that are not needed stay, those that cost most first. Changes `plan` if they are enough.
-  // suggested_of(g) are the nodes that the host suggests for group g; null: all nodes.
-  template <class Sets>
-  void find_victims(const topology_constraints& gang, std::uint32_t priority,
-                    const Sets& suggested_of, preemption_plan& plan) {
-    const std::uint64_t bound = victims_bound(gang, priority, suggested_of);
-    std::vector<std::uint32_t> order(gang.groups.size());
-    for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
-    merge_sort(order, [&](std::uint32_t a, std::uint32_t b) {
-      return gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli();
-    });
-    std::vector<job_id> victims;
-    std::vector<running_task> placed;
-    bool all = true;
-    for (std::size_t i = 0; i < order.size() && all; ++i) {
-      const task_request task = gang.groups[order[i]].task();
-      const summary_bitset* const suggested = suggested_of(order[i]);
-      for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
-        std::optional<placement> where = base::place(task, suggested);
-        if (!where) {
-          const auto found = index_.find(nodes_, task, priority, suggested).victims;
-          all = found.has_value();
-          if (!all) break;
-          where = found->where;
-          for (const job_id victim : found->victims) {
-            try_without(victim);
-            victims.push_back(victim);
-          }
-        }
-        placed.push_back({task, *where, order[i]});
-        nodes_.place(task, *where);
-        touch(where->node);
-      }
-    }
-    if (all) {
-      merge_sort(victims, [&](job_id a, job_id b) {
-        return cost_of(a) != cost_of(b) ? cost_of(a) > cost_of(b) : a < b;
-      });
-      std::vector<job_id> needed;
-      for (const job_id victim : victims)
-        if (!fits_again(victim)) needed.push_back(victim);
-      victims = std::move(needed);
-    }
-    for (const running_task& t : placed) {
-      nodes_.remove(t.request, t.where);
-      touch(t.where.node);
-    }
-    for (const job_id victim : victims) fits_again(victim);
-    if (!all) return;
-    merge_sort(victims);
-    merge_sort(placed,
-               [](const running_task& a, const running_task& b) { return a.group < b.group; });
-    plan = {.result = victims.empty() ? plan_result::bind : plan_result::preempt,
-            .victims = std::move(victims)};
-    for (const running_task& t : placed) plan.placements.push_back({t.group, t.where});
-    for (const job_id victim : plan.victims) plan.cost += cost_of(victim);
-    plan.lower_bound = (std::min)(bound, plan.cost);
-  }
-  // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one node,
-  // those on different nodes are different.
-  template <class Sets>
-  [[nodiscard]] std::uint64_t victims_bound(const topology_constraints& gang,
-                                            std::uint32_t priority, const Sets& suggested_of) {
-    std::uint64_t bound = 0;
-    for (std::uint32_t g = 0; g < gang.groups.size(); ++g) {
-      const constrained_task_group& group = gang.groups[g];
-      const summary_bitset* const suggested = suggested_of(g);
-      if (group.tasks == 0) continue;
-      const task_request task = group.task();
-      if (base::place(task, suggested)) continue;
-      if (const auto found = index_.find(nodes_, task, priority, suggested).victims)
-        bound = (std::max)(bound, found->lower_bound);
-      if (!task.wants_whole_gpus() || spanning_jobs_ > 0) continue;
-      const std::uint32_t on_a_node = (std::max)(most_gpus_ / task.gpus, std::uint32_t{1});
-      const std::uint64_t sum =
-          index_.least_sum(nodes_, task, priority, (group.tasks + on_a_node - 1) / on_a_node);
-      if (sum != cost_tree::never) bound = (std::max)(bound, sum);
-    }
-    return bound;
   }
 
   // Starts a job with begin(): a new one, or a preempting one whose victims have ended.
@@ -274,52 +192,11 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     index_.touch(n);
   }
 
-  victim_index index_;
-  reserved_nodes reserved_{};
-  preempting_jobs preempting_{};
-
- private:
   // What is known of a running job.
   struct known_job {
     eviction_terms terms{};
     bool spans = false;  // it has had tasks on several nodes
   };
-
-  // OK if the job, which had the cost `before`, may have this cost.
-  [[nodiscard]] absl::Status check_cost(job_id job, std::uint64_t cost,
-                                        std::uint64_t before) const {
-    const std::uint64_t others = total_cost_ - before;
-    if (cost < max_total_cost - others) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(name_of(job), ": an eviction cost of ", cost,
-                                                   "; the costs of other jobs are ", others,
-                                                   ", and the sum must be below 2^63 - 1"));
-  }
-  // OK if the tasks fit at their placements when the victims have ended.
-  [[nodiscard]] absl::Status check_free(job_id job, const std::vector<running_task>& tasks,
-                                        const std::vector<job_id>& victims) {
-    for (const running_task& t : tasks)
-      if (!nodes_.contains(t.where.node)) return no_such_node(job, t.where.node);
-    for (const job_id victim : victims)
-      for (const running_task& t : running_.tasks_of(victim)) nodes_.remove(t.request, t.where);
-    absl::Status status;
-    std::size_t placed = 0;
-    for (; placed < tasks.size() && status.ok(); ++placed) {
-      const running_task& t = tasks[placed];
-      if (!nodes_.is_free(t.request, t.where)) {
-        status = not_free(nodes_, t.request, t.where);
-      } else if (!nodes_[t.where.node].healthy) {
-        status = is_bad(job, t.where.node);
-      } else {
-        nodes_.place(t.request, t.where);
-        continue;
-      }
-      break;
-    }
-    while (placed-- > 0) nodes_.remove(tasks[placed].request, tasks[placed].where);
-    for (const job_id victim : victims)
-      for (const running_task& t : running_.tasks_of(victim)) nodes_.place(t.request, t.where);
-    return status;
-  }
 
   [[nodiscard]] std::uint64_t cost_of(job_id job) const {
     return known_.find(job.value)->second.terms.cost;
@@ -366,10 +243,51 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     return true;
   }
 
+  victim_index index_;
+  reserved_nodes reserved_{};
+  preempting_jobs preempting_{};
   std::unordered_map<std::uint32_t, known_job> known_{};  // running jobs, by id
-  std::uint64_t total_cost_ = 0;                          // of running and preempting jobs
   std::uint32_t spanning_jobs_ = 0;
   std::uint32_t most_gpus_ = 1;  // no node has more
+
+ private:
+  // OK if the job, which had the cost `before`, may have this cost.
+  [[nodiscard]] absl::Status check_cost(job_id job, std::uint64_t cost,
+                                        std::uint64_t before) const {
+    const std::uint64_t others = total_cost_ - before;
+    if (cost < max_total_cost - others) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name_of(job), ": an eviction cost of ", cost,
+                                                   "; the costs of other jobs are ", others,
+                                                   ", and the sum must be below 2^63 - 1"));
+  }
+  // OK if the tasks fit at their placements when the victims have ended.
+  [[nodiscard]] absl::Status check_free(job_id job, const std::vector<running_task>& tasks,
+                                        const std::vector<job_id>& victims) {
+    for (const running_task& t : tasks)
+      if (!nodes_.contains(t.where.node)) return no_such_node(job, t.where.node);
+    for (const job_id victim : victims)
+      for (const running_task& t : running_.tasks_of(victim)) nodes_.remove(t.request, t.where);
+    absl::Status status;
+    std::size_t placed = 0;
+    for (; placed < tasks.size() && status.ok(); ++placed) {
+      const running_task& t = tasks[placed];
+      if (!nodes_.is_free(t.request, t.where)) {
+        status = not_free(nodes_, t.request, t.where);
+      } else if (!nodes_[t.where.node].healthy) {
+        status = is_bad(job, t.where.node);
+      } else {
+        nodes_.place(t.request, t.where);
+        continue;
+      }
+      break;
+    }
+    while (placed-- > 0) nodes_.remove(tasks[placed].request, tasks[placed].where);
+    for (const job_id victim : victims)
+      for (const running_task& t : running_.tasks_of(victim)) nodes_.place(t.request, t.where);
+    return status;
+  }
+
+  std::uint64_t total_cost_ = 0;  // of running and preempting jobs
 };
 
 }  // namespace detail

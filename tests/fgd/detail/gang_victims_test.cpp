@@ -1,0 +1,88 @@
+// apiary/tests/fgd/detail/gang_victims_test.cpp - gangs whose victims are not those of single tasks.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/detail/gang_victims.h>
+#include <apiary/fgd/preemption_plan.h>
+#include <apiary/fgd/preemptive_sharing.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+using preempting_best_fit = preemptive_sharing_scheduler<best_fit>;
+
+// A cluster of so many nodes with one GPU each, CPU as listed and then one core, and a job with these
+// costs on each node that has one.
+preempting_best_fit one_gpu_each(std::uint32_t count, const std::vector<std::uint32_t>& cpu,
+                                 const std::vector<std::uint64_t>& costs) {
+  node_table nodes;
+  for (std::uint32_t n = 0; n < count; ++n)
+    nodes.add({.host = {.cpu_milli = n < cpu.size() ? cpu[n] : 1000}, .gpus = n < cpu.size()});
+  auto scheduler = *preempting_best_fit::create(std::move(nodes), best_fit{});
+  for (std::uint32_t n = 0; n < costs.size(); ++n) {
+    const task_request runs{.job = job_id(n), .gpus = 1, .gpu_milli = whole_gpu};
+    REQUIRE(scheduler.recover(runs, {node_id(n), 1}, {.cost = costs[n]}).ok());
+  }
+  return scheduler;
+}
+
+TEST_CASE("gang_victims: on a small cluster they cost least, also where single tasks mislead") {
+  // The first task would evict job 0, the second one job 1. Without job 1 both run on node 1.
+  node_table nodes;
+  nodes.add({.host = {.cpu_milli = 2000}, .gpus = 1});
+  nodes.add({.host = {.cpu_milli = 9000}, .gpus = 2});
+  auto scheduler = *preempting_best_fit::create(std::move(nodes), best_fit{});
+  const task_request one{.job = job_id(0), .gpus = 1, .gpu_milli = whole_gpu};
+  const task_request two{.job = job_id(1), .gpus = 2, .gpu_milli = whole_gpu};
+  REQUIRE(scheduler.recover(one, {node_id(0), 1}, {.cost = 5}).ok());
+  REQUIRE(scheduler.recover(two, {node_id(1), 3}, {.cost = 6}).ok());
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 2000}}};
+  const node_table before = scheduler.nodes();
+  const preemption_plan plan = *scheduler.propose(job_id(9), gang, 1);
+  CHECK(scheduler.nodes() == before);
+  CHECK(plan.victims == std::vector<job_id>{job_id(1)});
+  CHECK(plan.cost == 6);
+  CHECK(plan.lower_bound == 6);
+  for (const task_placement& p : plan.placements) CHECK(p.where.node == node_id(1));
+}
+
+TEST_CASE(
+    "gang_victims: if tasks one by one find none, all jobs are tried, on small clusters only") {
+  // The first task would take node 1, the only one with enough CPU for the second one.
+  for (const std::uint32_t count : {2U, 128U, 129U}) {
+    CAPTURE(count);
+    auto scheduler = one_gpu_each(count, {2000, 9000}, {5, 1});
+    topology_constraints gang;
+    gang.groups = {{.tasks = 1, .gpus = 1, .host = {.cpu_milli = 2000}},
+                   {.tasks = 1, .gpus = 1, .host = {.cpu_milli = 9000}}};
+    const node_table before = scheduler.nodes();
+    const preemption_plan plan = *scheduler.propose(job_id(9), gang, 1);
+    CHECK(scheduler.nodes() == before);
+    if (count > 128) {
+      CHECK(plan.result == plan_result::wait);
+      CHECK(plan.reason == wait_reason::busy);
+      continue;
+    }
+    REQUIRE(plan.result == plan_result::preempt);
+    CHECK(plan.victims == std::vector<job_id>{job_id(0), job_id(1)});
+    CHECK(plan.cost == 6);
+    CHECK(plan.lower_bound == 6);
+    CHECK(plan.placements[0].where.node == node_id(0));
+    CHECK(scheduler.commit(job_id(9), gang, plan, {.priority = 1}).ok());
+    // Without enough priority, or if no evictions are enough, it waits.
+    CHECK(scheduler.propose(job_id(8), gang, 0)->result == plan_result::wait);
+    CHECK(scheduler.propose(job_id(8), gang, 9)->result == plan_result::wait);
+  }
+}
+
+}  // namespace
