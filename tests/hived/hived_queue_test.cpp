@@ -1,5 +1,6 @@
 // apiary/tests/hived/hived_queue_test.cpp - jobs over time on tenants' cells, audited at each event.
 // SPDX-License-Identifier: MIT
+#include "support/forwarding_scheduler.h"
 #include "support/hived_clusters.h"
 #include "support/naive_hived_queue.h"
 #include "support/scale.h"
@@ -215,6 +216,47 @@ std::vector<timed_job> jobs_for(const hived_queue& queue, rng& random, std::uint
   job_list::number_by_arrival(jobs);
   return jobs;
 }
+
+// Counts the jobs that wait longer than the bound of the header. Jobs are numbered by arrival, have
+// equal priorities and fit into their tenant's cells.
+struct waits_of_tenants : apiary_test::forwarding_scheduler<hived_queue> {
+  time_ms longest = 0;  // that a job of the list runs
+  int late = 0;
+  int suspended = 0;
+  struct wait {
+    job_request request{};
+    time_ms until = 0;  // by then it has to start
+  };
+  std::map<std::uint32_t, job_request> jobs{};
+  std::map<std::uint32_t, wait> waiting{};
+
+  void begin(const job_request& r, time_ms now) {
+    wait added{r, now + longest};
+    for (auto& [job, other] : waiting) {
+      if (other.request.tenant != r.tenant) continue;
+      (job < r.job.value ? added.until : other.until) += longest * (job < r.job.value ? 1 : 2);
+    }
+    waiting[r.job.value] = added;
+  }
+  absl::Status submit(const job_request& r, time_ms t) {
+    jobs[r.job.value] = r;
+    begin(r, t);
+    return scheduler.submit(r, t);
+  }
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
+    absl::Status status = scheduler.decide(t, actions);
+    for (const job_action& a : actions) {
+      if (a.what == job_action::verb::suspend) {
+        ++suspended;
+        begin(jobs.at(a.job.value), t);
+      } else {
+        late += t > waiting.at(a.job.value).until ? 1 : 0;
+        waiting.erase(a.job.value);
+      }
+    }
+    return status;
+  }
+};
 
 }  // namespace
 
@@ -633,4 +675,42 @@ TEST_CASE("hived_queue: guaranteed jobs start as in a cluster of the tenant's ow
     }
   }
   CHECK(compared > 0);
+}
+
+TEST_CASE("hived_queue: whatever arrives, a job waits no longer than the bound") {
+  int late_first_fit = 0;
+  int suspended = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    // Streams of small jobs that ask for more than their tenant has, and some large ones.
+    const time_ms gap = 1 + random.uniform(4);
+    const time_ms length = 8 * gap + random.uniform(40);
+    const std::uint32_t most = 1 + random.uniform(4);
+    std::vector<timed_job> jobs;
+    for (time_ms t = 0; t < 400; t += gap) {
+      const std::uint32_t tenant = random.uniform(2);
+      const std::uint32_t cells = tenant == 0 ? 8 : 4;
+      const std::uint32_t gpus = 1 + random.uniform(random.uniform(12) == 0 ? cells : most);
+      jobs.push_back(
+          {of_tenant(tenant, 0, gpus), t, 1 + random.uniform(static_cast<std::uint32_t>(length))});
+    }
+    for (timed_job& j : jobs) j.request.estimate = j.duration;
+    job_list::number_by_arrival(jobs);
+    for (const auto rule : {hived_queue::rules::easy, hived_queue::rules::first_fit}) {
+      waits_of_tenants host{{queue_of(two_racks(), seed % 2 == 0, rule)}};
+      host.longest = length;
+      const absl::StatusOr<simulation_result> run = simulate(host, jobs);
+      REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+      REQUIRE(host.waiting.empty());
+      if (rule == hived_queue::rules::easy) {
+        REQUIRE(host.late == 0);
+        suspended += host.suspended;
+      } else {
+        late_first_fit += host.late;
+      }
+    }
+  }
+  CHECK(late_first_fit > 0);
+  CHECK(suspended > 0);
 }

@@ -44,6 +44,8 @@ mutant(depth_unknown batch/conservative_queue.h "wrong count: jobs whose start i
   FROM [[reservations_.num_known() + others < options_.depth]] TO [[order_.size() - unreserved_.size() < options_.depth]])
 mutant(idle_of_old_servers batch/conservative_queue.h "missing reset: what fits on the healthy servers is not asked again"
   FROM [[fits_idle_.clear();]] TO [[]] STATEMENT)
+mutant(bad_server batch/conservative_queue.h "forgotten update: a job that does not fit on the healthy servers has a reservation"
+  FROM [[bad_.insert(n.value);]] TO [[]] STATEMENT)
 mutant(idle_with_jobs batch/conservative_queue.h "forgotten step: running jobs keep others from fitting on the healthy servers"
   FROM [[APIARY_RETURN_IF_ERROR(idle_->finish(job_id(i->id)));]] TO [[]] STATEMENT)
 mutant(profile_zero batch/detail/reservation_profile.h "forgotten step: a change of 0 stays"

@@ -98,6 +98,10 @@ mutant(empty_kinds gandiva/detail/slice_order.h "forgotten step: the queue of a 
   FROM [[if (jobs->second.empty()) queues_.erase(jobs);]] TO [[]] STATEMENT)
 mutant(pass_rest gandiva/detail/slice_order.h "dropped term: of jobs with one weight not the least pass is found"
   FROM [[-(had % weight)]] TO [[0]])
+mutant(read_ties gandiva/detail/slice_order.h "wrong choice: of jobs that ran equally long the one with the lowest id is stopped first"
+  IN [[{ return a > b; }]] FROM [[a > b]] TO [[a < b]])
+mutant(read_acted gandiva/time_sharing.h "dropped condition: a job that has just started is stopped again"
+  FROM [[r.phase == phase::runs && r.round != all_->round_]] TO [[r.phase == phase::runs]])
 mutant(robin_again gandiva/backend.h "wrong value: the job that was tried last is tried again first"
   FROM [[job_id(job.value + 1)]] TO [[job]])
 mutant(robin_limit gandiva/backend.h "wrong comparison: one more job migrates than the limit says"

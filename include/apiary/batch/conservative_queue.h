@@ -101,12 +101,14 @@ class conservative_queue {
       wait(r, now);
       return absl::OkStatus();
     }));
+    bad_.insert(n.value);
     change_servers();
     return stopped;
   }
   // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
+    bad_.erase(n.value);
     change_servers();
     return absl::OkStatus();
   }
@@ -195,13 +197,13 @@ class conservative_queue {
     return absl::OkStatus();
   }
   void change_servers() {
-    rebuild_ = servers_changed_ = true;
+    rebuild_ = true;
     idle_.reset();
     fits_idle_.clear();
   }
   // Whether the job fits on the healthy servers when no job runs.
   [[nodiscard]] absl::StatusOr<bool> fits_idle(const record& r) {
-    if (!servers_changed_) return true;  // as check() said
+    if (bad_.empty()) return true;  // as check() said
     const auto [at, is_new] = fits_idle_.try_emplace(detail::wait_queues::kind(r.request), false);
     if (!is_new) return at->second;
     if (!idle_) {
@@ -273,11 +275,11 @@ class conservative_queue {
   weighted_tree order_;  // waiting jobs, by arrival
   weighted_tree ends_;   // ends of running jobs, with their GPUs as weights
   std::set<std::pair<std::int64_t, std::uint32_t>>
-      unreserved_;                // waiting jobs for which no start was sought yet
-  bool move_up_ = false;          // reservations may move earlier
-  bool rebuild_ = false;          // all reservations must be made again
-  bool servers_changed_ = false;  // whether a server ever broke
-  std::optional<Placer> idle_;    // the placer without the running jobs, since the servers changed
+      unreserved_;               // waiting jobs for which no start was sought yet
+  bool move_up_ = false;         // reservations may move earlier
+  bool rebuild_ = false;         // all reservations must be made again
+  std::set<std::uint32_t> bad_;  // broken servers; while there are any:
+  std::optional<Placer> idle_;   // the placer without the running jobs, since the servers changed
   std::map<detail::wait_queues::kind, bool> fits_idle_;  // whether a job of this kind fits there
 };
 

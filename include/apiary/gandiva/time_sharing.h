@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -41,9 +40,9 @@ APIARY_NAMESPACE_BEGIN
 //          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
 // Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend). A tick:
 //          the migrations of the backend; after a change also a start for each kind of prioritized
-//          jobs, and of sliced jobs that idle GPUs may fit. The first tick of a quantum: O(jobs log
-//          jobs), and for each job that displaces others, and each kind that cannot, at most as many
-//          stops and starts as jobs that ran longer (or run, if it starves).
+//          jobs, and of sliced jobs that idle GPUs may fit. The first tick of a quantum: for each job
+//          that displaces others, and each kind that cannot, at most as many stops and starts, and
+//          steps of O(log jobs), as jobs that ran longer (or run, if it starves).
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -224,7 +223,7 @@ class time_sharing {
     for (const job_id victim : stopped_) suspended(jobs_.at(victim.value), actions);
     if (is_sliced(r)) {
       ++num_slices_;
-      running_.insert(r.weight, r.pass, now_);
+      running_.insert(r.asked.job, r.weight, r.pass, now_);
     } else {
       retry_prioritized_ = true;  // it may hold more than it needs
     }
@@ -249,7 +248,7 @@ class time_sharing {
   void stops(const record& r) {
     if (is_sliced(r)) {
       --num_slices_;
-      running_.erase(r.weight, r.pass, r.since);
+      running_.erase(r.asked.job, r.weight, r.pass, r.since);
     }
     used_ -= detail::counted_gpus(r.asked);
     detail::erase_sorted(movable_, r.asked.job);
@@ -282,7 +281,7 @@ class time_sharing {
 
   void start_sliced(bool new_slice, std::vector<action>& actions) {
     if (sliced_.empty() || (!std::exchange(retry_sliced_, false) && !new_slice)) return;
-    const std::vector<record*> others = new_slice ? longest_first() : std::vector<record*>();
+    longest_first others(*this, new_slice);
     detail::failed_kinds failed;  // later jobs of these kinds may stop fewer others, and fail too
     // Returns whether other jobs of its kind may run.
     const auto try_to_run = [&](record& r, bool any) {
@@ -306,34 +305,51 @@ class time_sharing {
     if constexpr (JobBackend<Backend>) return used_ + r.asked.gpus - backend_.total_gpus();
     return 0;
   }
-  // The running sliced jobs without an action in this tick, the one that ran longest first.
-  [[nodiscard]] std::vector<record*> longest_first() {
-    std::vector<record*> jobs;
-    for (auto& [job, r] : jobs_)
-      if (r.phase == phase::runs && r.round != round_ && is_sliced(r)) jobs.push_back(&r);
-    std::sort(jobs.begin(), jobs.end(), [&](const record* a, const record* b) {
-      const std::int64_t ran_a = pass_of(*a);
-      const std::int64_t ran_b = pass_of(*b);
-      return ran_a != ran_b ? ran_a > ran_b : a->asked.job > b->asked.job;
-    });
-    return jobs;
-  }
+  // The running sliced jobs without an action in this tick, the one that ran longest first. They are
+  // read when they are needed; some of them may have stopped meanwhile.
+  class longest_first {
+   public:
+    longest_first(time_sharing& all, bool reads) : all_(&all) {
+      if (reads) order_.emplace(all.running_, all.now_);
+    }
+    // Job i of the order; null: there are not so many.
+    [[nodiscard]] record* at(std::size_t i) {
+      while (i >= jobs_.size() && order_ && read()) {
+      }
+      return i < jobs_.size() ? jobs_[i] : nullptr;
+    }
+
+   private:
+    bool read() {
+      ids_.clear();
+      if (!order_->read(ids_)) return false;
+      for (const job_id job : ids_) {
+        record& r = all_->jobs_.at(job.value);
+        if (r.phase == phase::runs && r.round != all_->round_) jobs_.push_back(&r);
+      }
+      return true;
+    }
+    time_sharing* all_;
+    std::optional<detail::running_passes::descending> order_{};
+    std::vector<record*> jobs_{};
+    std::vector<job_id> ids_{};
+  };
   // Suspends jobs that ran longer, or `any`, so that this job can run; none if it cannot run even
   // then. Returns whether it runs.
-  bool displace(record& r, bool any, std::span<record* const> others,
-                std::vector<action>& actions) {
+  bool displace(record& r, bool any, longest_first& others, std::vector<action>& actions) {
     std::int64_t missing = missing_gpus(r);
     const auto may_stop = [&](const record& other) { return any || pass_of(other) > r.pass; };
     std::int64_t at_most = 0;  // GPUs of the jobs that may stop
-    for (const record* other : others) {
-      if (at_most >= missing || !may_stop(*other)) break;
+    for (std::size_t i = 0; at_most < missing; ++i) {
+      const record* const other = others.at(i);
+      if (other == nullptr || !may_stop(*other)) return false;
       if (other->phase == phase::runs) at_most += detail::counted_gpus(other->asked);
     }
-    if (at_most < missing) return false;
     std::vector<std::pair<record*, typename Backend::placement_type>> moved;
     bool runs = false;
-    for (record* other : others) {
-      if (runs || !may_stop(*other)) break;
+    for (std::size_t i = 0; !runs; ++i) {
+      record* const other = others.at(i);
+      if (other == nullptr || !may_stop(*other)) break;
       if (other->phase != phase::runs) continue;
       moved.emplace_back(other, backend_.stop(other->asked.job));
       missing -= detail::counted_gpus(other->asked);

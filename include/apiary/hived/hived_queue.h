@@ -55,6 +55,12 @@ APIARY_NAMESPACE_BEGIN
 //           back starts on idle GPUs. With rules::first_fit each job that fits overtakes, and a
 //           large job may wait forever. On idle GPUs, jobs start by arrival, then id. For each
 //           tenant and number of GPUs, it tries only the first job by priority, arrival and id.
+// Bound:    a guaranteed job that fits into its tenant's cells waits at most (k + 1 + 2 s) * T at a
+//           time. k jobs of its tenant wait before it when it begins to wait, s times one of those
+//           before it is suspended on idle GPUs while it waits, and no job of the tenant runs longer
+//           than T. This holds while hardware is healthy, jobs keep to their estimates, and no job
+//           of higher priority of its tenant waits or arrives. Opportunistic jobs have no bound;
+//           with rules::first_fit guaranteed ones have none.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
 //           has fewer free GPUs than the job asks for; an opportunistic job for capacity while
 //           fewer are idle; else for fragmentation.

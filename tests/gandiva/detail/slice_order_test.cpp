@@ -150,7 +150,7 @@ TEST_CASE("queues_by_kind: jobs in order of pass and id, until their kind is giv
   }
 }
 
-TEST_CASE("running_passes: the least pass of the jobs that run, at each time") {
+TEST_CASE("running_passes: the least pass of the jobs that run, and their order, at each time") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -168,22 +168,52 @@ TEST_CASE("running_passes: the least pass of the jobs that run, at each time") {
         // Jobs of one weight whose passes differ by less than a millisecond, too.
         const run r{1 + random.uniform(3) * random.uniform(2) * 333,
                     std::int64_t{random.uniform(3)}, now};
-        passes.insert(r.weight, r.pass, r.since);
+        passes.insert(job_id(step), r.weight, r.pass, r.since);
         naive[step] = r;
       } else {
         const auto gone =
             std::next(naive.begin(), random.uniform(static_cast<std::uint32_t>(naive.size())));
-        passes.erase(gone->second.weight, gone->second.pass, gone->second.since);
+        passes.erase(job_id(gone->first), gone->second.weight, gone->second.pass,
+                     gone->second.since);
         naive.erase(gone);
       }
       std::optional<std::int64_t> least;
+      std::vector<std::pair<std::int64_t, job_id>> order;
       for (const auto& [job, r] : naive) {
         const std::int64_t pass = r.pass + (now - r.since) * 1'048'575 / r.weight;
         least = std::min(least.value_or(pass), pass);
+        order.emplace_back(pass, job);
       }
       REQUIRE(passes.least(now) == least);
+      std::sort(order.rbegin(), order.rend());
+      std::vector<job_id> read;
+      for (running_passes::descending all(passes, now); all.read(read);) {
+        // All jobs of a pass at once.
+        REQUIRE((read.size() == order.size() ||
+                 order[read.size()].first < order[read.size() - 1].first));
+      }
+      REQUIRE(read.size() == order.size());
+      for (std::size_t i = 0; i < read.size(); ++i) REQUIRE(read[i] == order[i].second);
     }
   }
+}
+
+TEST_CASE("running_passes: jobs that are erased or inserted while the jobs are read") {
+  running_passes passes;
+  for (std::uint32_t job = 0; job < 4; ++job) passes.insert(job_id(job), 1, job, 0);
+  passes.insert(job_id(9), 2, 0, 0);
+  running_passes::descending all(passes, 0);
+  std::vector<job_id> read;
+  REQUIRE(all.read(read));
+  CHECK(read == std::vector<job_id>{job_id(3)});
+  passes.erase(job_id(2), 1, 2, 0);  // read next
+  passes.erase(job_id(1), 1, 1, 0);
+  passes.erase(job_id(9), 2, 0, 0);  // the last one of its weight
+  passes.insert(job_id(8), 1, 7, 0);
+  REQUIRE(all.read(read));
+  REQUIRE(all.read(read));
+  CHECK(read == std::vector<job_id>{job_id(3), job_id(2), job_id(9), job_id(0)});
+  CHECK(!all.read(read));
 }
 
 TEST_CASE(

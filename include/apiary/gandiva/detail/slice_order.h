@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/summed_tree.h>
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -120,39 +121,121 @@ class queues_by_kind {
 // The passes of running jobs, which grow with time.
 // Cost: insert, erase O(log jobs); least O(distinct weights).
 class running_passes {
+  // The pass is base + (now * slice_pass_unit + rest) / weight, rounded down; rest is in (-weight, 0].
+  // So of equal weights the least entry has the least pass at any time.
+  struct entry {
+    std::int64_t base = 0;
+    std::int64_t rest = 0;
+    job_id job{};
+  };
+  struct by_pass {
+    using item = entry;
+    struct summary {};
+    [[nodiscard]] static bool before(const entry& a, const entry& b) noexcept {
+      if (a.base != b.base) return a.base < b.base;
+      return a.rest != b.rest ? a.rest < b.rest : a.job < b.job;
+    }
+    [[nodiscard]] static std::uint64_t number(const entry& e) noexcept { return e.job.value; }
+    [[nodiscard]] static summary sum(const summary* /*left*/, const entry& /*e*/,
+                                     const summary* /*right*/) noexcept {
+      return {};
+    }
+  };
+  using tree = summed_tree<by_pass>;
+  // The last entry before `end`, or the last one of all; null: there is none.
+  [[nodiscard]] static const entry* last(const tree& jobs, const entry* end = nullptr) noexcept {
+    const entry* found = nullptr;
+    for (std::uint32_t n = jobs.root(); n != tree::none;) {
+      const bool passed = end != nullptr && !by_pass::before(jobs[n].at, *end);
+      if (!passed) found = &jobs[n].at;
+      n = passed ? jobs[n].left : jobs[n].right;
+    }
+    return found;
+  }
+  [[nodiscard]] static std::int64_t pass_of(const entry& e, std::uint32_t weight,
+                                            time_ms now) noexcept {
+    return e.base + (now * slice_pass_unit + e.rest) / weight;
+  }
+
  public:
   // A job runs from `since` on and had this pass then. Requires: weight > 0, 0 <= since < 2^43.
-  void insert(std::uint32_t weight, std::int64_t pass, time_ms since) {
-    ++by_weight_[weight][entry_of(weight, pass, since)];
+  void insert(job_id job, std::uint32_t weight, std::int64_t pass, time_ms since) {
+    by_weight_[weight].insert(entry_of(job, weight, pass, since));
   }
-  // Requires: a job was inserted with these.
-  void erase(std::uint32_t weight, std::int64_t pass, time_ms since) {
+  // Requires: the job was inserted with these.
+  void erase(job_id job, std::uint32_t weight, std::int64_t pass, time_ms since) {
     const auto jobs = by_weight_.find(weight);
-    const auto at = jobs->second.find(entry_of(weight, pass, since));
-    if (--at->second == 0) jobs->second.erase(at);
+    jobs->second.erase(entry_of(job, weight, pass, since));
     if (jobs->second.empty()) by_weight_.erase(jobs);
   }
   // The least pass at this time; nullopt: no job runs. Requires: now is not before any `since`.
   [[nodiscard]] std::optional<std::int64_t> least(time_ms now) const {
     std::optional<std::int64_t> pass;
     for (const auto& [weight, jobs] : by_weight_) {
-      const auto& [base, rest] = jobs.begin()->first;
-      const std::int64_t at = base + (now * slice_pass_unit + rest) / weight;
+      std::uint32_t first = jobs.root();
+      while (jobs[first].left != tree::none) first = jobs[first].left;
+      const std::int64_t at = pass_of(jobs[first].at, weight, now);
       pass = (std::min)(pass.value_or(at), at);
     }
     return pass;
   }
 
+  // Reads the jobs in order of their passes at one time, the highest first, then of their ids, the
+  // highest first. Jobs may be inserted and erased meanwhile: an erased job may still be read, an
+  // inserted one may be left out. Cost: for each job O(distinct weights + log jobs).
+  class descending {
+   public:
+    descending(const running_passes& jobs, time_ms now) : jobs_(&jobs), now_(now) {
+      for (const auto& [weight, some] : jobs.by_weight_) nexts_.emplace_back(weight, *last(some));
+    }
+    // Appends the next jobs, all that have the next pass. Returns whether there is one.
+    bool read(std::vector<job_id>& to) {
+      if (nexts_.empty()) return false;
+      std::int64_t pass = pass_at(nexts_.front());
+      for (const next& n : nexts_) pass = (std::max)(pass, pass_at(n));
+      const auto first = static_cast<std::ptrdiff_t>(to.size());
+      for (std::size_t i = 0; i < nexts_.size();) {
+        bool has_more = true;
+        while (has_more && pass_at(nexts_[i]) == pass) {
+          to.push_back(nexts_[i].second.job);
+          has_more = advance(nexts_[i]);
+        }
+        if (has_more) {
+          ++i;
+        } else {
+          nexts_[i] = nexts_.back();
+          nexts_.pop_back();
+        }
+      }
+      std::sort(to.begin() + first, to.end(), [](job_id a, job_id b) { return a > b; });
+      return true;
+    }
+
+   private:
+    using next = std::pair<std::uint32_t, entry>;  // of a weight, the job that is read next
+    [[nodiscard]] std::int64_t pass_at(const next& n) const noexcept {
+      return pass_of(n.second, n.first, now_);
+    }
+    [[nodiscard]] bool advance(next& n) const {
+      const auto jobs = jobs_->by_weight_.find(n.first);
+      if (jobs == jobs_->by_weight_.end()) return false;
+      const entry* const before = last(jobs->second, &n.second);
+      if (before != nullptr) n.second = *before;
+      return before != nullptr;
+    }
+
+    const running_passes* jobs_;
+    time_ms now_;
+    std::vector<next> nexts_{};
+  };
+
  private:
-  // The pass is first + (now * slice_pass_unit + second) / weight, rounded down; second is in
-  // (-weight, 0]. So of equal weights the least entry has the least pass at any time.
-  using entry = std::pair<std::int64_t, std::int64_t>;
-  [[nodiscard]] static entry entry_of(std::uint32_t weight, std::int64_t pass,
+  [[nodiscard]] static entry entry_of(job_id job, std::uint32_t weight, std::int64_t pass,
                                       time_ms since) noexcept {
     const std::int64_t had = since * slice_pass_unit;
-    return {pass - had / weight, -(had % weight)};
+    return {pass - had / weight, -(had % weight), job};
   }
-  std::map<std::uint32_t, std::map<entry, std::uint32_t>> by_weight_;  // how many jobs
+  std::map<std::uint32_t, tree> by_weight_;
 };
 
 // GPUs without which a request cannot run; 0 for requests that are no jobs of whole GPUs.
