@@ -18,12 +18,17 @@
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_queue.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
 #include <apiary/philly/philly.h>
+#include <apiary/philly/philly_fgd.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/job_readers.h>
@@ -515,6 +520,18 @@ fragmentation typical_fragmentation() {
                                  {{.gpus = 4, .gpu_milli = whole_gpu}, 10},
                                  {{.gpus = 8, .gpu_milli = whole_gpu}, 15}}));
 }
+// Racks of as many servers as elsewhere.
+policy gang_policy(std::string name, bool backfill) {
+  return policy_of(std::move(name), [backfill](const server_spec& spec, std::uint32_t) {
+    gang_cluster cluster{.levels = {"rack"}};
+    for (std::size_t n = 0; n < spec.gpus.size(); ++n) {
+      cluster.nodes.push_back({.name = "n" + std::to_string(n),
+                               .cells = {"r" + std::to_string(n / spec.servers_per_rack)},
+                               .gpus = spec.gpus[n]});
+    }
+    return gang_queue(gang_scheduler::create(cluster).value(), {.backfill = backfill});
+  });
+}
 const std::vector<policy>& policies() {
   using rules = batch_options::rules;
   using preemptive_rules = preemptive_options::rules;
@@ -536,6 +553,18 @@ const std::vector<policy>& policies() {
       bounded_policy("bounded", orders::attained),
       bounded_policy("bounded_srtf", orders::remaining),
       policy_of("philly", make_philly),
+      policy_of("philly_fgd",
+                [](const server_spec& spec, std::uint32_t tenants) {
+                  node_table nodes;
+                  for (const std::uint32_t gpus : spec.gpus) nodes.add({.gpus = gpus});
+                  using pool = gpu_sharing_pool<fragmentation_gradient>;
+                  return philly_fgd::create(
+                             equal_quotas(spec, tenants),
+                             pool::create(std::move(nodes), spec.servers_per_rack,
+                                          fragmentation_gradient(typical_fragmentation()))
+                                 .value())
+                      .value();
+                }),
       gandiva_policy("gandiva", {.migrates = true}),
       gandiva_policy("gandiva_published", {.max_wait = 0}),
       policy_of("gandiva_best_fit",
@@ -572,7 +601,9 @@ const std::vector<policy>& policies() {
                        {.migrations = {.jobs = 4, .cost = 100}})
                 .value();
           },
-          8)};
+          8),
+      gang_policy("gang", false),
+      gang_policy("gang_backfill", true)};
   return all;
 }
 

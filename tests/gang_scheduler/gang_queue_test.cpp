@@ -1,5 +1,7 @@
 // apiary/tests/gang_scheduler/gang_queue_test.cpp - the queue over a gang scheduler, alone and in the simulator.
 // SPDX-License-Identifier: MIT
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
@@ -634,6 +636,46 @@ TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that trie
   }
   CHECK(delayed > 0);
   CHECK(behind > 0);
+}
+
+// Streams of jobs that ask for more than there is. Jobs of the higher priority are never suspended.
+TEST_CASE("gang_queue: whatever arrives, a job waits no longer than the bound") {
+  std::uint64_t late_first_fit = 0;
+  std::uint64_t suspended = 0;
+  for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{150}); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gap = 1 + random.uniform(3);
+    const std::uint32_t most = 1 + random.uniform(4);
+    const std::uint32_t longest = 8 * gap + random.uniform(30);
+    std::vector<timed_job> jobs;
+    for (std::uint32_t i = 0; i < 120; ++i) {
+      const bool wide = random.uniform(12) == 0;
+      timed_job j{.request = job(i, 1 + random.uniform(wide ? 12 : most), random.uniform(4) > 0),
+                  .arrival = i * gap,
+                  .duration = 1 + random.uniform(longest)};
+      j.request.estimate = j.duration;
+      jobs.push_back(j);
+    }
+    const auto num_late = [&](auto queue) {
+      const auto run = simulate(queue, jobs).value().jobs;
+      std::uint64_t late = 0;
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        suspended += run[j].suspended;
+        if (jobs[j].request.priority == 0) continue;
+        time_ms before = 0;  // jobs of its priority that wait when it arrives
+        for (std::size_t i = 0; i < j; ++i)
+          before += jobs[i].request.priority > 0 && run[i].started > jobs[j].arrival;
+        late += run[j].started > jobs[j].arrival + (before + 1) * time_ms{longest};
+      }
+      return late;
+    };
+    REQUIRE(num_late(queue_of(3, {.backfill = seed % 2 == 0})) == 0);
+    late_first_fit += num_late(batch_queue(server_placer::create({.gpus = {4, 4, 4}}).value(),
+                                           {.rule = batch_options::rules::backfill}));
+  }
+  CHECK(late_first_fit > 0);
+  CHECK(suspended > 0);
 }
 
 TEST_CASE("the simulator runs the queue") {

@@ -51,6 +51,9 @@ struct gang_queue_options {
 // A job of n GPUs is a gang of tasks that each fill a node of the largest size among the nodes of its
 // GPU models, and one task with the remaining GPUs. Each task has the CPU and memory of its GPUs
 // (gang_queue_options::demand). No job runs on a node with taints.
+// Bound: a job waits at most (k + 1) * T, where k jobs of no lower priority wait before it when it
+//       begins to wait, and no job runs longer than T. This holds while all nodes are healthy and no
+//       job of higher priority arrives; with backfilling also if all jobs keep to their estimates.
 // Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
 //       starts and one for the first that does not. Jobs of equal tenant, priority, GPUs and demand
 //       are of one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal for each
