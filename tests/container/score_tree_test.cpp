@@ -71,18 +71,6 @@ TEST_CASE("the tree answers as a scan does") {
       allowed.assign(random.uniform(size), random.uniform(3) != 0);
       REQUIRE(tree.best() == best_of(scores));
       REQUIRE(tree.best_of(allowed) == best_of(scores, &allowed));
-      // The first five indices with at least a score.
-      const auto least = static_cast<std::uint8_t>(1 + random.uniform(4));
-      std::vector<std::uint32_t> found;
-      std::vector<std::uint32_t> expected;
-      const bool all = tree.each_from(least, [&](std::uint32_t j) {
-        found.push_back(j);
-        return found.size() < 5;
-      });
-      for (std::uint32_t j = 0; j < size && expected.size() < 5; ++j)
-        if (scores[j] >= least) expected.push_back(j);
-      REQUIRE(found == expected);
-      REQUIRE(all == (found.size() < 5));
       // The scores as bounds of others, which are lower by 1 for none, some or all indices.
       std::vector<std::uint8_t> exact = scores;
       const std::uint32_t few = random.uniform(5);
@@ -96,25 +84,30 @@ TEST_CASE("the tree answers as a scan does") {
           ++calls;
           return exact[j];
         };
-        REQUIRE(tree.best_by_bounds(counted, size) == best_of(exact));
-        const std::uint32_t needed = calls;
-        REQUIRE(tree.best_by_bounds(counted, needed) == best_of(exact));
-        if (needed > 0) REQUIRE(tree.best_by_bounds(counted, needed - 1) == std::nullopt);
+        // With a filter and without one; calls for all are counted.
+        const auto any = [](std::uint32_t) { return true; };
+        const auto is_allowed = [&](std::uint32_t j) { return allowed.test(j); };
+        const auto expect_best = [&](const auto& bound) {
+          REQUIRE(tree.best_by_bounds(is_allowed, counted, size, bound) ==
+                  best_of(exact, &allowed));
+          calls = 0;
+          REQUIRE(tree.best_by_bounds(any, counted, size, bound) == best_of(exact));
+          const std::uint32_t needed = calls;
+          REQUIRE(tree.best_by_bounds(any, counted, needed, bound) == best_of(exact));
+          if (needed > 0)
+            REQUIRE(tree.best_by_bounds(any, counted, needed - 1, bound) == std::nullopt);
+        };
+        expect_best([](std::uint8_t bound) { return bound; });
         // The scores as bounds of others only when they are changed.
-        const auto bound = [](std::uint8_t score) {
-          return static_cast<std::uint8_t>(score == 0 ? 0 : (score + 5) / 2);
+        const auto bound = [](std::uint8_t here) {
+          return static_cast<std::uint8_t>(here == 0 ? 0 : (here + 5) / 2);
         };
         for (std::uint32_t j = 0; j < size; ++j) {
           const std::uint32_t lower = (j * 2654435761U >> 16) % 4;
           const std::uint8_t most = bound(scores[j]);
           exact[j] = static_cast<std::uint8_t>(most > lower ? most - lower : 0);
         }
-        for (const std::uint32_t growth : {1U, 2U, 4U}) {
-          calls = 0;
-          REQUIRE(tree.best_by_bounds(counted, size, bound, growth) == best_of(exact));
-          if (calls == 0) continue;
-          REQUIRE(tree.best_by_bounds(counted, calls - 1, bound, growth) == std::nullopt);
-        }
+        expect_best(bound);
       }
     }
     std::uint32_t candidates = 0;

@@ -177,6 +177,70 @@ TEST_CASE(
   CHECK(10 * by_bounds > 8 * tasks);
 }
 
+TEST_CASE("on a full cluster of thousands of nodes decisions for rare kinds are those of a scan") {
+  const synthetic_trace trace = openb_like({.seed = 8, .nodes = 4'200});
+  price_score naive = score_for(trace, {.samples = 1});
+  node_table nodes = trace.nodes.nodes;
+  rng random(8);
+  const auto arrive = [&] {
+    task_request task =
+        trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
+            .request;
+    task.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
+    return task;
+  };
+  std::vector<std::pair<task_request, placement>> running;
+  for (const node_id n : nodes.ids()) {
+    for (int failed = 0; failed < 10;) {
+      const task_request task = arrive();
+      if (!nodes[n].fits(task)) {
+        ++failed;
+        continue;
+      }
+      std::uint32_t gpus = 0;
+      if (task.wants_whole_gpus()) gpus = nodes[n].first_free_gpus(task.gpus);
+      if (task.wants_part_of_gpu()) gpus = nodes[n].tightest_gpu(task.gpu_milli);
+      nodes.place(task, {n, gpus});
+      running.push_back({task, {n, gpus}});
+    }
+    naive.update(nodes, n);
+  }
+  using cache_type = detail::kind_cache<counted_prices>;
+  cache_type cache(nodes, counted_prices(naive));
+  while (cache.num_kinds() < cache_type::kinds_before_bounds)
+    (void)cache.place(nodes, arrive(), nullptr);
+  const auto change = [&](node_id n) {
+    naive.update(nodes, n);
+    cache.update(nodes, n);
+  };
+  std::uint32_t placed = 0;
+  std::uint32_t by_bounds = 0;
+  const std::uint32_t tasks = 200 + apiary_test::scaled(1'000U);
+  for (std::uint32_t i = 0; i < tasks; ++i) {
+    CAPTURE(i);
+    const task_request task = arrive();
+    counted_prices::scored = 0;
+    const std::optional<placement> where = cache.place(nodes, task, nullptr);
+    const bool is_quick = counted_prices::scored < nodes.size() / 4;
+    REQUIRE(where == scan(nodes, naive, task));
+    if (where) {
+      ++placed;
+      by_bounds += is_quick ? 1U : 0U;
+      nodes.place(task, *where);
+      change(where->node);
+      running.push_back({task, *where});
+    }
+    if (i % 2 == 0) continue;
+    std::swap(running[random.uniform(static_cast<std::uint32_t>(running.size()))], running.back());
+    nodes.remove(running.back().first, running.back().second);
+    change(running.back().second.node);
+    running.pop_back();
+  }
+  CHECK(placed > tasks / 4);
+  CHECK(placed < tasks);
+  CHECK(10 * by_bounds > 8 * placed);
+}
+
 TEST_CASE("a score by prices is bounded by that of a task with less CPU") {
   const synthetic_trace trace = small_trace(4);
   price_score score = score_for(trace, {.samples = 2});

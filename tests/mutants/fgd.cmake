@@ -35,8 +35,10 @@ mutant(kinds_bits fgd/detail/kind_cache.h "forgotten condition: bounds that were
 mutant(kinds_limit fgd/detail/kind_cache.h "dropped term: on a large cluster no more nodes are scored than on a small one"
   FROM [[(std::max)(max_scored, (std::min)(max_scored_in_large, nodes.size() / 8))]]
   TO [[std::uint32_t{max_scored}]])
-mutant(kinds_twice fgd/detail/kind_cache.h "dropped condition: bounds that did not decide are tried again"
-  FROM [[most <= before]] TO [[false]])
+mutant(kinds_learn fgd/detail/kind_cache.h "wrong condition: a task that fits on no suggested node is said to fit nowhere"
+  FROM [[!found.where && allowed == nullptr]] TO [[!found.where]])
+mutant(kinds_candidates fgd/detail/unfit_requests.h "wrong comparison: a node with just enough is no candidate"
+  IN [[(((has | above) - wanted) & above) == above]] FROM [[(has | above) - wanted]] TO [[(has | above) - wanted - 1]])
 mutant(kinds_unfit fgd/detail/kind_cache.h "forgotten update: what ends changes nothing in what fits nowhere"
   IN [[base::update(nodes, n);
     if (unfit_) unfit_->update(nodes, n);]]
@@ -45,16 +47,13 @@ mutant(unfit_models fgd/detail/unfit_requests.h "dropped condition: what one mod
   FROM [[models_ & task.models]] TO [[models_ & task.models & (~task.models + 1)]])
 mutant(unfit_more fgd/detail/unfit_requests.h "off by one: what a node has is said to be more than it has"
   FROM [[has.memory_mib + 1]] TO [[has.memory_mib]])
-mutant(unfit_learn fgd/detail/unfit_requests.h "forgotten step: a task that fits nowhere teaches nothing"
-  FROM [[if (!fits) learn(task, wanted);]] TO [[]] STATEMENT)
+mutant(unfit_learn fgd/detail/unfit_requests.h "forgotten step: a task that fits nowhere teaches only what it asks for"
+  FROM [[least[g].*amount = more_than_any[g];]] TO [[least[g].*amount = wanted.*amount;]] STATEMENT)
 mutant(unfit_most fgd/detail/unfit_requests.h "forgotten update: a block of nodes keeps its first amounts"
   FROM [[set_most(n.value / block);]] TO [=[if (most_[n.value / block] == 0) set_most(n.value / block);]=] STATEMENT)
 mutant(bounds_swapped fgd/detail/best_score_placer.h "swapped arguments: bounds of the kind with more CPU"
   FROM [[score_.bound(entry - 1U, less.prepared, asked.prepared, cpu)]]
   TO [[score_.bound(entry - 1U, asked.prepared, less.prepared, cpu)]])
-mutant(placer_left fgd/detail/best_score_placer.h "off by one: a node with just enough memory is not looked at"
-  FROM [[entry_of_left(asked.task.host(), wanted.what)]]
-  TO [[static_cast<std::uint8_t>(entry_of_left(asked.task.host(), wanted.what) + 1)]])
 mutant(price_bound fgd/price_score.h "forgotten term: a task with more CPU is not said to leave fewer idle cores"
   FROM [[(idle_cost_ * cpu_milli + 127) / 128]] TO [[std::int64_t{0}]])
 mutant(price_bound_best fgd/price_score.h "swapped terms: the best gains of two kinds"
@@ -100,10 +99,10 @@ mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first 
 mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a task waits for memory that no node has"
   FROM [[task.memory_mib <= shapes_.most_memory_for(task)]] TO [[shapes_.most_memory_for(task) >= 0]])
 mutant(kind_bounds fgd/detail/best_score_placer.h "wrong filter: upper bounds of nodes that are not allowed count"
-  IN [[if (allowed != nullptr && !allowed->test(n)) return std::uint8_t{0};]]
-  FROM [[allowed != nullptr && !allowed->test(n)]] TO [[false]])
+  IN [[may_fit(node_id(n)) && (allowed == nullptr || allowed->test(n))]]
+  FROM [[allowed == nullptr || allowed->test(n)]] TO [[true]])
 mutant(kind_few fgd/detail/best_score_placer.h "wrong tie: of a few nodes with equal scores the last one is taken"
-  FROM [[entry > best.entry]] TO [[entry >= best.entry]])
+  FROM [[entry <= most]] TO [[entry < most]])
 mutant(node_free_ids fgd/gpu_sharing.h "wrong order: a node that joins gets the id that was used last"
   FROM [[return a > b;]] TO [[return a < b;]] STATEMENT)
 mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a node that was removed"

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -24,15 +25,6 @@ std::vector<node_id> all_fits(const node_table& nodes, const task_request& task)
     if (nodes[n].fits(task)) result.push_back(n);
   return result;
 }
-// The same by find_fits; also whether it ended.
-std::vector<node_id> found_fits(unfit_requests& unfit, const task_request& task) {
-  std::vector<node_id> result;
-  CHECK(unfit.find_fits(task, [&](node_id n) {
-    result.push_back(n);
-    return true;
-  }));
-  return result;
-}
 // CPU and memory up to the largest numbers, and any number of GPUs.
 task_request extreme_task(rng& random) {
   task_request task = apiary_test::random_task(random, 0);
@@ -45,7 +37,7 @@ task_request extreme_task(rng& random) {
 }
 
 TEST_CASE(
-    "unfit_requests: what is known to fit nowhere fits nowhere, and the fits are those of a scan") {
+    "unfit_requests: what is known to fit nowhere fits nowhere, and tasks fit on candidates only") {
   const std::uint32_t runs = apiary_test::scaled(60U);
   std::uint32_t known = 0;
   std::uint32_t unknown = 0;
@@ -64,13 +56,17 @@ TEST_CASE(
       if (unfit.fits_nowhere(task)) {
         REQUIRE(fits.empty());
         ++known;
-      } else if (fits.empty() && random.uniform(4) == 0) {
-        unfit.add(task);
+      } else if (fits.empty()) {
+        unfit.learn(task);
         REQUIRE(unfit.fits_nowhere(task));
-      } else {
-        REQUIRE(found_fits(unfit, task) == fits);
-        unknown += fits.empty() ? 1U : 0U;
-        REQUIRE(unfit.fits_nowhere(task) == fits.empty());
+        ++unknown;
+      }
+      const auto set = unfit.candidates_for(task);
+      const bool is_exact =
+          task.models == any_model && (std::max)(task.cpu_milli, task.memory_mib) < 8'388'608;
+      for (const node_id n : nodes.ids()) {
+        if (nodes[n].fits(task)) REQUIRE(set.contain(n));
+        if (is_exact && nodes[n].healthy) REQUIRE(set.contain(n) == nodes[n].fits(task));
       }
       if (!fits.empty() && random.uniform(3) > 0) {
         const node_id n = fits[random.uniform(static_cast<std::uint32_t>(fits.size()))];
@@ -125,7 +121,7 @@ TEST_CASE("unfit_requests: one failed task answers for all that ask for more") {
     unfit.update(nodes, node_id(n));
   }
   CHECK(!unfit.fits_nowhere(whole(6'000, 1, 0b01)));
-  CHECK(found_fits(unfit, whole(6'000, 1, 0b01)).empty());
+  unfit.learn(whole(6'000, 1, 0b01));
   CHECK(unfit.fits_nowhere(whole(3'001, 1, 0b01)));  // the least amount of CPU that no node has
   CHECK(!unfit.fits_nowhere(whole(3'000, 1, 0b01)));
   CHECK(!unfit.fits_nowhere(whole(3'001, 1, 0b11)));  // two nodes are of model 1
@@ -135,7 +131,8 @@ TEST_CASE("unfit_requests: one failed task answers for all that ask for more") {
   unfit.update(nodes, node_id(2));
   CHECK(!unfit.fits_nowhere(whole(8'000, 1, 0b01)));
   CHECK(unfit.fits_nowhere(whole(8'001, 1, 0b01)));
-  CHECK(found_fits(unfit, whole(6'000, 1, 0b01)) == std::vector<node_id>{node_id(2)});
+  for (std::uint32_t n = 0; n < 4; ++n)
+    CHECK(unfit.candidates_for(whole(6'000, 1, 0b01)).contain(node_id(n)) == (n == 2));
 }
 
 TEST_CASE("unfit_requests: nothing fits on a bad node, or on one that was removed") {
@@ -143,34 +140,23 @@ TEST_CASE("unfit_requests: nothing fits on a bad node, or on one that was remove
   nodes.add({{8'000, 1'000}, 1, 3});
   unfit_requests unfit(nodes);
   const task_request task{.cpu_milli = 1'000, .gpus = 1, .gpu_milli = 500};
-  CHECK(found_fits(unfit, task).size() == 1);
+  CHECK(!unfit.fits_nowhere(task));
   nodes[node_id(0)].healthy = false;
   unfit.update(nodes, node_id(0));
-  CHECK(found_fits(unfit, task).empty());
+  unfit.learn(task);
   CHECK(unfit.fits_nowhere(task));
   nodes[node_id(0)].healthy = true;
   unfit.update(nodes, node_id(0));
   CHECK(!unfit.fits_nowhere(task));
   nodes.erase(node_id(0));
   unfit.update(nodes, node_id(0));
-  CHECK(found_fits(unfit, {}).empty());
+  unfit.learn({});
   CHECK(unfit.fits_nowhere({}));
   nodes.insert(node_id(0), {{4'000, 1'000}, 0, 0});
   unfit.update(nodes, node_id(0));
   CHECK(!unfit.fits_nowhere({.cpu_milli = 4'000}));
   CHECK(unfit.fits_nowhere({.cpu_milli = 4'001}));
   CHECK(unfit.fits_nowhere(task));
-}
-
-TEST_CASE("unfit_requests: find_fits ends when it is told to") {
-  node_table nodes;
-  for (int i = 0; i < 10; ++i) nodes.add({{8'000, 1'000}, 1, 0});
-  unfit_requests unfit(nodes);
-  std::uint32_t seen = 0;
-  CHECK(
-      !unfit.find_fits({.cpu_milli = 1}, [&](node_id n) { return n.value == seen && ++seen < 3; }));
-  CHECK(seen == 3);
-  CHECK(!unfit.fits_nowhere({.cpu_milli = 1}));
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <apiary/model/request.h>
 
 #include <array>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -74,18 +73,13 @@ class best_score_placer {
     for (const node_id n : nodes.ids()) add(nodes, n);
   }
 
-  // What the cached scores of a kind are.
-  enum class cached : std::uint8_t { score, cpu_left, memory_left };
-  // Adds a kind for requests like `task`. If it is of `cpu_left` or `memory_left`, nodes score by what
-  // is left where GPUs are free for the task: it is for place_by_left(). Requires: task.valid().
-  // Cost: O(nodes).
-  kind_id prepare(const node_table& nodes, const task_request& task, cached what = cached::score) {
-    return fill(kinds_.push_back({}), nodes, task, what);
+  // Adds a kind for requests like `task`. Requires: task.valid(). Cost: O(nodes).
+  kind_id prepare(const node_table& nodes, const task_request& task) {
+    return fill(kinds_.push_back({}), nodes, task);
   }
   // Makes k the kind of requests like `task`. Requires: task.valid(). Cost: O(nodes).
-  void replace(kind_id k, const node_table& nodes, const task_request& task,
-               cached what = cached::score) {
-    fill(k, nodes, task, what);
+  void replace(kind_id k, const node_table& nodes, const task_request& task) {
+    fill(k, nodes, task);
   }
 
   // The number of kinds.
@@ -133,49 +127,36 @@ class best_score_placer {
     std::optional<placement> where{};  // nullopt: nowhere
   };
   // Where a task would run that differs from those of kind k in memory, and in CPU: it requests as
-  // much or more. Scores at most `limit` nodes. Requires: falls_with_cpu().
+  // much or more. Scores at most `limit` nodes, of those where may_fit(node) is true only.
+  // Requires: falls_with_cpu(); the task fits on no node where may_fit(node) is false.
+  template <class MayFit>
   [[nodiscard]] limited_placement place_by_bounds(const node_table& nodes, kind_id k,
                                                   const asked_task& asked,
                                                   const summary_bitset* allowed,
-                                                  std::uint32_t limit) {
+                                                  std::uint32_t limit, const MayFit& may_fit) {
     const kind& less = refresh(nodes, k);
+    const auto accept = [&](std::uint32_t n) {
+      return may_fit(node_id(n)) && (allowed == nullptr || allowed->test(n));
+    };
     const auto exact = [&](std::uint32_t n) {
-      if (allowed != nullptr && !allowed->test(n)) return std::uint8_t{0};
       return entry_of(nodes, node_id(n), asked.task, asked.prepared);
     };
-    std::optional<std::uint32_t> n;
-    if constexpr (PreparedScore<Score>) {
-      const std::uint32_t cpu = asked.task.cpu_milli - less.request.cpu_milli;
-      std::array<std::uint8_t, max_score + 2> known{};  // by entry; 0: not computed yet
-      const auto bound = [&](std::uint8_t entry) {
+    std::array<std::uint8_t, max_score + 2> known{};  // by entry; 0: not computed yet
+    const auto bound = [&](std::uint8_t entry) {
+      if constexpr (PreparedScore<Score>) {
         if (entry > 0 && known[entry] == 0) {
+          const std::uint32_t cpu = asked.task.cpu_milli - less.request.cpu_milli;
           known[entry] = static_cast<std::uint8_t>(
               score_.bound(entry - 1U, less.prepared, asked.prepared, cpu) + 1);
         }
         return known[entry];
-      };
-      n = less.scores.best_by_bounds(exact, limit, bound, bound_growth);
-    } else {
-      n = less.scores.best_by_bounds(exact, limit);
-    }
+      } else {
+        return entry;
+      }
+    };
+    const std::optional<std::uint32_t> n = less.scores.best_by_bounds(accept, exact, limit, bound);
     if (!n) return {};
     return {.decided = true, .where = placement_on(nodes, *n, asked.task)};
-  }
-  // The same by a kind of `cpu_left` or `memory_left`: scores the nodes where enough is left. Not decided
-  // if it would look at more than `limit` nodes.
-  [[nodiscard]] limited_placement place_by_left(const node_table& nodes, kind_id k,
-                                                const asked_task& asked,
-                                                const summary_bitset* allowed,
-                                                std::uint32_t limit) {
-    candidate best;
-    const auto look = [&](std::uint32_t n) {
-      if (limit-- == 0) return false;
-      if (allowed == nullptr || allowed->test(n)) consider(nodes, node_id(n), asked, best);
-      return true;
-    };
-    const kind& wanted = refresh(nodes, k);
-    if (!wanted.scores.each_from(entry_of_left(asked.task.host(), wanted.what), look)) return {};
-    return {.decided = true, .where = placement_on(nodes, best.node, asked.task)};
   }
   // Where a task would run on these nodes only, by a score for each. Requires: they ascend; the score
   // has no choose().
@@ -183,9 +164,15 @@ class best_score_placer {
                                                      const task_request& task,
                                                      std::span<const node_id> candidates) {
     const asked_task asked = ask(nodes, task);
-    candidate best;
-    for (const node_id n : candidates) consider(nodes, n, asked, best);
-    return placement_on(nodes, best.node, task);
+    std::uint32_t best = score_tree::npos;
+    std::uint8_t most = 0;
+    for (const node_id n : candidates) {
+      const std::uint8_t entry = entry_of(nodes, n, task, asked.prepared);
+      if (entry <= most) continue;
+      best = n.value;
+      most = entry;
+    }
+    return placement_on(nodes, best, task);
   }
   // How many changes of nodes the scores of kind k have not seen yet.
   [[nodiscard]] std::uint64_t changes_since(kind_id k) const noexcept {
@@ -226,8 +213,6 @@ class best_score_placer {
 
  private:
   using prepared_type = typename prepared_for<Score>::type;
-  // Bounds for prepared scores leave many scores open: so many times more are visited at once.
-  static constexpr std::uint32_t bound_growth = 2;
   // The scores of so many nodes are loaded ahead.
   static constexpr std::uint32_t ahead = 8;
 
@@ -235,7 +220,6 @@ class best_score_placer {
     task_request request{};
     [[no_unique_address]] prepared_type prepared{};  // what score() gets
     score_tree scores;
-    cached what = cached::score;
     std::uint64_t seen = 0;           // changes up to this number are in the scores
     std::uint32_t score_version = 0;  // which score gave them
   };
@@ -258,11 +242,9 @@ class best_score_placer {
     order_[0].before = n;
   }
 
-  kind_id fill(kind_id k, const node_table& nodes, const task_request& task, cached what) {
+  kind_id fill(kind_id k, const node_table& nodes, const task_request& task) {
     APIARY_ASSERT(task.valid());
     kinds_[k].request = task;
-    kinds_[k].what = what;
-    if (what != cached::score) kinds_[k].request.cpu_milli = 0;
     if (ignores_memory) kinds_[k].request.memory_mib = 0;
     kinds_[k].prepared = prepared_of(nodes, task);
     kinds_[k].scores = score_tree(nodes.size());
@@ -273,8 +255,7 @@ class best_score_placer {
   }
   kind& refresh(const node_table& nodes, kind_id k) {
     kind& wanted = kinds_[k];
-    if (wanted.score_version != score_version_)
-      fill(k, nodes, task_request(wanted.request), wanted.what);
+    if (wanted.score_version != score_version_) fill(k, nodes, task_request(wanted.request));
     if (wanted.scores.size() < nodes.size()) wanted.scores.grow(nodes.size());
     const auto changed = [&](std::uint32_t n) {  // since the scores of this kind were read
       return n != 0 && order_[n].change > wanted.seen;
@@ -295,31 +276,7 @@ class best_score_placer {
     return wanted;
   }
   void rescore(const node_table& nodes, kind& k, node_id n) {
-    if (k.what == cached::score) {
-      k.scores.set(n.value, entry_of(nodes, n, k.request, k.prepared));
-    } else {
-      const node_state& node = nodes[n];
-      k.scores.set(n.value, node.fits(k.request) ? entry_of_left(node.left, k.what) : 0);
-    }
-  }
-  // What a score_tree of `cpu_left` or `memory_left` has for a node with so much left: 16 for each power
-  // of two, the same from 491 cores or 480 GiB on.
-  [[nodiscard]] static std::uint8_t entry_of_left(const resources& left, cached what) noexcept {
-    const std::uint32_t amount = what == cached::cpu_left ? left.cpu_milli : left.memory_mib;
-    const auto bits = static_cast<std::uint32_t>(std::bit_width(amount));
-    const std::uint32_t dropped = bits > 5 ? bits - 5 : 0;
-    const std::uint32_t entry = 1 + 16 * dropped + (amount >> dropped);
-    return static_cast<std::uint8_t>(entry < 255 ? entry : 255);
-  }
-  // The best node so far, and what a score_tree has for it.
-  struct candidate {
-    std::uint32_t node = score_tree::npos;
-    std::uint8_t entry = 0;
-  };
-  void consider(const node_table& nodes, node_id n, const asked_task& asked,
-                candidate& best) const {
-    const std::uint8_t entry = entry_of(nodes, n, asked.task, asked.prepared);
-    if (entry > best.entry) best = {n.value, entry};
+    k.scores.set(n.value, entry_of(nodes, n, k.request, k.prepared));
   }
   // What score() gets for the task.
   [[nodiscard]] prepared_type prepared_of(const node_table& nodes, const task_request& task) const {

@@ -13,9 +13,7 @@
 #include <apiary/model/request.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -29,13 +27,12 @@ namespace detail {
 //
 // If a score falls with CPU (see NodeScore) and there are many kinds, a rare kind has no cached
 // scores of its own. If it is known that a task with no more requests fits on no node, nothing is
-// scored. If the host suggests few nodes, or few nodes of a small cluster have enough left, each of
-// them is scored for the task. Otherwise the task uses the scores of a kind with less CPU: they are
-// upper bounds. This kind has the two highest bits of the task's CPU. The best nodes by them are
-// scored for the task, until no other node can be better. If that takes too many nodes, mostly ones
-// with too little CPU or memory, those with enough memory are scored, or those with enough CPU. If
-// there are too many of them, too, the bounds are too high for tasks like this one: these then use
-// the kind with three bits of their CPU, and so on, in the end their own.
+// scored. If the host suggests few nodes, each of them is scored for the task. Otherwise the task uses
+// the scores of a kind with less CPU: they are upper bounds. This kind has the two highest bits of
+// the task's CPU. The best nodes by them that have enough CPU and memory left are scored for the
+// task, until no other node can be better. If that takes too many nodes, the bounds are too high for
+// tasks like this one: these then use the kind with three bits of their CPU, and so on, in the end
+// their own.
 template <NodeScore Score>
 class kind_cache : public best_score_placer<Score> {
   using base = best_score_placer<Score>;
@@ -49,10 +46,6 @@ class kind_cache : public best_score_placer<Score> {
   // nodes, up to max_scored_in_large.
   static constexpr std::uint32_t max_scored = 64;
   static constexpr std::uint32_t max_scored_in_large = 1024;
-  // In a cluster of up to so many nodes, what is left of each is read for a task of a rare kind if
-  // the best first_scored nodes do not decide, until more than max_scored have enough left.
-  static constexpr std::uint32_t max_read = 16'384;
-  static constexpr std::uint32_t first_scored = 16;
   // A kind is rare if nodes have changed more often than this since its last use.
   static constexpr std::uint64_t changes_until_rare = 128;
 
@@ -69,7 +62,7 @@ class kind_cache : public best_score_placer<Score> {
         auto found = place_rare(nodes, task, allowed);
         if (!found.decided)
           found.where = base::place(nodes, kind_of(nodes, task).kind, allowed, task.memory_mib);
-        if (!found.where && allowed == nullptr) unfit_->add(task);
+        if (!found.where && allowed == nullptr) unfit_->learn(task);
         return found.where;
       }
     }
@@ -92,10 +85,9 @@ class kind_cache : public best_score_placer<Score> {
   }
 
  private:
-  using cached = typename base::cached;
   // What tells kinds of request apart.
   struct kind_key {
-    std::uint64_t host;  // CPU, and memory unless the score ignores it; or what is cached
+    std::uint64_t host;  // CPU, and memory unless the score ignores it
     std::uint64_t gpus;  // the number of GPUs, and the thousandths of each
     model_set models;
     friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
@@ -107,14 +99,11 @@ class kind_cache : public best_score_placer<Score> {
     std::uint64_t last_use = 0;
     // Its scores are too high as bounds for kinds that have so many highest bits of CPU in common.
     std::uint32_t too_few_bits = 0;
-    cached best = cached::score;  // what last decided about a task that it bounds
   };
 
-  [[nodiscard]] static kind_key key_of(const task_request& task,
-                                       cached what = cached::score) noexcept {
+  [[nodiscard]] static kind_key key_of(const task_request& task) noexcept {
     const std::uint32_t memory = base::kinds_ignore_memory() ? 0 : task.memory_mib;
-    const std::uint64_t host = what == cached::score ? std::uint64_t{task.cpu_milli} << 32 | memory
-                                                     : static_cast<std::uint64_t>(what);
+    const std::uint64_t host = std::uint64_t{task.cpu_milli} << 32 | memory;
     if (!task.wants_gpu()) return {host, 0, any_model};
     return {host, std::uint64_t{task.gpus} << 32 | task.gpu_milli, task.models};
   }
@@ -129,20 +118,19 @@ class kind_cache : public best_score_placer<Score> {
     return at != kinds_.end() && at->key == key ? at : kinds_.end();
   }
   // The kind of the task, which is cached from now on; valid until the next call.
-  [[nodiscard]] cached_kind& kind_of(const node_table& nodes, const task_request& task,
-                                     cached what = cached::score) {
-    const kind_key key = key_of(task, what);
+  [[nodiscard]] cached_kind& kind_of(const node_table& nodes, const task_request& task) {
+    const kind_key key = key_of(task);
     auto found = find_kind(key);
     if (found == kinds_.end()) {
       cached_kind added{.key = key, .kind = {}};
       if (kinds_.size() < max_kinds) {
-        added.kind = base::prepare(nodes, task, what);
+        added.kind = base::prepare(nodes, task);
       } else {
         const auto oldest =
             std::min_element(kinds_.begin(), kinds_.end(),
                              [](const auto& a, const auto& b) { return a.last_use < b.last_use; });
         added.kind = oldest->kind;
-        base::replace(added.kind, nodes, task, what);
+        base::replace(added.kind, nodes, task);
         kinds_.erase(oldest);
       }
       found = kinds_.insert(position_of(key), added);
@@ -162,53 +150,19 @@ class kind_cache : public best_score_placer<Score> {
     const std::uint32_t limit =
         (std::max)(max_scored, (std::min)(max_scored_in_large, nodes.size() / 8));
     const auto bits = static_cast<std::uint32_t>(std::bit_width(task.cpu_milli));
-    // If the last such task fitted on few nodes, those for this one are found first.
-    bool& fitted_on_few =
-        fitted_on_few_[static_cast<std::size_t>(std::bit_width(task.total_gpu_milli()))];
-    bool reads = nodes.size() <= max_read;
-    if (reads && fitted_on_few) {
-      fitted_on_few = fits_on_few(task, allowed);
-      if (fitted_on_few) return place_in_few(nodes, task);
-      reads = false;
-    }
+    const auto candidates = unfit_->candidates_for(task);
+    const auto may_fit = [&](node_id n) { return candidates.contain(n); };
     const auto asked = base::ask(nodes, task);
     task_request with_less_cpu = task;  // only the highest bits of its CPU
     for (std::uint32_t kept = 2; kept < bits; ++kept) {
       const std::uint32_t dropped = bits - kept;
       with_less_cpu.cpu_milli = task.cpu_milli >> dropped << dropped;
       if (with_less_cpu.cpu_milli == task.cpu_milli) break;
-      const cached_kind less = kind_of(nodes, with_less_cpu);
+      cached_kind& less = kind_of(nodes, with_less_cpu);
       if (kept <= less.too_few_bits) continue;
-      typename base::limited_placement found;
-      cached by = less.best;
-      std::array<std::uint32_t, 3> tried{};  // the most nodes, by what is cached
-      const auto place_by = [&](cached what, std::uint32_t most) {
-        std::uint32_t& before = tried[static_cast<std::size_t>(what)];
-        if (most <= before) return false;
-        before = most;
-        by = what;
-        found =
-            what == cached::score
-                ? base::place_by_bounds(nodes, less.kind, asked, allowed, most)
-                : base::place_by_left(nodes, kind_of(nodes, task, what).kind, asked, allowed, most);
-        return found.decided;
-      };
-      bool decided = reads && place_by(by, first_scored);
-      if (!decided && reads) {
-        fitted_on_few = fits_on_few(task, allowed);
-        if (fitted_on_few) return place_in_few(nodes, task);
-        reads = false;
-      }
-      decided = decided || place_by(by, max_scored);
-      for (const std::uint32_t most : {(std::max)(max_scored, limit / 2), limit})
-        for (const cached what : {cached::score, cached::memory_left, cached::cpu_left})
-          decided = decided || place_by(what, most);
-      cached_kind& known = kind_of(nodes, with_less_cpu);
-      if (decided) {
-        known.best = by;
-      } else if (allowed == nullptr) {  // otherwise perhaps the best nodes are not allowed
-        known.too_few_bits = kept;
-      }
+      const auto found = base::place_by_bounds(nodes, less.kind, asked, allowed, limit, may_fit);
+      // If not all nodes are allowed, perhaps only the best ones are not.
+      if (!found.decided && allowed == nullptr) less.too_few_bits = kept;
       return found;
     }
     return {};
@@ -227,22 +181,11 @@ class kind_cache : public best_score_placer<Score> {
       few_.push_back(node_id(n));
     return n == summary_bitset::npos;
   }
-  // Whether the task fits on few of the nodes that are allowed, which few_ then has.
-  [[nodiscard]] bool fits_on_few(const task_request& task, const summary_bitset* allowed) {
-    few_.clear();
-    return unfit_->find_fits(task, [&](node_id n) {
-      if (allowed != nullptr && !allowed->test(n.value)) return true;
-      if (few_.size() == max_scored) return false;
-      few_.push_back(n);
-      return true;
-    });
-  }
 
   std::vector<cached_kind> kinds_;  // by key
   std::uint64_t uses_ = 0;
   std::optional<unfit_requests> unfit_{};  // from the first task of a rare kind on
   std::vector<node_id> few_{};             // candidates for a task
-  std::array<bool, 65> fitted_on_few_{};   // by the number of bits of the GPUs that a task requests
 };
 
 }  // namespace detail

@@ -27,10 +27,9 @@ namespace detail {
 //
 // Requires: every call gets the same table; update() is called after each change of a node, and
 //           when the table gets a new id.
-// Cost:     update, fits_nowhere: a few times max_least comparisons for each model. find_fits: a
-//           comparison for each 16 nodes, and for each node of those where it can succeed; if the
-//           task fits nowhere, three times that. Construction: an update for each node. Memory: 25
-//           bytes for each node.
+// Cost:     update, fits_nowhere: a few times max_least comparisons for each model. learn: twice a
+//           comparison for each 16 nodes, and for each node of those where it can succeed.
+//           Construction: an update for each node. Memory: 25 bytes for each node.
 class unfit_requests {
  public:
   // So many amounts are kept for a model.
@@ -62,29 +61,52 @@ class unfit_requests {
     const amounts wanted = amounts_of(task);
     return all_groups(task, [&](std::uint32_t g) { return is_known(least_[g], wanted); });
   }
-  // The task fits on no node now. Requires: that is so; task.valid(). Cost: as fits_nowhere().
-  void add(const task_request& task) {
+  // The task fits on no node now: from now on amounts are known that it asks for, and the least such
+  // ones. Requires: that is so; task.valid().
+  void learn(const task_request& task) {
     const amounts wanted = amounts_of(task);
+    std::array<amounts, no_group> least;
+    least.fill(wanted);
+    for (const auto amount : {&amounts::cpu_milli, &amounts::memory_mib}) {
+      amounts all = wanted;  // the least of all groups
+      (void)all_groups(task, [&](std::uint32_t g) {
+        least[g].*amount = 0;
+        all = {(std::min)(all.cpu_milli, least[g].cpu_milli),
+               (std::min)(all.memory_mib, least[g].memory_mib),
+               (std::min)(all.gpu_milli, least[g].gpu_milli)};
+        return true;
+      });
+      // CPU, and then memory, are lowered as long as no node of the group has all of the amounts.
+      std::array<std::uint32_t, no_group> more_than_any{};
+      each_that_may_fit(word_of(all), [&](node_id n) {
+        const node_amounts& node = has_[n];
+        if (!accepts(task, node.group) || !least[node.group].fit_in(node.left)) return;
+        std::uint32_t& more = more_than_any[node.group];
+        more = (std::max)(more, node.left.*amount + 1);
+      });
+      for (std::uint32_t g = 0; g < no_group; ++g) least[g].*amount = more_than_any[g];
+    }
     (void)all_groups(task, [&](std::uint32_t g) {
-      insert(least_[g], wanted);
+      insert(least_[g], least[g]);
       return true;
     });
   }
-  // Calls visit(node) for the nodes where the task fits, in order, until it returns false. Returns
-  // whether it never did. If the task fits on none, least amounts that it asks for are known from
-  // now on.
-  // Requires: task.valid().
-  template <class Visit>
-  bool find_fits(const task_request& task, const Visit& visit) {
-    const amounts wanted = amounts_of(task);
-    bool fits = false;
-    const bool all = each_that_may_fit(word_of(wanted), [&](node_id n) {
-      if (!wanted.fit_in(has_[n].left) || !accepts(task, has_[n].group)) return true;
-      fits = true;
-      return visit(n);
-    });
-    if (!fits) learn(task, wanted);
-    return all;
+  // The nodes where a task may fit: it does not fit on the others.
+  class candidates {
+   public:
+    // Requires: the node exists, or has existed.
+    [[nodiscard]] bool contain(node_id n) const noexcept { return may_fit(wanted_, words_[n]); }
+
+   private:
+    friend unfit_requests;
+    candidates(std::uint64_t wanted, const dense_map<node_id, std::uint64_t>& words) noexcept
+        : wanted_(wanted), words_(words) {}
+    std::uint64_t wanted_;
+    const dense_map<node_id, std::uint64_t>& words_;
+  };
+  // Those for this task, until the next update(). Cost: contain() is one comparison.
+  [[nodiscard]] candidates candidates_for(const task_request& task) const noexcept {
+    return {word_of(amounts_of(task)), words_};
   }
 
  private:
@@ -130,17 +152,15 @@ class unfit_requests {
     }
     most_[b] = most[0] | most[1] | most[2];
   }
-  // Calls visit(node) for the nodes where `wanted` may fit, in order, until it returns false.
-  // Returns whether it never did.
+  // Calls visit(node) for the nodes where `wanted` may fit.
   template <class Visit>
-  bool each_that_may_fit(std::uint64_t wanted, const Visit& visit) const {
+  void each_that_may_fit(std::uint64_t wanted, const Visit& visit) const {
     for (std::uint32_t b = 0; b < most_.size(); ++b) {
       if (!may_fit(wanted, most_[b])) continue;
       const std::uint32_t end = (std::min)((b + 1) * block, words_.size());
       for (std::uint32_t n = b * block; n < end; ++n)
-        if (may_fit(wanted, words_[node_id(n)]) && !visit(node_id(n))) return false;
+        if (may_fit(wanted, words_[node_id(n)])) visit(node_id(n));
     }
-    return true;
   }
   // If it is false, the amounts of `wanted` do not fit in those of `has`. One subtraction compares
   // all of them.
@@ -208,35 +228,6 @@ class unfit_requests {
       if (has.memory_mib < UINT32_MAX) insert(list, {a.cpu_milli, has.memory_mib + 1, a.gpu_milli});
       insert(list, {a.cpu_milli, a.memory_mib, has.gpu_milli + 1});
     }
-  }
-  // No node that the task accepts has `wanted`. Adds amounts for each group of them: CPU, and then
-  // memory, are lowered as long as no node of the group has all of the amounts.
-  void learn(const task_request& task, const amounts& wanted) {
-    std::array<amounts, no_group> least;
-    least.fill(wanted);
-    for (const auto amount : {&amounts::cpu_milli, &amounts::memory_mib}) {
-      amounts all = wanted;  // the least of all groups
-      (void)all_groups(task, [&](std::uint32_t g) {
-        least[g].*amount = 0;
-        all = {(std::min)(all.cpu_milli, least[g].cpu_milli),
-               (std::min)(all.memory_mib, least[g].memory_mib),
-               (std::min)(all.gpu_milli, least[g].gpu_milli)};
-        return true;
-      });
-      std::array<std::uint32_t, no_group> more_than_any{};
-      (void)each_that_may_fit(word_of(all), [&](node_id n) {
-        const node_amounts& node = has_[n];
-        if (!accepts(task, node.group) || !least[node.group].fit_in(node.left)) return true;
-        std::uint32_t& more = more_than_any[node.group];
-        more = (std::max)(more, node.left.*amount + 1);
-        return true;
-      });
-      for (std::uint32_t g = 0; g < no_group; ++g) least[g].*amount = more_than_any[g];
-    }
-    (void)all_groups(task, [&](std::uint32_t g) {
-      insert(least_[g], least[g]);
-      return true;
-    });
   }
 
   dense_map<node_id, node_amounts> has_;       // what is left of each node
