@@ -402,6 +402,69 @@ TEST_CASE("many failed tasks") {
   CHECK(s.propose_replacement("x")->reason == wait_reason::busy);
 }
 
+TEST_CASE("the tasks of 100,000 groups on failed nodes are read once") {
+  gang_cluster cluster;
+  for (std::uint32_t n = 0; n < 12'500; ++n)
+    cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 8});
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  gang_scheduler::request r{.job = "x"};
+  r.gang.groups.assign(100'000, {.tasks = 1, .gpus = 1});
+  std::vector<placement> tasks;
+  for (std::uint32_t t = 0; t < 100'000; ++t) tasks.push_back({node_id(t / 8), 1U << t % 8});
+  REQUIRE(s.recover(r, tasks).ok());
+  for (std::uint32_t n = 0; n < 12'500; ++n) REQUIRE(s.mark_bad(node_id(n)).ok());
+  const auto all = s.propose_replacement("x");
+  REQUIRE(all.ok());
+  CHECK(all->reason == wait_reason::undecided);
+  CHECK(all->replaced.size() == 100'000);
+  CHECK(all->steps == (100'000 + 100'000) / 32);
+  // Few enough tasks, of which each is in a group of its own.
+  for (std::uint32_t n = 10; n < 12'500; ++n) REQUIRE(s.mark_healthy(node_id(n)).ok());
+  const auto some = s.propose_replacement("x");
+  REQUIRE(some.ok());
+  CHECK(some->reason == wait_reason::unhealthy);
+  CHECK(some->replaced.size() == 80);
+  CHECK(some->steps > all->steps);
+  CHECK(some->steps < 4 * all->steps);
+}
+
+TEST_CASE("the fewest nodes to free for a replacement are searched on the budget of the proposal") {
+  // Racks 1 to 200 have a small node each, rack 0 has large ones. Two of six tasks may be in rack 0.
+  gang_cluster cluster{.levels = {"rack"}};
+  cluster.nodes.push_back({.name = "x", .cells = {"rx"}, .gpus = 24});
+  for (std::uint32_t n = 0; n < 220; ++n)
+    cluster.nodes.push_back({.name = "n" + std::to_string(n),
+                             .cells = {"r" + std::to_string(n < 20 ? 0 : n)},
+                             .gpus = n < 20 ? 12U : 4U,
+                             .host = {.cpu_milli = 10'000 + n}});
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  gang_scheduler::request r{.job = "x"};
+  r.gang.groups = {{.tasks = 6, .gpus = 4, .spread = {{1, 2}}}};
+  std::vector<placement> tasks;
+  for (std::uint32_t t = 0; t < 6; ++t) tasks.push_back({node_id(0), 15U << 4 * t});
+  REQUIRE(s.recover(r, tasks).ok());
+  for (std::uint32_t n = 1; n <= 220; ++n) {
+    gang_scheduler::request other{.job = n};
+    other.gang.groups = {{.tasks = 1, .gpus = n <= 20 ? 12U : 1U}};
+    REQUIRE(s.recover(other, std::vector<placement>{{node_id(n), n <= 20 ? 4'095U : 1U}}).ok());
+  }
+  REQUIRE(s.mark_bad(node_id(0)).ok());
+  s.set_step_budget(20'000);
+  const auto e = s.explain_replacement("x");
+  REQUIRE(e.ok());
+  CHECK(e->plan.reason == wait_reason::busy);
+  CHECK(e->nodes_to_free.size() == 5);  // one of rack 0, and four small ones
+  CHECK(e->gpus_to_free == 16);
+  CHECK(e->plan.steps == s.propose_replacement("x")->steps);
+  // With hardly any steps nothing is known; it ends.
+  for (const std::uint64_t steps : {1U, 7U, 20U, 100U}) {
+    s.set_step_budget(steps);
+    const auto few = s.explain_replacement("x");
+    REQUIRE(few.ok());
+    CHECK(few->plan.steps <= steps);
+  }
+}
+
 TEST_CASE("only a running gang with a failed task has a replacement") {
   gang_scheduler s = gang_scheduler::create("", "NodeName=a,b Gres=gpu:4").value();
   gang_scheduler::request r{.job = "x"};

@@ -119,9 +119,13 @@ mutant(replaced_stays gang_scheduler/detail/task_replacement.h "missing reset: t
 mutant(replaced_rank gang_scheduler/detail/tasks_of_gang.h "swapped order: the emptiest node comes first"
   FROM [[fits(task) ? gpus : 64 - gpus]] TO [[fits(task) ? 32 - gpus : 64 - gpus]])
 mutant(replaced_fewest gang_scheduler/detail/replacement_inl.h "wrong choice: more nodes are to be freed than needed"
-  FROM [[search(n)]] TO [[search(to.replaced.size())]])
+  FROM [[n = middle + 1;]] TO [[break;]] STATEMENT)
+mutant(replaced_budget gang_scheduler/detail/replacement_inl.h "wrong budget: the first number of nodes that is hard takes all steps"
+  FROM [[search.left() / 2]] TO [[search.left()]])
+mutant(replaced_freed gang_scheduler/detail/task_replacement.h "forgotten update: a node that is freed holds no more tasks than before"
+  FROM [[all.sum += node::capacity(task, at.free, at.host);]] TO [[]] STATEMENT)
 mutant(replaced_gpus_to_free gang_scheduler/detail/task_replacement.h "wrong count: GPUs that are free already are to be freed"
-  FROM [[std::popcount(nodes_[p].idle & ~with_own(p))]] TO [[std::popcount(nodes_[p].idle)]])
+  FROM [[std::popcount(at.idle & ~at.start)]] TO [[std::popcount(at.idle)]])
 mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped condition: a task moves to a GPU that another gang claims"
   FROM [[mask & ~n.reserved]] TO [[mask]]
   EQUIVALENT "a gang whose GPUs another one claims ends for that one, and has no replacement")
@@ -185,8 +189,8 @@ mutant(excerpt_local gang_scheduler/detail/cluster_excerpt.h "dropped condition:
   FROM [[position >= (after - 1)->last]] TO [[false]])
 mutant(candidate_gpu_time gang_scheduler/detail/candidate_gangs.h "dropped condition: a gang that starts later has used a long time"
   FROM [[if (b.started >= now) return 0;]] TO [[]] STATEMENT)
-mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition: workers of different groups stay together"
-  FROM [[leaders != m && o != m]] TO [[false]])
+mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition: workers stay with no leader"
+  FROM [[leaders != m]] TO [[false]])
 mutant(queue_products gang_scheduler/gang_queue.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
 mutant(queue_taints gang_scheduler/gang_queue.h "dropped condition: a job is divided for the nodes with taints"

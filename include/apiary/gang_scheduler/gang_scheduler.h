@@ -80,7 +80,8 @@ class gang_scheduler : public gang_scheduler_types {
   // tasks `replaced` to `tasks`. Nothing is preempted for them. kNotFound: no such gang.
   // kFailedPrecondition: no task is on bad hardware, or the gang is preempting or a victim.
   [[nodiscard]] absl::StatusOr<plan> propose_replacement(const job_key& job);
-  // propose_replacement() with the nodes to free and a sentence. Errors as there.
+  // propose_replacement() with the nodes to free and a sentence, on the same step budget. If the steps
+  // end first, fewer nodes may be enough. Errors as there.
   [[nodiscard]] absl::StatusOr<explanation> explain_replacement(const job_key& job);
   // Adds a gang that runs already, after a restart of the host, in any order. The placement is
   // accepted even against the constraints, the filter, the health and the CPU of its nodes.

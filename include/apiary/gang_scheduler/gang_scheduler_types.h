@@ -108,7 +108,7 @@ struct gang_scheduler_types {
     std::uint64_t cost = 0;                  // of the victims
     std::uint64_t lower_bound = 0;           // no set of victims costs less; 0: not known
     wait_reason reason = wait_reason::busy;  // if the result is wait
-    std::uint64_t steps = 0;                 // of the step budget that propose() has used
+    std::uint64_t steps = 0;                 // of the step budget that the proposal has used
     // Of propose_replacement(): the tasks that `tasks` has placements for, as indices.
     std::vector<std::uint32_t> replaced{};
 

@@ -30,8 +30,9 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::find_r
   if (gang.preempting || gang.ends_for)
     return absl::FailedPreconditionError(absl::StrCat(
         core_->name(job), gang.preempting ? " does not run yet" : " ends for another gang"));
+  const std::uint64_t budget = core_->planner.budget;
   detail::task_replacement search(state, state.at(slot), state.view(gang.what.filter).members,
-                                  core_->planner.budget / 2);
+                                  budget);
   if (search.failed().empty())
     return absl::FailedPreconditionError(
         absl::StrCat(core_->name(job), " has no task on a bad node or a bad GPU"));
@@ -41,30 +42,30 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::find_r
   to.epoch_ = state.epoch();
   to.hash_ = state.hash();
   to.replaced = search.failed();
-  fit_verdict verdict = search(0);
+  const auto keep_nodes_to_free = [&] {
+    e.nodes_to_free = search.nodes_to_free();
+    e.gpus_to_free = search.gpus_to_free();
+  };
+  fit_verdict verdict = search(0, budget / 2);
   if (verdict == fit_verdict::fits) {
     to.result = plan_result::bind;
     to.level = search.level();
     to.tasks = search.tasks();
   } else {
-    const std::size_t most = to.replaced.size();
-    if (verdict == fit_verdict::does_not_fit) verdict = search(most);
+    if (verdict == fit_verdict::does_not_fit) verdict = search(to.replaced.size(), budget / 2);
     to.reason = verdict == fit_verdict::fits           ? wait_reason::busy
                 : verdict == fit_verdict::does_not_fit ? wait_reason::unhealthy
                                                        : wait_reason::undecided;
-    if (verdict == fit_verdict::fits) {
-      e.nodes_to_free = search.nodes_to_free();
-      e.gpus_to_free = search.gpus_to_free();
-    }
-    // The fewest nodes, if the budget allows it.
-    for (std::size_t n = 1; explains && verdict == fit_verdict::fits && n < most; ++n) {
-      const fit_verdict with_few = search(n);
-      if (with_few == fit_verdict::does_not_fit) continue;
-      if (with_few == fit_verdict::fits) {
-        e.nodes_to_free = search.nodes_to_free();
-        e.gpus_to_free = search.gpus_to_free();
-      }
-      break;
+    if (verdict == fit_verdict::fits) keep_nodes_to_free();
+  }
+  to.steps = search.steps();
+  // The fewest nodes to free. Each search may take half of the steps that are left.
+  for (std::size_t n = 1; explains && n < e.nodes_to_free.size();) {
+    const std::size_t middle = n + (e.nodes_to_free.size() - n) / 2;
+    if (search(middle, search.left() / 2) == fit_verdict::fits) {
+      keep_nodes_to_free();
+    } else {
+      n = middle + 1;
     }
   }
   if (explains) e.text = detail::plan_text(state, gang.what).of_replacement(e, gang);

@@ -29,9 +29,9 @@ namespace detail {
 
 // Places the tasks of a gang that are on bad nodes or GPUs, while its other tasks stay where they
 // are. It tries every node for every task, the fullest first, and skips nodes that are equal to one
-// that failed. It is exact unless the budget ends.
-// Cost: O(nodes of the view + tasks); then a step for each node that it tries, and one for every 32
-//       nodes that it lists.
+// that failed. It is exact unless the budget ends. All searches share the budget.
+// Cost: O(tasks) to make it. Then a step for each node that it tries, for every 32 tasks, for every 16
+//       nodes of the cluster and, for each run of equal tasks, for every 32 nodes that it lists.
 class task_replacement {
  public:
   // The most tasks that are placed. A gang that has lost more should be proposed as a new gang.
@@ -40,7 +40,12 @@ class task_replacement {
   // Requires: `gang` is as it was proposed; `accepts` has a 1 for each position that it accepts.
   task_replacement(const scheduled_gangs& state, const scheduled_gangs::entry& gang,
                    const std::vector<unsigned char>& accepts, std::uint64_t budget)
-      : state_(state), gang_(gang.record), budget_(budget), tasks_of_(gang.record.what.gang) {
+      : state_(state),
+        gang_(gang.record),
+        accepts_(accepts),
+        budget_(budget),
+        steps_((gang.record.tasks.size() + gang.record.what.gang.groups.size()) / 32),
+        tasks_of_(gang.record.what.gang) {
     where_.assign(tasks_of_.size(), none);
     for (std::uint32_t t = 0; t < tasks_of_.size(); ++t) {
       const placement& p = gang_.tasks[t];
@@ -49,74 +54,27 @@ class task_replacement {
         failed_.push_back(t);
       } else {
         where_[t] = n.position;
-        add_to_spread(t, 1);
       }
     }
-    nodes_.resize(state.layout().num_positions());
-    for (std::uint32_t p = 0; p < nodes_.size(); ++p) {
-      const std::uint32_t id = state.layout().node_at(p);
-      if (id == cluster_layout::none || accepts[p] == 0 || state.node(id).bad) continue;
-      const used_node& n = state.node(id);
-      nodes_[p] = {n.free_gpus(), n.healthy_gpus(), 0, n.free_host(), n.shape.host, true};
-    }
-    struct sums {
-      std::uint64_t cpu_milli = 0;
-      std::uint64_t memory_mib = 0;
-    };
-    std::map<std::uint32_t, sums> given_back;  // by node
-    for (std::uint32_t t = 0; t < tasks_of_.size(); ++t) {
-      const used_node& n = state.node(gang_.tasks[t].node.value);
-      node& at = nodes_[n.position];
-      const resources& own = tasks_of_.group(t).host;
-      if (!at.usable) continue;
-      if (where_[t] == none) {  // it gives back what it has
-        at.free |= gang_.tasks[t].gpu_mask & n.healthy_gpus();
-        sums& back = given_back[gang_.tasks[t].node.value];
-        back.cpu_milli += own.cpu_milli;
-        back.memory_mib += own.memory_mib;
-      } else {
-        at.whole &= ~gang_.tasks[t].gpu_mask;
-        at.whole_host.cpu_milli -= (std::min)(at.whole_host.cpu_milli, own.cpu_milli);
-        at.whole_host.memory_mib -= (std::min)(at.whole_host.memory_mib, own.memory_mib);
-      }
-      at.own = true;
-    }
-    for (const auto& [id, back] : given_back) {
-      const used_node& n = state.node(id);
-      nodes_[n.position].host = used_node::left_of(n.shape.host, n.cpu_milli - back.cpu_milli,
-                                                   n.memory_mib - back.memory_mib);
-    }
-    for (node& at : nodes_) at.idle = at.whole;
-    for (std::uint32_t k = 0; k < failed_.size(); ++k) {
-      const bool equal = k > 0 && tasks_of_.are_equal(failed_[k - 1], failed_[k]);
-      run_.push_back(equal ? run_.back() : k);
-      end_of_run_.resize(k + std::size_t{1});
-      end_of_run_[run_.back()] = k + 1;
-    }
-    banned_.assign(nodes_.size(), 0);
   }
 
   // The tasks on bad nodes or GPUs, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& failed() const noexcept { return failed_; }
-  // Searches nodes for them; at most `to_free` nodes are taken as idle. Each level below the required
-  // one may take half of the steps that are left.
-  fit_verdict operator()(std::size_t to_free) {
+  // The steps of the budget that it has taken, and those that are left.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return (std::min)(steps_, budget_); }
+  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps(); }
+  // Searches nodes for them, with at most so many steps of those that are left; at most `to_free`
+  // nodes are taken as idle. Each level below the required one may take half of these steps.
+  fit_verdict operator()(std::size_t to_free, std::uint64_t most) {
     const topology_constraints& gang = gang_.what.gang;
     const level_t top = state_.layout().num_levels();
     const level_t last = (std::min)(gang.required, top);
-    if (failed_.size() > max_tasks) return fit_verdict::budget_ended;
-    steps_ = 0;
+    if (failed_.size() > max_tasks || !read()) return fit_verdict::budget_ended;
+    const std::uint64_t end = steps() + (std::min)(most, left());
     to_free_ = to_free;
     for (level_ = (std::min)(gang.preferred, last); level_ <= last; ++level_) {
-      stays_in_.reset();
-      bool one = true;
-      for (const std::uint32_t p : where_) {
-        if (p == none) continue;
-        one = one && (!stays_in_ || *stays_in_ == cell(p, level_));
-        stays_in_ = cell(p, level_);
-      }
-      if (!one) continue;
-      limit_ = level_ < last ? steps_ + (budget_ - (std::min)(steps_, budget_)) / 2 : budget_;
+      if (stays_[level_].several) continue;
+      limit_ = level_ < last ? steps_ + (end - (std::min)(steps_, end)) / 2 : end;
       if (place(0, nullptr)) return fit_verdict::fits;
       if (level_ == last && steps_ > limit_) return fit_verdict::budget_ended;
     }
@@ -141,17 +99,92 @@ class task_replacement {
     for (const level_count& s : tasks_of_.group(t).spread)
       spread_[{tasks_of_.group_index(t), s.level, cell(where_[t], s.level)}] += more;
   }
+  // Reads the tasks that stay, and the nodes, if that was not done. False if the steps are not enough.
+  [[nodiscard]] bool read() {
+    if (!nodes_.empty()) return true;
+    const level_t top = state_.layout().num_levels();
+    const std::uint64_t price =
+        std::uint64_t{tasks_of_.size()} * (top + 1) / 32 + state_.layout().num_positions() / 16;
+    if (price > left()) return false;
+    steps_ += price;
+    stays_.resize(top + std::size_t{1});
+    for (std::uint32_t t = 0; t < tasks_of_.size(); ++t) {
+      if (where_[t] == none) continue;
+      add_to_spread(t, 1);
+      for (level_t l = 0; l <= top; ++l) {
+        const std::uint32_t in = cell(where_[t], l);
+        stays_[l].several = stays_[l].several || (stays_[l].cell && *stays_[l].cell != in);
+        stays_[l].cell = in;
+      }
+    }
+    for (std::uint32_t k = 0; k < failed_.size(); ++k) {
+      const bool equal = k > 0 && tasks_of_.are_equal(failed_[k - 1], failed_[k]);
+      run_.push_back(equal ? run_.back() : k);
+      end_of_run_.resize(k + std::size_t{1});
+      end_of_run_[run_.back()] = k + 1;
+    }
+    read_nodes();
+    banned_.assign(nodes_.size(), 0);
+    return true;
+  }
+  void read_nodes() {
+    nodes_.resize(state_.layout().num_positions());
+    for (std::uint32_t p = 0; p < nodes_.size(); ++p) {
+      const std::uint32_t id = state_.layout().node_at(p);
+      if (id == cluster_layout::none || accepts_[p] == 0 || state_.node(id).bad) continue;
+      const used_node& n = state_.node(id);
+      nodes_[p] = {n.free_gpus(), n.healthy_gpus(), 0, 0, n.free_host(), n.shape.host, true};
+    }
+    struct sums {
+      std::uint64_t cpu_milli = 0;
+      std::uint64_t memory_mib = 0;
+    };
+    std::map<std::uint32_t, sums> given_back;  // by node
+    for (std::uint32_t t = 0; t < tasks_of_.size(); ++t) {
+      const used_node& n = state_.node(gang_.tasks[t].node.value);
+      node& at = nodes_[n.position];
+      const resources& own = tasks_of_.group(t).host;
+      if (!at.usable) continue;
+      if (where_[t] == none) {  // it gives back what it has
+        at.free |= gang_.tasks[t].gpu_mask & n.healthy_gpus();
+        sums& back = given_back[gang_.tasks[t].node.value];
+        back.cpu_milli += own.cpu_milli;
+        back.memory_mib += own.memory_mib;
+      } else {
+        at.whole &= ~gang_.tasks[t].gpu_mask;
+        at.whole_host.cpu_milli -= (std::min)(at.whole_host.cpu_milli, own.cpu_milli);
+        at.whole_host.memory_mib -= (std::min)(at.whole_host.memory_mib, own.memory_mib);
+      }
+      at.own = true;
+    }
+    for (const auto& [id, back] : given_back) {
+      const used_node& n = state_.node(id);
+      nodes_[n.position].host = used_node::left_of(n.shape.host, n.cpu_milli - back.cpu_milli,
+                                                   n.memory_mib - back.memory_mib);
+    }
+    for (node& at : nodes_) {
+      at.idle = at.whole;
+      at.start = at.free;
+    }
+  }
   // A cell that a task must be in.
   struct pin {
     level_t level = 0;
     std::uint32_t cell = 0;
     friend bool operator==(const pin&, const pin&) = default;
   };
+  // The cells of one level with the tasks that stay.
+  struct cells_of_tasks {
+    std::optional<std::uint32_t> cell{};  // nullopt: none
+    bool several = false;
+  };
   // The nodes of a cell in the order in which tasks try them, and where that stands.
   struct candidates {
     pin in{};
-    std::vector<std::array<std::uint32_t, 2>> nodes{};
+    std::vector<std::uint32_t> nodes{};
     std::size_t next = 0;
+    std::uint64_t sum = 0;   // of the tasks that the nodes from `next` on can hold
+    std::uint32_t gain = 0;  // the most tasks that an idle node would add
   };
   // Places the failed tasks from number k on. `before`: the candidates of the task before.
   [[nodiscard]] bool place(std::size_t k, candidates* before) {
@@ -160,83 +193,97 @@ class task_replacement {
       return true;
     }
     const std::uint32_t t = failed_[k];
-    // The cells that the tasks with a node leave to this one.
-    std::vector<pin> pins;
+    const constrained_task_group& task = tasks_of_.group(t);
+    // By level: the cell that the tasks with a node leave to this one.
+    std::vector<std::uint32_t> pins(stays_.size(), none);
+    bool possible = true;
     std::uint64_t looks = 0;
     const auto add_pin = [&](level_t l, std::uint32_t position) {
-      const pin at{l, cell(position, l)};
+      const std::uint32_t in = cell(position, l);
       if (++looks % 32 == 0) ++steps_;
-      if (std::find(pins.begin(), pins.end(), at) == pins.end()) pins.push_back(at);
+      possible = possible && (pins[l] == none || pins[l] == in);
+      pins[l] = in;
     };
-    if (stays_in_) {
-      pins.push_back({level_, *stays_in_});
+    if (stays_[level_].cell) {
+      pins[level_] = *stays_[level_].cell;
     } else if (k > 0) {
       add_pin(level_, where_[failed_[0]]);
     }
     tasks_of_.for_each_mate(where_, t, add_pin);
-    pin lowest{state_.layout().num_levels(), 0};
-    for (const pin& at : pins)
-      if (at.level < lowest.level) lowest = at;
+    if (!possible) return false;
+    pin lowest{0, 0};
+    while (lowest.level < state_.layout().num_levels() && pins[lowest.level] == none)
+      ++lowest.level;
+    if (pins[lowest.level] != none) lowest.cell = pins[lowest.level];
     // A node that failed for this task fails for the later tasks that are equal to it, too.
     const std::uint32_t run = run_[k] + 1;
     candidates own;
     candidates& all = run <= k && before->in == lowest ? *before : own;
-    if (&all == &own) list_candidates(lowest, tasks_of_.group(t), own);
-    if (most_tasks(all, tasks_of_.group(t)) < end_of_run_[run_[k]] - k) return false;
+    if (&all == &own && !list_candidates(lowest, task, own)) return false;
+    if (all.sum + std::uint64_t{all.gain} * to_free_ < end_of_run_[run_[k]] - k) return false;
     std::map<std::array<std::uint32_t, 7>, bool> failed;
     std::vector<std::uint32_t> banned;
     bool placed = false;
-    for (std::size_t i = all.next; i < all.nodes.size(); ++i) {
+    for (std::size_t i = all.next; i < all.nodes.size() && !placed && ++steps_ <= limit_; ++i) {
       all.next = i;
-      const std::uint32_t p = all.nodes[i][1];
-      if (placed || ++steps_ > limit_) break;
-      if (banned_[p] == run) continue;
+      const std::uint32_t p = all.nodes[i];
       const node& at = nodes_[p];
-      const std::array<std::uint32_t, 7> kind{static_cast<std::uint32_t>(std::popcount(at.free)),
-                                              static_cast<std::uint32_t>(std::popcount(at.whole)),
-                                              at.host.cpu_milli,
-                                              at.host.memory_mib,
-                                              at.whole_host.cpu_milli,
-                                              at.whole_host.memory_mib,
-                                              cell(p, 1)};
-      const bool has_equals = !at.own && !at.freed;
-      const bool known = has_equals && !failed.try_emplace(kind, true).second;
-      placed = !known && try_node(k, p, pins, all);
-      if (banned_[p] != 0) continue;
-      banned_[p] = run;
-      banned.push_back(p);
+      if (banned_[p] != run) {
+        const std::array<std::uint32_t, 7> kind{static_cast<std::uint32_t>(std::popcount(at.free)),
+                                                static_cast<std::uint32_t>(std::popcount(at.whole)),
+                                                at.host.cpu_milli,
+                                                at.host.memory_mib,
+                                                at.whole_host.cpu_milli,
+                                                at.whole_host.memory_mib,
+                                                cell(p, 1)};
+        const bool has_equals = !at.own && !at.freed;
+        const bool known = has_equals && !failed.try_emplace(kind, true).second;
+        placed = !known && try_node(k, p, pins, all);
+        if (banned_[p] == 0) {
+          banned_[p] = run;
+          banned.push_back(p);
+        }
+      }
+      all.sum -= node::capacity(task, at.free, at.host);
     }
     for (const std::uint32_t p : banned) banned_[p] = 0;
     return placed;
   }
-  void list_candidates(pin in, const constrained_task_group& task, candidates& to) {
-    to.in = in;
-    for (const cell_id p : positions_inside(state_.layout().tree(), in.level, in.cell, 0))
-      if (nodes_[p.value].usable) to.nodes.push_back({nodes_[p.value].rank(task), p.value});
-    std::sort(to.nodes.begin(), to.nodes.end());
-    steps_ += to.nodes.size() / 32;
-  }
-  // A bound on the tasks like this one that the candidates can hold.
-  [[nodiscard]] std::uint64_t most_tasks(const candidates& of, const constrained_task_group& task) {
-    steps_ += (of.nodes.size() - of.next) / 32;
-    std::uint64_t sum = 0;
-    std::uint32_t gain = 0;  // the most that an idle node would add
-    for (std::size_t i = of.next; i < of.nodes.size(); ++i) {
-      const node& at = nodes_[of.nodes[i][1]];
-      const std::uint32_t now = node::capacity(task, at.free, at.host);
-      sum += now;
-      if (to_free_ > 0 && !at.freed)
-        gain =
-            (std::max)(gain, (std::max)(now, node::capacity(task, at.whole, at.whole_host)) - now);
+  // Lists the usable nodes of a cell by rank, then by position. False if the steps are not enough.
+  [[nodiscard]] bool list_candidates(pin in, const constrained_task_group& task, candidates& to) {
+    const auto inside = positions_inside(state_.layout().tree(), in.level, in.cell, 0);
+    const std::uint64_t price = inside.size() / 32;
+    if (steps_ + price > limit_) {
+      steps_ = (std::max)(steps_, limit_ + 1);
+      return false;
     }
-    return sum + std::uint64_t{gain} * to_free_;
+    steps_ += price;
+    to.in = in;
+    std::array<std::uint32_t, 66>
+        ranks{};  // of each rank, plus one: its nodes; then where they start
+    for (const cell_id p : inside) {
+      const node& at = nodes_[p.value];
+      if (!at.usable) continue;
+      ++ranks[at.rank(task) + 1];
+      const std::uint32_t now = node::capacity(task, at.free, at.host);
+      to.sum += now;
+      if (at.freed) continue;
+      const std::uint32_t idle = node::capacity(task, at.whole, at.whole_host);
+      to.gain = (std::max)(to.gain, (std::max)(now, idle) - now);
+    }
+    for (std::size_t r = 1; r < ranks.size(); ++r) ranks[r] += ranks[r - 1];
+    to.nodes.resize(ranks.back());
+    for (const cell_id p : inside)
+      if (nodes_[p.value].usable) to.nodes[ranks[nodes_[p.value].rank(task)]++] = p.value;
+    return true;
   }
-  [[nodiscard]] bool try_node(std::size_t k, std::uint32_t p, const std::vector<pin>& pins,
-                              candidates& all) {
+  [[nodiscard]] bool try_node(std::size_t k, std::uint32_t p,
+                              const std::vector<std::uint32_t>& pins, candidates& all) {
     const std::uint32_t t = failed_[k];
     const constrained_task_group& task = tasks_of_.group(t);
-    bool allowed = std::all_of(pins.begin(), pins.end(),
-                               [&](const pin& at) { return cell(p, at.level) == at.cell; });
+    bool allowed = true;
+    for (level_t l = 0; l < pins.size(); ++l)
+      allowed = allowed && (pins[l] == none || cell(p, l) == pins[l]);
     for (const level_count& s : task.spread) {
       const auto at = spread_.find({tasks_of_.group_index(t), s.level, cell(p, s.level)});
       allowed = allowed && (at == spread_.end() ? 0 : at->second) < s.tasks;
@@ -266,8 +313,12 @@ class task_replacement {
     where_[t] = p;
     add_to_spread(t, 1);
     const std::size_t next = all.next;
+    const std::uint64_t sum = all.sum;
+    all.sum += node::capacity(task, at.free, at.host);
+    all.sum -= node::capacity(task, before.free, before.host);
     const bool placed = place(k + 1, &all);
     all.next = next;
+    all.sum = sum;
     add_to_spread(t, ~std::uint32_t{0});
     where_[t] = none;
     if (nodes_[p].freed && !before.freed) ++to_free_;
@@ -282,46 +333,34 @@ class task_replacement {
     std::map<std::uint32_t, std::uint32_t> left;  // GPUs of the nodes that are not taken
     for (const std::uint32_t t : failed_) {
       const std::uint32_t p = where_[t];
-      const std::uint32_t id = state_.layout().node_at(p);
-      if (left.find(p) == left.end()) left[p] = free_before(p);
+      const node& at = nodes_[p];
+      const node_id id(state_.layout().node_at(p));
+      const auto [of_node, is_first] = left.try_emplace(p, at.freed ? at.idle : at.start);
       std::uint32_t mask = 0;
       for (std::uint32_t g = 0; g < tasks_of_.group(t).gpus; ++g) {
-        mask |= left[p] & (0 - left[p]);
-        left[p] &= left[p] - 1;
+        mask |= of_node->second & (0 - of_node->second);
+        of_node->second &= of_node->second - 1;
       }
-      tasks_.push_back({node_id(id), mask});
-      if (!nodes_[p].freed || std::find(freed_.begin(), freed_.end(), node_id(id)) != freed_.end())
-        continue;
-      freed_.emplace_back(id);
-      gpus_to_free_ += static_cast<std::uint64_t>(std::popcount(nodes_[p].idle & ~with_own(p)));
+      tasks_.push_back({id, mask});
+      if (!at.freed || !is_first) continue;
+      freed_.push_back(id);
+      gpus_to_free_ += static_cast<std::uint64_t>(std::popcount(at.idle & ~at.start));
     }
     std::sort(freed_.begin(), freed_.end());
-  }
-  // The free GPUs of a node and those that the failed tasks give back.
-  [[nodiscard]] std::uint32_t with_own(std::uint32_t p) const {
-    const node_id id(state_.layout().node_at(p));
-    const used_node& n = state_.node(id.value);
-    std::uint32_t mask = n.free_gpus();
-    for (const std::uint32_t t : failed_)
-      if (gang_.tasks[t].node == id) mask |= gang_.tasks[t].gpu_mask & n.healthy_gpus();
-    return mask;
-  }
-  // The GPUs that the tasks could take on a node before any of them was placed.
-  [[nodiscard]] std::uint32_t free_before(std::uint32_t p) const {
-    return nodes_[p].freed ? nodes_[p].idle : with_own(p);
   }
 
   using cell_of_group = std::array<std::uint32_t, 3>;  // task group, level, cell
 
   const scheduled_gangs& state_;
   const gang_scheduler_types::running_gang& gang_;
+  const std::vector<unsigned char>& accepts_;
   std::uint64_t budget_;
+  std::uint64_t steps_;
   std::uint64_t limit_ = 0;  // steps until the end of the level
-  std::uint64_t steps_ = 0;
   std::size_t to_free_ = 0;
   level_t level_ = 0;
-  std::optional<std::uint32_t> stays_in_;  // the cell of level_ with the tasks that stay
   tasks_of_gang tasks_of_;
+  std::vector<cells_of_tasks> stays_;  // by level
   std::vector<std::uint32_t> failed_;
   std::vector<std::uint32_t> run_;         // of each failed task, the first of the equal ones
   std::vector<std::uint32_t> end_of_run_;  // of each first one, the number after the last

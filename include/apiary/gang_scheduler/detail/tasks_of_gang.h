@@ -21,6 +21,7 @@ struct offered_node {
   std::uint32_t free = 0;   // masks of GPUs
   std::uint32_t whole = 0;  // if all other gangs on it end
   std::uint32_t idle = 0;   // `whole` before any task was placed
+  std::uint32_t start = 0;  // `free` before any task was placed
   resources host{};
   resources whole_host{};
   bool usable = false;
@@ -47,6 +48,8 @@ struct offered_node {
 };
 
 // The tasks of a gang by number, in the order of the task groups. Requires: the gang outlives it.
+// Cost: O(tasks + groups) to make it; are_equal O(slices); for_each_mate O(mates, groups with the same
+//       leader group).
 class tasks_of_gang {
  public:
   static constexpr std::uint32_t nowhere = ~std::uint32_t{0};
@@ -55,6 +58,13 @@ class tasks_of_gang {
     for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
       first_.push_back(size());
       group_of_.resize(group_of_.size() + gang.groups[m].tasks, m);
+    }
+    first_worker_.assign(gang.groups.size(), no_task_group);
+    next_worker_.assign(gang.groups.size(), no_task_group);
+    for (std::uint32_t m = static_cast<std::uint32_t>(gang.groups.size()); m-- > 0;) {
+      if (gang.groups[m].leader == no_task_group) continue;
+      next_worker_[m] = first_worker_[gang.groups[m].leader];
+      first_worker_[gang.groups[m].leader] = m;
     }
   }
   [[nodiscard]] std::uint32_t size() const noexcept {
@@ -79,20 +89,21 @@ class tasks_of_gang {
     const std::vector<constrained_task_group>& groups = gang_.groups;
     const std::uint32_t leaders = group(t).leader == no_task_group ? m : group(t).leader;
     const std::uint32_t replica = i / (group(t).tasks / groups[leaders].tasks);
-    for (std::uint32_t o = 0; o < groups.size(); ++o) {
-      if (groups[o].leader != leaders || groups[o].tasks == 0) continue;
-      if (leaders != m && o != m) continue;
+    const auto workers = [&](std::uint32_t o) {
+      if (groups[o].tasks == 0) return;
       const level_t l = groups[o].on_node_of_leader() ? 0 : groups[o].leader_level;
       const std::uint32_t each = groups[o].tasks / groups[leaders].tasks;
       range(leaders, replica, 1, l);
       range(o, replica * each, each, l);
-    }
+    };
+    if (leaders != m) return workers(m);
+    for (std::uint32_t o = first_worker_[m]; o != no_task_group; o = next_worker_[o]) workers(o);
   }
   // Whether two tasks are equal: of one group without leaders, in the same slices.
   [[nodiscard]] bool are_equal(std::uint32_t a, std::uint32_t b) const {
     const std::uint32_t m = group_of_[a];
-    bool equal = group_of_[b] == m && group(a).leader == no_task_group;
-    for (const constrained_task_group& o : gang_.groups) equal = equal && o.leader != m;
+    bool equal =
+        group_of_[b] == m && group(a).leader == no_task_group && first_worker_[m] == no_task_group;
     for (const level_count& s : group(a).slices)
       equal = equal && (a - first_[m]) / s.tasks == (b - first_[m]) / s.tasks;
     return equal;
@@ -102,6 +113,9 @@ class tasks_of_gang {
   const topology_constraints& gang_;
   std::vector<std::uint32_t> first_;     // task of each group
   std::vector<std::uint32_t> group_of_;  // each task
+  // Of each group: the first of its groups of workers; of these: the next one of the same leaders.
+  std::vector<std::uint32_t> first_worker_;
+  std::vector<std::uint32_t> next_worker_;
 };
 
 }  // namespace detail
