@@ -84,6 +84,9 @@ class gang_decider {
   [[nodiscard]] absl::StatusOr<decision> propose(const job_record& job, apiary::time_ms now) {
     auto gang = request_of(job);
     if (!gang.ok()) return gang.status();
+    const apiary::gang_scheduler::running_gang* const reserved = cluster_.find(gang->job);
+    if (reserved != nullptr && reserved->preempting && !(reserved->what == *gang))
+      return decision{.withdraws = true};  // its request was changed while its victims end
     auto plan = cluster_.propose(*gang, now);
     if (!plan.ok()) return plan.status();
     plan_ = *std::move(plan);

@@ -167,6 +167,27 @@ TEST_CASE("slurm: owners preempt guests, which come back") {
   CHECK(calls(scheduler, slurm, 400) == text_list{"1 release n0 n1 n2 n3"});
 }
 
+TEST_CASE("slurm: a job that is changed while its victims end is decided anew") {
+  fake_slurm slurm;
+  slurm.submit(1, 4, 8, -1);
+  slurm_scheduler scheduler = new_scheduler(slurm);
+  (void)calls(scheduler, slurm);
+  slurm.start(1);
+  slurm.submit(2, 2, 8, 5);
+  (void)calls(scheduler, slurm);
+  REQUIRE(scheduler.decider().state(2) == apiary_slurm::gang_state::preempting);
+  slurm.job(1).phase = job_phase::ending;
+  slurm.job(2).num_nodes = slurm.job(2).cpus = 1;
+  CHECK(calls(scheduler, slurm, 100).empty());
+  CHECK(scheduler.decider().state(2) == apiary_slurm::gang_state::none);
+  (void)calls(scheduler, slurm, 200);
+  CHECK(scheduler.decider().state(2) == apiary_slurm::gang_state::preempting);
+  slurm.job(1).phase = job_phase::held;
+  const auto next = calls(scheduler, slurm, 300);
+  REQUIRE(!next.empty());
+  CHECK(next[0] == "2 release n0");
+}
+
 TEST_CASE("slurm: a victim that was not requeued is requeued again") {
   fake_slurm slurm;
   slurm.submit(1, 4, 8, -1);

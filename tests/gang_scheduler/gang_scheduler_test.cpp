@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <support/scale.h>
 #include <utility>
@@ -116,6 +117,49 @@ TEST_CASE("a preempting gang can be cancelled, and its victims stay") {
   CHECK(s.propose(tasks(2, 2, 4, 1))->reason == wait_reason::unhealthy);
   REQUIRE(s.finish(2).ok());
   CHECK(s.propose(tasks(2, 2, 4, 1))->result == plan_result::preempt);
+}
+
+TEST_CASE("a preempting gang keeps its request until it is cancelled") {
+  gang_scheduler s = two_racks();
+  run(s, tasks(1, 4, 4));
+  const gang_scheduler::request reserved = tasks(7, 2, 4, 1);
+  CHECK(run(s, reserved) == plan_result::preempt);
+  const std::uint64_t hash = s.hash();
+  const auto changed = [&](const auto& change) {
+    gang_scheduler::request other = reserved;
+    change(other);
+    for (const absl::Status& fault :
+         {s.propose(other).status(), s.explain(other).status(), s.propose(other, 5).status()}) {
+      CHECK(fault.code() == absl::StatusCode::kInvalidArgument);
+      CHECK(fault.message() == "job 7 has reserved GPUs for another request; finish it first");
+    }
+    CHECK(s.hash() == hash);
+  };
+  changed([](auto& r) { r.gang.groups[0].tasks = 4; });
+  changed([](auto& r) { r.gang.groups[0].gpus = 2; });
+  changed([](auto& r) { r.gang.groups[0].host.cpu_milli = 1; });
+  changed([](auto& r) { r.gang.groups[0].spread = {{rack, 1}}; });
+  changed([](auto& r) { r.gang.required = rack; });
+  changed([](auto& r) { r.gang.groups.clear(); });
+  changed([](auto& r) { r.filter.nodes = {"no such node"}; });
+  changed([](auto& r) { r.tenant = tenant_id(1); });
+  changed([](auto& r) { r.priority = 2; });
+  CHECK(s.propose(reserved)->result == plan_result::preempt);
+  REQUIRE(s.finish(1).ok());
+  CHECK(run(s, reserved) == plan_result::bind);
+  // A listed node may leave in the meantime: the gang has its GPUs elsewhere.
+  gang_scheduler::request listed = tasks(8, 1, 4, 2);
+  listed.filter.nodes = {"a", "b", "d"};
+  CHECK(run(s, tasks(9, 1, 4)) == plan_result::bind);
+  CHECK(run(s, tasks(10, 1, 4)) == plan_result::bind);
+  CHECK(run(s, listed) == plan_result::preempt);
+  const node_id there = s.find(8)->tasks[0].node;
+  for (const char* const name : {"a", "b", "d"}) {
+    for (const job_key& job : s.jobs_on(at(s, name)))
+      if (job != job_key(8)) REQUIRE(s.finish(job).ok());
+    if (at(s, name) != there) REQUIRE(s.remove_node(at(s, name)).ok());
+  }
+  CHECK(run(s, listed) == plan_result::bind);
 }
 
 TEST_CASE("wrong calls are refused, and change nothing") {
@@ -308,6 +352,108 @@ TEST_CASE("what_if takes disruption budgets back") {
     CHECK(t.propose(high)->result == plan_result::wait);
   });
   CHECK(s.propose(high)->result == plan_result::preempt);
+}
+
+TEST_CASE("what_if copies neither costs nor disruption budgets, and takes back what it changed") {
+  gang_scheduler s = two_racks();
+  CHECK(run(s, tasks("low", 2, 4)) == plan_result::bind);
+  CHECK(run(s, tasks("other", 2, 4)) == plan_result::bind);
+  struct counted_cost {
+    std::uint64_t* copies;
+    std::uint64_t cost;
+    counted_cost(std::uint64_t* count, std::uint64_t each) : copies(count), cost(each) {}
+    counted_cost(const counted_cost& other) : copies(other.copies), cost(other.cost) { ++*copies; }
+    std::uint64_t operator()(const gang_scheduler::running_gang&, time_ms) const { return cost; }
+  };
+  std::uint64_t copies = 0;
+  s.set_victim_cost(counted_cost(&copies, 7));
+  s.set_disruption_budget(tenant_id(), {.gangs = 1});
+  copies = 0;
+  const auto high = tasks("high", 1, 4, 1);
+  const auto cost = [&](gang_scheduler& t) { return t.propose(high)->cost; };
+  s.what_if([&](gang_scheduler& t) { CHECK(cost(t) == 7); });
+  CHECK(copies == 0);
+  s.what_if([&](gang_scheduler& t) {
+    t.set_victim_cost(counted_cost(&copies, 8));
+    t.what_if([&](gang_scheduler& inner) {
+      CHECK(cost(inner) == 8);
+      inner.set_victim_cost(nullptr);
+      inner.set_disruption_budget(tenant_id(), {.gangs = 0});
+      inner.set_disruption_budget(tenant_id(3), {.gangs = 0});
+      inner.set_disruption_budget(tenant_id(), {.gangs = 9});
+      inner.set_disruption_budget(tenant_id(), {.gangs = 0});
+      CHECK(inner.propose(high)->result == plan_result::wait);
+      gang_scheduler copy = inner;  // keeps what the trials have set
+      CHECK(copy.propose(high)->result == plan_result::wait);
+    });
+    CHECK(cost(t) == 8);
+    t.set_disruption_budget(tenant_id(), {.gangs = 0});
+    gang_scheduler copy = t;
+    copy.what_if([&](gang_scheduler& c) { c.set_disruption_budget(tenant_id(), {.gangs = 1}); });
+    CHECK(copy.propose(high)->result == plan_result::wait);
+  });
+  CHECK(cost(s) == 7);
+  CHECK(s.propose(tasks("high", 4, 4, 1))->result == plan_result::wait);  // at most one gang
+}
+
+TEST_CASE("the hash tells requests of running gangs apart") {
+  const std::vector<placement> where{{node_id(2), 3}, {node_id(3), 3}};
+  gang_scheduler::request r = tasks("x", 2, 2);
+  const auto hash = [&] {
+    gang_scheduler s = two_racks();
+    const auto recovered = s.recover(r, where);
+    CAPTURE(recovered.ToString());
+    REQUIRE(recovered.ok());
+    return s.hash();
+  };
+  std::set<std::uint64_t> seen{hash()};
+  const auto changed = [&](const auto& change) {
+    change(r);
+    CHECK(seen.insert(hash()).second);
+    CHECK(!seen.insert(hash()).second);
+  };
+  changed([](auto& q) { q.gang.required = rack; });
+  changed([](auto& q) { q.gang.required = any_level, q.gang.preferred = rack; });
+  changed([](auto& q) { q.gang.groups[0].slices = {{rack, 2}}; });
+  changed([](auto& q) { q.gang.groups[0].slices = {{rack, 1}}; });
+  changed([](auto& q) { q.gang.groups[0].slices = {}, q.gang.groups[0].spread = {{rack, 1}}; });
+  changed([](auto& q) { q.gang.groups[0].spread = {{0, 1}}; });
+  changed([](auto& q) { q.filter.labels = {"zone"}; });
+  changed([](auto& q) { q.filter.labels = {}, q.filter.models = {"zone"}; });
+  changed([](auto& q) { q.filter.models = {}, q.filter.tolerations = {"zone"}; });
+  changed([](auto& q) { q.filter.nodes = {"c", "d"}; });
+  changed([](auto& q) { q.filter.nodes = {"d", "c"}; });
+  changed([](auto& q) { q.gang.groups.assign(2, {.tasks = 1, .gpus = 2}); });
+  changed([](auto& q) { q.gang.groups[1].leader = 0; });
+  changed([](auto& q) { q.gang.groups[1].leader_level = rack; });
+}
+
+TEST_CASE(
+    "a reason that is known stays when the steps end before the rest of the cluster is searched") {
+  // Two tasks of 4 GPUs and four of 3 on two nodes of 10 GPUs are hard; the list of nodes allows a node
+  // where they do not fit, and the label the same one.
+  gang_cluster cluster;
+  cluster.nodes = {{.name = "a", .gpus = 10, .labels = {"zone=a"}}};
+  for (std::uint32_t n = 0; n < 40; ++n)
+    cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 10});
+  gang_scheduler s = gang_scheduler::create(cluster).value();
+  std::vector<gang_scheduler::request> both(
+      2, {.job = "x", .gang = {.groups = {{.tasks = 41, .gpus = 4}, {.tasks = 82, .gpus = 3}}}});
+  both[0].filter.labels = {"zone=a"};
+  both[1].filter.nodes = {"a"};
+  std::uint64_t known = 0;
+  for (std::uint64_t steps = 1; steps < 200; ++steps) {
+    s.set_step_budget(steps);
+    const wait_reason by_label = s.propose(both[0])->reason;
+    const wait_reason by_list = s.propose(both[1])->reason;
+    CAPTURE(steps);
+    if (by_label == wait_reason::undecided) continue;
+    ++known;
+    CHECK(by_label == wait_reason::never);
+    CHECK((by_list == by_label || by_list == wait_reason::not_suggested));
+  }
+  MESSAGE(known << " budgets are enough");
+  CHECK(known > 0);
 }
 
 TEST_CASE("a node without GPUs is no free node") {

@@ -53,7 +53,7 @@ mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: ne
 mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filter that was used last is replaced"
   FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]])
 mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
-  FROM [[core_->planner.victims.budgets = budgets;]] TO [[]] STATEMENT)
+  FROM [[core_->undo.back()(core_->planner.victims);]] TO [[]] STATEMENT)
 mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
   IN [[if (at && (end == max_time || end > *at)) {]] FROM [[end > *at]] TO [[end >= *at]])
 mutant(backfill_ends gang_scheduler/gang_queue.h "forgotten update: a backfilled job never ends for those behind it"
@@ -110,6 +110,10 @@ mutant(lower_level_cost gang_scheduler/detail/gang_planner.h "wrong comparison: 
   FROM [[victims.cost() > to.cost]] TO [[victims.cost() >= to.cost]])
 mutant(lower_level_needed gang_scheduler/detail/gang_planner.h "dropped check: a victim is not needed"
   FROM [[if (!all_needed(state, view, r.gang, others)) continue;]] TO [[]] STATEMENT)
+mutant(reserved_request gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a preempting gang is proposed with another request"
+  FROM [[!(core_->state.at(slot).record.what == gang)]] TO [[false]])
+mutant(trial_new_tenant gang_scheduler/detail/cluster_changes_inl.h "wrong undo: a trial leaves a budget of a tenant without one"
+  FROM [[if (is_new)]] TO [[if (false)]])
 mutant(replaced_spread gang_scheduler/detail/task_replacement.h "off by one: one task more than a spread allows"
   FROM [[(at == spread_.end() ? 0 : at->second) < s.tasks]] TO [[(at == spread_.end() ? 0 : at->second) <= s.tasks]])
 mutant(replaced_preferred gang_scheduler/detail/task_replacement.h "dropped step: the preferred level is not tried"

@@ -51,6 +51,8 @@ struct constrained_task_group {
   milli_gpu gpu_milli = whole_gpu;       // thousandths that a task takes of each GPU
   model_set models = any_model;          // GPU models on which the tasks can run
 
+  friend bool operator==(const constrained_task_group&, const constrained_task_group&) = default;
+
   // Whether the tasks share the nodes of the tasks that lead them.
   [[nodiscard]] bool on_node_of_leader() const noexcept {
     return leader != no_task_group && leader_level == any_level;
@@ -79,6 +81,8 @@ struct topology_constraints {
   std::vector<constrained_task_group> groups{};  // the task groups
   level_t required = any_level;                  // the gang must be in one cell of this level
   level_t preferred = any_level;                 // the gang should be in one cell of this level
+
+  friend bool operator==(const topology_constraints&, const topology_constraints&) = default;
 
   // The first invalid constraint in words, with the task group, the level and the numbers; empty if
   // the gang is valid in a tree with num_levels levels whose nodes are at node_level.

@@ -62,9 +62,10 @@ class gang_scheduler : public gang_scheduler_types {
   // no leader, and leads none. If several sets of victims cost the same, it takes one that allows the
   // lowest level, from `preferred` on. It preempts nothing only to reach the preferred level; set
   // `required` for that.
-  // Propose a preempting gang again: the answer is `bind` when its victims have ended. It is `wait`
-  // with reason `unhealthy` if one of its nodes is bad; then call finish() and propose a new gang.
-  // kInvalidArgument: the request is wrong. kNotFound: the filter names a node that does not exist.
+  // Propose a preempting gang again, unchanged: the answer is `bind` when its victims have ended. It is
+  // `wait` with reason `unhealthy` if one of its nodes is bad; then call finish() and propose a new gang.
+  // kInvalidArgument: the request is wrong, or the gang has reserved GPUs for another request; to change
+  // it, call finish() first. kNotFound: the filter names a node that does not exist.
   // kAlreadyExists: the gang runs.
   [[nodiscard]] absl::StatusOr<plan> propose(const request& gang, time_ms now = 0);
   // Applies a plan. kAborted: the state has changed since propose(). kFailedPrecondition: the plan
@@ -114,7 +115,7 @@ class gang_scheduler : public gang_scheduler_types {
   // its victims may cost more than necessary. The module page says what counts as a step.
   void set_step_budget(std::uint64_t steps);
 
-  // Calls trial(*this) and then takes back every change that it made. Nothing is copied.
+  // Calls trial(*this) and then takes back every change that it made. Only what changes is copied.
   // Requires: trial does not assign to the scheduler.
   void what_if(absl::FunctionRef<void(gang_scheduler&)> trial);
 
@@ -135,7 +136,8 @@ class gang_scheduler : public gang_scheduler_types {
   [[nodiscard]] std::uint64_t free_gpus() const noexcept;
   // The number of running and preempting gangs.
   [[nodiscard]] std::uint32_t num_gangs() const noexcept;
-  // A hash of the nodes, by their names, and of the gangs, in whatever order they came. Cost: O(1).
+  // A hash of the nodes, by their names, and of the gangs with their requests, in whatever order they
+  // came. Cost: O(1).
   [[nodiscard]] std::uint64_t hash() const noexcept;
   // Recomputes everything from nodes and gangs; returns what differs, empty if nothing does.
   // Cost: O(cluster * filters in use).

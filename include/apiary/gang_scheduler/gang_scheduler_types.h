@@ -82,6 +82,7 @@ struct gang_scheduler_types {
     std::int32_t priority = 0;    // it may preempt running gangs of lower priority
     topology_constraints gang{};  // task groups and constraints
     node_filter filter{};         // the nodes that it accepts
+    friend bool operator==(const request&, const request&) = default;
   };
   // A gang that runs, or that has reserved GPUs and waits for the end of its victims.
   struct running_gang {

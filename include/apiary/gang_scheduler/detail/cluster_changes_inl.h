@@ -97,22 +97,38 @@ APIARY_INLINE absl::Status gang_scheduler::resize_node(node_id node, std::uint32
 }
 
 APIARY_INLINE void gang_scheduler::set_victim_cost(cost_function cost) {
-  core_->planner.victims.cost_function = std::move(cost);
+  cost_function& now = core_->planner.victims.cost_function;
+  if (core_->trials > 0)
+    core_->undo.emplace_back(
+        [before = std::move(now)](detail::victim_planner& v) { v.cost_function = before; });
+  now = std::move(cost);
 }
 APIARY_INLINE void gang_scheduler::set_disruption_budget(tenant_id tenant,
                                                          const disruption_budget& budget) {
-  core_->planner.victims.budgets[tenant.value] = budget;
+  auto& budgets = core_->planner.victims.budgets;
+  const auto [at, is_new] = budgets.try_emplace(tenant.value, budget);
+  if (core_->trials > 0)
+    core_->undo.emplace_back(
+        [tenant, is_new = is_new, before = at->second](detail::victim_planner& v) {
+          if (is_new) {
+            v.budgets.erase(tenant.value);
+          } else {
+            v.budgets[tenant.value] = before;
+          }
+        });
+  at->second = budget;
 }
 APIARY_INLINE void gang_scheduler::set_step_budget(std::uint64_t steps) {
   core_->planner.budget = (std::max)(steps, std::uint64_t{1});
 }
 APIARY_INLINE void gang_scheduler::what_if(absl::FunctionRef<void(gang_scheduler&)> trial) {
-  const auto cost = core_->planner.victims.cost_function;
-  const auto budgets = core_->planner.victims.budgets;
   const std::uint64_t steps = core_->planner.budget;
+  const std::size_t mark = core_->undo.size();
+  ++core_->trials;
   core_->state.try_out([&] { trial(*this); });
-  core_->planner.victims.cost_function = cost;
-  core_->planner.victims.budgets = budgets;
+  --core_->trials;
+  for (; core_->undo.size() > mark; core_->undo.pop_back())
+    core_->undo.back()(core_->planner.victims);
   core_->planner.budget = steps;
 }
 

@@ -120,10 +120,7 @@ class gang_planner {
     without_list.nodes = {};
     const node_view& others = state.view(without_list);
     const found elsewhere = fit(others.free, r.gang, others.hosts, half());
-    if (elsewhere.verdict == fit_verdict::fits)
-      to.reason = wait_reason::not_suggested;
-    else if (elsewhere.verdict == fit_verdict::budget_ended && !elsewhere.is_refused)
-      to.reason = wait_reason::undecided;
+    if (elsewhere.verdict == fit_verdict::fits) to.reason = wait_reason::not_suggested;
   }
   // Whether the gang fits, and where, with at most so many steps. CPU and memory are looked at only
   // where the gang would run; if they do not suffice there, on all nodes.

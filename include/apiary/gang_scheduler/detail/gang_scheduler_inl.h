@@ -25,6 +25,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +44,9 @@ class gang_scheduler_core {
 
   scheduled_gangs state;
   gang_planner planner;
+  std::uint32_t trials = 0;  // calls of what_if() that have not ended
+  // How to take back what trials changed of the costs and budgets of victims, the oldest first.
+  std::vector<std::function<void(victim_planner&)>> undo;
 
   [[nodiscard]] static std::string name(const job_key& job) {
     return job.valid() ? absl::StrCat("job ", job.text()) : "a gang without job id";
@@ -160,6 +164,8 @@ APIARY_INLINE gang_scheduler::gang_scheduler(
 APIARY_INLINE gang_scheduler::gang_scheduler(const gang_scheduler& other)
     : core_(std::make_unique<detail::gang_scheduler_core>(*other.core_)) {
   core_->state.end_trials();
+  core_->trials = 0;
+  core_->undo.clear();
 }
 APIARY_INLINE gang_scheduler::gang_scheduler(gang_scheduler&& other) noexcept = default;
 APIARY_INLINE gang_scheduler& gang_scheduler::operator=(const gang_scheduler& other) {
@@ -186,6 +192,9 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::plan> gang_scheduler::propose(const
     APIARY_RETURN_IF_ERROR(core_->check(gang));
   } else if (!core_->state.at(slot).record.preempting) {
     return absl::AlreadyExistsError(absl::StrCat(core_->name(gang.job), " runs already"));
+  } else if (!(core_->state.at(slot).record.what == gang)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        core_->name(gang.job), " has reserved GPUs for another request; finish it first"));
   }
   return core_->decide(gang, now);
 }

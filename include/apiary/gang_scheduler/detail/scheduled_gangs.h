@@ -261,8 +261,21 @@ class scheduled_gangs : public candidate_gangs {
     d.add(g.what.job.hash()).add(g.what.tenant.value).add(g.preempting ? 1 : 0);
     d.add(static_cast<std::uint64_t>(g.what.priority));
     d.add(static_cast<std::uint64_t>(g.started));
-    for (const constrained_task_group& m : g.what.gang.groups)
+    d.add(g.what.gang.required).add(g.what.gang.preferred);
+    for (const constrained_task_group& m : g.what.gang.groups) {
       d.add(m.tasks).add(m.gpus).add(m.host.cpu_milli).add(m.host.memory_mib);
+      d.add(m.leader).add(m.leader_level);
+      for (const auto* const limits : {&m.slices, &m.spread}) {
+        d.add(limits->size());
+        for (const level_count& l : *limits) d.add(l.level).add(l.tasks);
+      }
+    }
+    const node_filter& filter = g.what.filter;
+    d.add(filter.nodes.hash());
+    for (const auto* const texts : {&filter.labels, &filter.models, &filter.tolerations}) {
+      d.add(texts->size());
+      for (const std::string& text : *texts) d.add(text);
+    }
     for (const placement& p : g.tasks) d.add(nodes_[p.node.value].name_hash).add(p.gpu_mask);
     return d.value();
   }
