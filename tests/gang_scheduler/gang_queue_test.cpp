@@ -102,18 +102,14 @@ TEST_CASE("gang_queue: the message about a job that never fits names what it nee
   CHECK(message(8, {{4000, 65536}, {"h100"}}) ==
         "job 0 asks for 8 GPUs with 4 cores and 64 GiB each, of model \"h100\", which do not fit "
         "even in the idle cluster; it has 0 such GPUs");
-  CHECK(
-      message(1, {{1000, 0}, {}}) ==
-      "job 0 asks for 1 GPU with 1 core, which does not fit even in the idle cluster; each task of "
-      "1 GPU must run on one node");
-  CHECK(message(2, {{0, 1000}, {}}) ==
-        "job 0 asks for 2 GPUs with 1000 MiB each, which do not fit even in the idle cluster; each "
-        "task "
-        "of 2 GPUs must run on one node");
-  CHECK(
-      message(2, {{2050, 0}, {}}) ==
-      "job 0 asks for 2 GPUs with 2.05 cores each, which do not fit even in the idle cluster; each "
-      "task of 2 GPUs must run on one node");
+  const std::string by_host =
+      ", which do not fit even in the idle cluster; each task, even of 1 GPU, must run on one node "
+      "with its CPU and memory";
+  CHECK(message(1, {{1000, 0}, {}}) ==
+        "job 0 asks for 1 GPU with 1 core, which does not fit even in the idle cluster; each task, "
+        "even of 1 GPU, must run on one node with its CPU and memory");
+  CHECK(message(2, {{0, 1000}, {}}) == "job 0 asks for 2 GPUs with 1000 MiB each" + by_host);
+  CHECK(message(2, {{2050, 0}, {}}) == "job 0 asks for 2 GPUs with 2.05 cores each" + by_host);
   CHECK(
       message(1, {{}, {"a", "b"}}) ==
       "job 0 asks for 1 GPU of model \"a\" or \"b\", which does not fit even in the idle cluster; "
@@ -138,9 +134,51 @@ TEST_CASE("gang_queue: a task fills the largest node of the models of its job") 
   CHECK(run(17, {"v100"}) ==
         "job 0 asks for 17 GPUs of model \"v100\", which do not fit even in the idle "
         "cluster; it has 16 such GPUs");
-  CHECK(run(16, {"v100", "a100"}) ==
-        "job 0 asks for 16 GPUs of model \"v100\" or \"a100\", which do not fit even in the idle "
-        "cluster; each task of 8 GPUs must run on one node");
+  // Two tasks of 8 GPUs never fit, so it has tasks of 4.
+  CHECK(run(16, {"v100", "a100"}) == "v0:4 v1:4 v2:4 v3:4 ");
+}
+
+TEST_CASE("gang_queue: a job is divided into smaller tasks if those of a whole node never fit") {
+  // Each node has CPU for three of its four GPUs.
+  gang_cluster cluster;
+  for (std::uint32_t n = 0; n < 2; ++n)
+    cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4, .host = {3'000, 1'024}});
+  const gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  gang_queue_options options;
+  for (std::uint32_t i = 0; i < 4; ++i) options.demands.push_back({.per_gpu = {1'000, 0}});
+  gang_queue q(scheduler, options);
+  CHECK(!q.submit(job(0, 7), 0).ok());
+  REQUIRE(q.submit(job(1, 6), 0).ok());  // as 3 + 3; a task of 4 GPUs needs 4 CPUs
+  REQUIRE(q.submit(job(2, 4), 0).ok());
+  std::vector<job_action> actions;
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].where.size() == 2);
+  REQUIRE(q.finish(job_id(1), 10).ok());
+  REQUIRE(q.decide(10, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[1].where.size() == 2);
+  CHECK(q.scheduler().audit().empty());
+}
+
+TEST_CASE("gang_queue: free GPUs of nodes with taints are no capacity for a job that waits") {
+  gang_cluster cluster;
+  cluster.nodes.push_back({.name = "t", .gpus = 8, .taints = {"maintenance"}});
+  cluster.nodes.push_back({.name = "n", .gpus = 4});
+  gang_queue q(gang_scheduler::create(cluster).value());
+  std::vector<job_action> actions;
+  REQUIRE(q.submit(job(1, 4), 0).ok());
+  REQUIRE(q.submit(job(2, 4), 0).ok());
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(q.mark_bad(node_id(0), 10).ok());
+  REQUIRE(q.decide(10, actions).ok());
+  REQUIRE(q.mark_healthy(node_id(0), 20).ok());
+  REQUIRE(q.decide(20, actions).ok());
+  REQUIRE(q.finish(job_id(1), 30).ok());
+  REQUIRE(q.decide(30, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[1].waited[delay_cause::capacity] == 30);
+  CHECK(actions[1].waited[delay_cause::fragmentation] == 0);
 }
 
 TEST_CASE("gang_queue: a job is not divided for nodes with taints, for it cannot run there") {
@@ -697,6 +735,7 @@ TEST_CASE("the simulator runs the queue") {
 TEST_CASE("gang_queue: CPU, memory and GPU models of jobs, in the simulator") {
   std::uint64_t waited_for_cpu = 0;
   std::uint64_t refused = 0;
+  std::uint64_t smaller = 0;  // jobs of tasks that do not fill a node
   for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{60}); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -728,15 +767,27 @@ TEST_CASE("gang_queue: CPU, memory and GPU models of jobs, in the simulator") {
              m.memory >= gpus * d.per_gpu.memory_mib &&
              (d.models.empty() || d.models[0] == m.model);
     };
-    const auto fits = [&](std::uint32_t id) {
+    const auto take = [&](machine& m, std::uint32_t id, std::uint32_t gpus) {
+      m.gpus -= gpus;
+      m.cpu -= gpus * options.demands[id].per_gpu.cpu_milli;
+      m.memory -= gpus * options.demands[id].per_gpu.memory_mib;
+    };
+    // As tasks of so many GPUs, and one with the rest.
+    const auto fits = [&](std::uint32_t id, std::uint32_t size) {
       const std::uint32_t gpus = jobs[id].request.gpus;
-      const auto whole = static_cast<std::uint32_t>(std::count_if(
-          idle.begin(), idle.end(), [&](const machine& m) { return task_fits(m, id, 4); }));
-      if (gpus % 4 == 0) return whole >= gpus / 4;
-      return std::any_of(idle.begin(), idle.end(), [&](const machine& m) {
-        return task_fits(m, id, gpus % 4) && whole - (task_fits(m, id, 4) ? 1U : 0U) >= gpus / 4;
+      const std::uint32_t rest = gpus % size;
+      return std::any_of(idle.begin(), idle.end(), [&](const machine& of_rest) {
+        if (rest > 0 && !task_fits(of_rest, id, rest)) return false;
+        std::uint32_t tasks = 0;
+        for (const machine& at : idle) {
+          machine m = at;
+          if (rest > 0 && &at == &of_rest) take(m, id, rest);
+          for (; task_fits(m, id, size); ++tasks) take(m, id, size);
+        }
+        return tasks >= gpus / size;
       });
     };
+    std::map<std::uint32_t, std::uint32_t> sizes;  // of the tasks of each job
     const auto use = [&](std::uint32_t id, const job_placement& where, bool starts) {
       for (const placement& p : where) {
         const gang_queue_options::demand& d = options.demands[id];
@@ -765,7 +816,11 @@ TEST_CASE("gang_queue: CPU, memory and GPU models of jobs, in the simulator") {
         for (std::uint32_t n = 0; n < 4; ++n)
           idle[n] = {cluster.nodes[n].model, 4, cluster.nodes[n].host.cpu_milli,
                      cluster.nodes[n].host.memory_mib};
-        const bool can_run = fits(j.request.job.value);
+        std::uint32_t size = std::min(4U, j.request.gpus);
+        while (size > 0 && !fits(j.request.job.value, size)) --size;
+        sizes[j.request.job.value] = size;
+        smaller += size > 0 && size < std::min(4U, j.request.gpus) ? 1U : 0U;
+        const bool can_run = size > 0;
         idle = before;
         REQUIRE(q.submit(j.request, now).ok() == can_run);
         if (can_run) waiting.push_back(j.request.job.value);
@@ -781,7 +836,7 @@ TEST_CASE("gang_queue: CPU, memory and GPU models of jobs, in the simulator") {
         waiting.erase(waiting.begin());
       }
       if (waiting.empty()) continue;
-      REQUIRE(!fits(waiting.front()));
+      REQUIRE(!fits(waiting.front(), sizes[waiting.front()]));
       std::uint32_t free = 0;
       for (const machine& m : idle) free += m.gpus;
       waited_for_cpu += free >= jobs[waiting.front()].request.gpus ? 1U : 0U;
@@ -792,4 +847,5 @@ TEST_CASE("gang_queue: CPU, memory and GPU models of jobs, in the simulator") {
   }
   CHECK(waited_for_cpu > 0);
   CHECK(refused > 0);
+  CHECK(smaller > 0);
 }

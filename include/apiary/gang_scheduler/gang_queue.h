@@ -49,8 +49,10 @@ struct gang_queue_options {
 // suspend running jobs of lower priority, at least cost; these then wait again, in the same order.
 //
 // A job of n GPUs is a gang of tasks that each fill a node of the largest size among the nodes of its
-// GPU models, and one task with the remaining GPUs. Each task has the CPU and memory of its GPUs
-// (gang_queue_options::demand). No job runs on a node with taints.
+// GPU models, and one task with the remaining GPUs; of smaller tasks if these do not fit even in the
+// idle cluster. Each task has the CPU and memory of its GPUs (gang_queue_options::demand). No job runs
+// on a node with taints. The first job waits for capacity if fewer GPUs are free on nodes without
+// taints than it asks for, whatever their models are; otherwise for fragmentation.
 // Bound: a job waits at most (k + 1) * T, where k jobs of no lower priority wait before it when it
 //       begins to wait, and no job runs longer than T. This holds while all nodes are healthy and no
 //       job of higher priority arrives; with backfilling also if all jobs keep to their estimates.
@@ -70,9 +72,8 @@ class gang_queue {
       const auto gpus = static_cast<std::uint32_t>(n.gpus);
       const gang_cluster::node& node = *scheduler_.node(*scheduler_.find_node(n.name));
       total_ += gpus;
-      if (!node.taints.empty()) continue;
-      all_.add(gpus);
-      by_model_[node.model].add(gpus);
+      if (!node.taints.empty()) tainted_free_ += n.free_gpus;
+      if (node.taints.empty()) sizes_.add(node.model, gpus);
     }
   }
 
@@ -88,9 +89,15 @@ class gang_queue {
       return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " has an estimate of ",
                                                      job.estimate, " ms; it must not be below 0"));
     APIARY_RETURN_IF_ERROR(check_products(job));
-    entry e{.gang = gang_of(job), .gpus = job.gpus, .estimate = job.estimate};
-    APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
-    if (plan.result == plan_result::wait && plan.reason == wait_reason::never)
+    entry e{.gpus = job.gpus, .estimate = job.estimate};
+    const bool enough = job.gpus <= sizes_.of(demand_of(job.job).models).total;
+    bool fits = false;
+    for (std::uint32_t size = enough ? task_gpus(job) : 0; size > 0 && !fits; --size) {
+      e.gang = gang_of(job, size);
+      APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
+      fits = plan.result != plan_result::wait || plan.reason != wait_reason::never;
+    }
+    if (!fits)
       return absl::InvalidArgumentError(
           absl::StrCat("job ", job.job.value, " asks for ", text_of_demand(job), ", which ",
                        job.gpus == 1 ? "does" : "do", " not fit even in the idle cluster; ",
@@ -115,7 +122,9 @@ class gang_queue {
   }
   // A node failed: the jobs on it stop and wait again. kNotFound: there is no such node.
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id node, time_ms now) {
+    const std::uint64_t free = scheduler_.free_gpus();
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(node));
+    count_tainted(node, free);
     std::vector<job_id> stopped;
     for (const job_key& job : scheduler_.jobs_on(node)) {
       stopped.push_back(id_of(job));
@@ -126,8 +135,11 @@ class gang_queue {
   }
   // The node is healthy again. kNotFound: there is no such node.
   absl::Status mark_healthy(node_id node, time_ms) {
+    const std::uint64_t free = scheduler_.free_gpus();
+    APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(node));
+    count_tainted(node, free);
     gpus_may_be_free();
-    return scheduler_.mark_healthy(node);
+    return absl::OkStatus();
   }
 
   // Appends what the host must do now.
@@ -187,15 +199,6 @@ class gang_queue {
     std::optional<time_ms> at{};  // nullopt: not even after all
     std::uint64_t free = 0;       // GPUs then, before it starts
   };
-  // GPUs of some nodes.
-  struct gpus_of_nodes {
-    std::uint32_t total = 0;
-    std::uint32_t most = 0;  // of one node
-    void add(std::uint32_t gpus) {
-      total += gpus;
-      most = (std::max)(most, gpus);
-    }
-  };
 
   void start(std::map<order_key, entry>::iterator job, const gang_scheduler::plan& plan,
              time_ms now, std::vector<job_action>& actions) {
@@ -206,6 +209,14 @@ class gang_queue {
     kinds_.erase(e.kind, job->first);
     ends_.try_emplace({e.ends, job->first}, e.gang.job);
     running_.insert(waiting_.extract(job));
+  }
+  // After a node has turned bad or healthy. free: the GPUs that were free before.
+  void count_tainted(node_id node, std::uint64_t free) {
+    if (!scheduler_.node(node)->taints.empty()) tainted_free_ += scheduler_.free_gpus() - free;
+  }
+  // The GPUs that are free for jobs.
+  [[nodiscard]] std::uint64_t free_gpus(const gang_scheduler& scheduler) const {
+    return scheduler.free_gpus() - tainted_free_;
   }
   void gpus_may_be_free() {
     reserved_.reset();
@@ -249,7 +260,7 @@ class gang_queue {
         const time_ms at = (std::max)(end->first.first, now);
         for (; end != ends_.end() && end->first.first <= at; ++end)
           trial.finish(end->second).IgnoreError();
-        reserved_->free = trial.free_gpus();
+        reserved_->free = free_gpus(trial);
         if (reserved_->free < first.gpus && !may_suspend(reserved_->job)) continue;
         if (can_start(trial, first.gang, at)) reserved_->at = at;
       }
@@ -279,11 +290,11 @@ class gang_queue {
   [[nodiscard]] static job_id id_of(const job_key& job) {
     return job_id(static_cast<std::uint32_t>(job.number()));
   }
-  [[nodiscard]] gang_scheduler::request gang_of(const job_request& job) const {
+  // A gang of tasks with so many GPUs, and one with the rest.
+  [[nodiscard]] gang_scheduler::request gang_of(const job_request& job, std::uint32_t size) const {
     gang_scheduler::request gang{
         .job = job.job.value, .tenant = job.tenant, .priority = job.priority};
-    const std::uint32_t size = task_gpus(job);
-    if (job.gpus >= size) gang.gang.groups.push_back({.tasks = job.gpus / size, .gpus = size});
+    gang.gang.groups.push_back({.tasks = job.gpus / size, .gpus = size});
     if (job.gpus % size != 0) gang.gang.groups.push_back({.tasks = 1, .gpus = job.gpus % size});
     const auto& [per_gpu, models] = demand_of(job.job);
     gang.filter.models = models;
@@ -305,34 +316,20 @@ class gang_queue {
   [[nodiscard]] const gang_queue_options::demand& demand_of(job_id job) const noexcept {
     return job.value < options_.demands.size() ? options_.demands[job.value] : only_gpus_;
   }
-  // The GPUs of the nodes that the job accepts.
-  [[nodiscard]] gpus_of_nodes nodes_for(const job_request& job) const {
-    const std::vector<std::string>& models = demand_of(job.job).models;
-    if (models.empty()) return all_;
-    gpus_of_nodes sum;
-    for (const auto& [model, gpus] : by_model_) {
-      if (std::find(models.begin(), models.end(), model) == models.end()) continue;
-      sum.total += gpus.total;
-      sum.most = (std::max)(sum.most, gpus.most);
-    }
-    return sum;
-  }
-  // The GPUs of each task of the job but the last one.
+  // The GPUs of the largest tasks of the job.
   [[nodiscard]] std::uint32_t task_gpus(const job_request& job) const {
-    const std::uint32_t most = nodes_for(job).most;
-    return (std::max)(most > 0 ? most : all_.most, 1U);
+    const std::uint32_t most = sizes_.of(demand_of(job.job).models).most;
+    return (std::min)(job.gpus, (std::max)(most > 0 ? most : sizes_.of({}).most, 1U));
   }
-  // Why the job never fits: "it has 16 such GPUs", or into which tasks it is divided.
+  // Why the job never fits: "it has 16 such GPUs", or what a task needs.
   [[nodiscard]] std::string text_of_limit(const job_request& job) const {
-    const std::uint32_t total = nodes_for(job).total;
-    if (total < job.gpus) {
-      const bool any = demand_of(job.job).models.empty();
-      return absl::StrCat("it has ", total, any ? "" : " such", total == 1 ? " GPU" : " GPUs",
-                          all_.total < total_ ? " on nodes without taints" : "");
-    }
-    const std::uint32_t size = (std::min)(job.gpus, task_gpus(job));
-    return absl::StrCat("each task of ", size, size == 1 ? " GPU" : " GPUs",
-                        " must run on one node");
+    const std::vector<std::string>& models = demand_of(job.job).models;
+    const std::uint32_t total = sizes_.of(models).total;
+    if (total < job.gpus)
+      return absl::StrCat("it has ", total, models.empty() ? "" : " such",
+                          total == 1 ? " GPU" : " GPUs",
+                          sizes_.of({}).total < total_ ? " on nodes without taints" : "");
+    return "each task, even of 1 GPU, must run on one node with its CPU and memory";
   }
   [[nodiscard]] std::string text_of_demand(const job_request& job) const {
     return detail::text_of_demand(job.gpus, demand_of(job.job).per_gpu, demand_of(job.job).models);
@@ -340,7 +337,7 @@ class gang_queue {
   // kInvalidArgument: the CPU or the memory of the largest task is 2^32 units or more.
   [[nodiscard]] absl::Status check_products(const job_request& job) const {
     const resources& per_gpu = demand_of(job.job).per_gpu;
-    const std::uint64_t gpus = (std::min)(job.gpus, task_gpus(job));
+    const std::uint64_t gpus = task_gpus(job);
     const std::uint64_t cpu = gpus * per_gpu.cpu_milli;
     const std::uint64_t memory = gpus * per_gpu.memory_mib;
     if ((std::max)(cpu, memory) <= std::uint64_t{~0U}) return absl::OkStatus();
@@ -378,7 +375,7 @@ class gang_queue {
     if (before != waiting_.end() && held_up_ != key)
       before->second.clock.set(delay_cause::order, now);
     held_up_ = key;
-    const std::uint64_t free = scheduler_.free_gpus();
+    const std::uint64_t free = free_gpus(scheduler_);
     e.clock.set(free < e.gpus ? delay_cause::capacity : delay_cause::fragmentation, now);
   }
 
@@ -386,8 +383,8 @@ class gang_queue {
   gang_queue_options options_;
   gang_queue_options::demand only_gpus_{};  // of jobs without a demand
   std::uint32_t total_ = 0;
-  gpus_of_nodes all_{};                            // of nodes without taints
-  std::map<std::string, gpus_of_nodes> by_model_;  // the same for each model
+  std::uint64_t tainted_free_ = 0;  // GPUs of nodes with taints; no job runs there
+  detail::node_sizes sizes_;        // of nodes without taints
   std::uint64_t submitted_ = 0;
   order_key held_up_{};  // the job that waited for GPUs last
   std::map<job_id, order_key> known_;

@@ -1,4 +1,4 @@
-// apiary/tests/gang_scheduler/detail/job_demand_test.cpp - what a job needs, in words.
+// apiary/tests/gang_scheduler/detail/job_demand_test.cpp - what a job needs, in words, and the GPUs of nodes.
 // SPDX-License-Identifier: MIT
 #include <apiary/gang_scheduler/detail/job_demand.h>
 
@@ -19,4 +19,22 @@ TEST_CASE("text_of_demand: GPUs, cores, memory and models, each if the job names
   CHECK(text(2, {0, 1000}) == "2 GPUs with 1000 MiB each");
   CHECK(text(2, {}, {"a", "b"}) == "2 GPUs of model \"a\" or \"b\"");
   CHECK(text(1, {250, 0}, {"a"}) == "1 GPU with 0.25 cores, of model \"a\"");
+}
+
+TEST_CASE("node_sizes: the GPUs of all nodes, and of those of some models") {
+  apiary::detail::node_sizes sizes;
+  CHECK(sizes.of({}).total == 0);
+  sizes.add("a", 8);
+  sizes.add("b", 4);
+  sizes.add("b", 2);
+  sizes.add("", 16);
+  const auto check = [&](const std::vector<std::string>& models, unsigned total, unsigned most) {
+    CHECK(sizes.of(models).total == total);
+    CHECK(sizes.of(models).most == most);
+  };
+  check({}, 30, 16);
+  check({"a"}, 8, 8);
+  check({"b", "c", "b"}, 6, 4);
+  check({"b", "a"}, 14, 8);
+  check({"c"}, 0, 0);
 }

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/job_demand.h - what a job of a gang_queue needs beside its GPUs, as text.
+// apiary/gang_scheduler/detail/job_demand.h - what a job of a gang_queue needs beside its GPUs, as text, and the GPUs of nodes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,7 +7,9 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 
@@ -42,6 +44,36 @@ namespace detail {
   }
   return text;
 }
+
+// The GPUs of nodes, by GPU model.
+class node_sizes {
+ public:
+  struct gpus {
+    std::uint32_t total = 0;
+    std::uint32_t most = 0;  // of one node
+  };
+  void add(const std::string& model, std::uint32_t node_gpus) {
+    for (gpus* const g : {&all_, &by_model_[model]}) {
+      g->total += node_gpus;
+      g->most = (std::max)(g->most, node_gpus);
+    }
+  }
+  // Of the nodes that have one of these models; of all nodes if there are none.
+  [[nodiscard]] gpus of(std::span<const std::string> models) const {
+    if (models.empty()) return all_;
+    gpus sum;
+    for (const auto& [model, g] : by_model_) {
+      if (std::find(models.begin(), models.end(), model) == models.end()) continue;
+      sum.total += g.total;
+      sum.most = (std::max)(sum.most, g.most);
+    }
+    return sum;
+  }
+
+ private:
+  gpus all_;
+  std::map<std::string, gpus> by_model_;
+};
 
 }  // namespace detail
 APIARY_NAMESPACE_END
