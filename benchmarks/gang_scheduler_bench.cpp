@@ -9,14 +9,44 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <iterator>
+#include <malloc.h>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 using namespace apiary;
+
+namespace {
+
+// The heap, while it is counted: what was taken since then and not given back, and the most of it.
+bool is_heap_counted = false;
+std::int64_t heap_bytes = 0;
+std::int64_t most_heap_bytes = 0;
+
+void count_heap(void* block, std::int64_t sign) {
+  if (!is_heap_counted || block == nullptr) return;
+  heap_bytes += sign * static_cast<std::int64_t>(malloc_usable_size(block));
+  most_heap_bytes = std::max(most_heap_bytes, heap_bytes);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* const block = std::malloc(bytes);
+  if (block == nullptr) std::abort();
+  count_heap(block, 1);
+  return block;
+}
+void operator delete(void* block) noexcept {
+  count_heap(block, -1);
+  std::free(block);
+}
+void operator delete(void* block, std::size_t) noexcept { operator delete(block); }
 
 namespace {
 
@@ -457,6 +487,38 @@ void few_steps(benchmark::State& state) {
       static_cast<double>(budget),
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
+// The heap that one propose() takes with the default budget, on a scheduler that has not searched
+// victims before: the most during the call, and what stays as buffers and lists. of_bound: the most, as
+// part of what the module's page says.
+void memory(benchmark::State& state) {
+  const hard_case& at = hard_cases[state.range(0)];
+  state.SetLabel(at.name);
+  if (state.range(0) == 0) made.clear();  // other benchmarks have searched
+  const busy& cluster = cluster_without_idle_nodes(state.range(1), gang_sizes::small);
+  for (auto _ : state) {
+    gang_scheduler scheduler = cluster.scheduler;
+    rng random(5);
+    if (at.prepare != nullptr) at.prepare(scheduler, random);
+    const gang_scheduler::request r = at.make(random);
+    heap_bytes = most_heap_bytes = 0;
+    is_heap_counted = true;
+    auto plan = scheduler.propose(r, cluster.now);
+    is_heap_counted = false;
+    constexpr double mib = 1024 * 1024;
+    state.counters["most_MiB"] = static_cast<double>(most_heap_bytes) / mib;
+    state.counters["kept_MiB"] = static_cast<double>(heap_bytes) / mib;
+    const double bound = 450.0 * static_cast<double>(cluster.total / 8) +
+                         1'000.0 * static_cast<double>(r.gang.groups.size()) +
+                         64.0 * static_cast<double>(plan.value().steps) + 64 * 1'024;
+    state.counters["of_bound"] = static_cast<double>(most_heap_bytes) / bound;
+    if (static_cast<double>(most_heap_bytes) > bound) state.SkipWithError("it takes more memory");
+  }
+}
+void hard_memory(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"case", "gpus"})->Unit(benchmark::kMillisecond)->Iterations(1);
+  for (const std::int64_t gpus : {1'024, 102'400, 1'024'000})
+    for (std::int64_t i = 0; i < std::ssize(hard_cases); ++i) b->Args({i, gpus});
+}
 void hard(benchmark::internal::Benchmark* b) {
   b->ArgNames({"case", "gpus", "budget"})->Unit(benchmark::kMicrosecond);
   for (const std::int64_t gpus : {1'024, 102'400, 1'024'000})
@@ -501,4 +563,5 @@ BENCHMARK(victims_in_slices<gang_sizes::small>)
 BENCHMARK(victims_anywhere<gang_sizes::small>)
     ->Name("gang_scheduler/small_victims_anywhere")
     ->Arg(102'400);
+BENCHMARK(memory)->Name("gang_scheduler/memory")->Apply(hard_memory);
 BENCHMARK(few_steps)->Name("gang_scheduler/few_steps")->Apply(hard);
