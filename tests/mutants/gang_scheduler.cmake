@@ -109,7 +109,18 @@ mutant(victims_tie gang_scheduler/detail/victim_planner.h "wrong tie: of cells w
 mutant(lower_level_cost gang_scheduler/detail/gang_planner.h "wrong comparison: victims that cost as much do not allow a lower level"
   FROM [[victims.cost() > to.cost]] TO [[victims.cost() >= to.cost]])
 mutant(lower_level_needed gang_scheduler/detail/gang_planner.h "dropped check: a victim is not needed"
-  FROM [[if (!all_needed(state, view, r.gang, others)) continue;]] TO [[]] STATEMENT)
+  FROM [[if (!all_needed(state, view, at_levels(any_level, required))) continue;]] TO [[]] STATEMENT)
+mutant(planner_needed gang_scheduler/detail/gang_planner.h "wrong comparison: a victim counts as needed if the steps end before that is known"
+  FROM [[then.verdict != fit_verdict::does_not_fit && !then.is_refused]] TO [[then.verdict == fit_verdict::fits]])
+mutant(planner_plain_first gang_scheduler/detail/gang_planner.h "forgotten step: the preferred level takes steps from the answer without it"
+  FROM [[r.gang.preferred = any_level;]] TO [[]] STATEMENT)
+mutant(planner_lower_now gang_scheduler/detail/gang_planner.h "dropped step: a gang that fits does not go to the preferred level"
+  IN [[if (lower.verdict == fit_verdict::fits) return bind(state, r.gang, lower, to);]]
+  FROM [[lower.verdict == fit_verdict::fits]] TO [[false]])
+mutant(lazy_hosts gang_scheduler/detail/lazy_host_fit.h "dropped check: CPU and memory where the gang would run do not count"
+  FROM [[suffice(gang, without.portions, hosts)]] TO [[true]])
+mutant(lazy_pays gang_scheduler/detail/lazy_host_fit.h "wrong budget: both searches may take all steps"
+  FROM [[most - (std::min)(most, steps.steps() - before)]] TO [[most]])
 mutant(reserved_request gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a preempting gang is proposed with another request"
   FROM [[!(core_->state.at(slot).record.what == gang)]] TO [[false]])
 mutant(trial_new_tenant gang_scheduler/detail/cluster_changes_inl.h "wrong undo: a trial leaves a budget of a tenant without one"
@@ -198,7 +209,14 @@ mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition:
 mutant(queue_products gang_scheduler/gang_queue.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
 mutant(queue_taints gang_scheduler/gang_queue.h "dropped condition: a job is divided for the nodes with taints"
-  FROM [[if (!node.taints.empty()) continue;]] TO [[]] STATEMENT)
+  IN [[if (node.taints.empty()) sizes_.add(node.model, gpus);]]
+  FROM [[node.taints.empty()]] TO [[true]])
+mutant(queue_tainted_free gang_scheduler/gang_queue.h "dropped term: free GPUs of nodes with taints count for the cause of a delay"
+  FROM [[scheduler.free_gpus() - tainted_free_]] TO [[scheduler.free_gpus()]])
+mutant(queue_tainted_health gang_scheduler/gang_queue.h "forgotten update: a node with taints turns bad, and its GPUs still count"
+  FROM [[tainted_free_ += scheduler_.free_gpus() - free;]] TO [[]] STATEMENT)
+mutant(queue_smaller_tasks gang_scheduler/gang_queue.h "dropped step: a job that fits only as smaller tasks is refused"
+  FROM [[--size]] TO [[size = 0]])
 mutant(queue_models gang_scheduler/gang_queue.h "forgotten update: a job runs on any model"
   FROM [[gang.filter.models = models;]] TO [[]] STATEMENT)
 mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a filter that accepts no node is not the whole reason"
@@ -211,6 +229,10 @@ mutant(audit_nodes_of_gang gang_scheduler/detail/gang_audit.h "dropped check: th
   FROM [[e.nodes == on_nodes]] TO [[true]])
 mutant(audit_running_preempts gang_scheduler/detail/gang_audit.h "dropped condition: the audit accepts victims of a gang that runs"
   FROM [[gang.preempting && slot != scheduled_gangs::none]] TO [[slot != scheduled_gangs::none]])
+mutant(audit_name_hash gang_scheduler/detail/gang_audit.h "dropped check: the audit accepts the hash of another name"
+  FROM [[n.name_hash == used_node::hash_of_name(n.shape.name)]] TO [[true]])
+mutant(audit_gang_hash gang_scheduler/detail/gang_audit.h "dropped check: the audit accepts the hash of another gang"
+  FROM [[e.hash == state_.hash_of(gang)]] TO [[true]])
 mutant(audit_slots gang_scheduler/detail/gang_audit.h "dropped comparison: the audit accepts wrong numbers of slots"
   FROM [[!std::ranges::equal(a.slots(l, t), b.slots(l, t))]] TO [[false]])
 mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a search for victims may take all steps"

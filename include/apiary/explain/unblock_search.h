@@ -79,7 +79,9 @@ class unblock_search {
  public:
   // budget: the most steps that one call may take.
   explicit unblock_search(std::uint64_t budget = 1'000'000) noexcept
-      : budget_(budget), least_(budget / 2 * detail::sums_of_a_step), victims_(budget / 4) {}
+      : budget_((std::min)(budget, detail::step_budget::limit)),
+        least_(budget_ / 2 * detail::sums_of_a_step),
+        victims_(budget_ / 4) {}
 
   // Searches the nodes. The answer is valid until the next call.
   //   capacity       GPUs of each node when it is wholly free

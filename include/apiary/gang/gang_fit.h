@@ -9,7 +9,6 @@
 #include <apiary/gang/detail/node_knapsack.h>
 #include <apiary/gang/detail/node_sets.h>
 #include <apiary/gang/detail/put_combinations.h>
-#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/request.h>
@@ -83,9 +82,11 @@ class gang_fit {
   };
 
   // budget: the most steps of the searches; a step is about 0.1 microseconds.
-  explicit gang_fit(std::uint64_t budget = 100'000) noexcept : budget_(budget) {}
+  explicit gang_fit(std::uint64_t budget = 100'000) noexcept { set_budget(budget); }
   // Changes the step budget.
-  void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
+  void set_budget(std::uint64_t budget) noexcept {
+    budget_ = (std::min)(budget, detail::step_budget::limit);
+  }
 
   // Searches for a packing. `classes` are in order of preference.
   result operator()(std::span<const node_class> classes, std::span<const task_group> groups) {
@@ -276,7 +277,7 @@ class gang_fit {
     }
   }
 
-  std::uint64_t budget_;
+  std::uint64_t budget_ = 0;
   std::uint64_t steps_ = 0;
   std::optional<gpu_shortage> shortage_;
   detail::lean_vector<std::uint32_t> weights_;

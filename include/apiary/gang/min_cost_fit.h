@@ -12,7 +12,7 @@
 #include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/detail/greedy_by_group.h>
 #include <apiary/gang/detail/portions.h>
-#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>

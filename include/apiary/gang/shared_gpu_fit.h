@@ -11,7 +11,7 @@
 #include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/detail/shared_capacity.h>
 #include <apiary/gang/detail/shared_greedy.h>
-#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>
 #include <apiary/gang/topology_constraints.h>

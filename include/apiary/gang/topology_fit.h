@@ -15,7 +15,7 @@
 #include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/detail/portions.h>
 #include <apiary/gang/detail/refusal_reasons.h>
-#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>

@@ -4,7 +4,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/fill_nodes.h>
-#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/uniform_tree.h>

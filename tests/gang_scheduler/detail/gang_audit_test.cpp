@@ -148,7 +148,14 @@ const damage damages_of_nodes[] = {
        s.free_ids_ = {78, 79};
      }},
     {"the next id is 79, not 80", [](audited_gangs& s) { s.free_ids_.clear(); }},
-    {"the hash of the state is another one", [](audited_gangs& s) { ++s.nodes_[5].name_hash; }},
+    {"the hash of the state is another one", [](audited_gangs& s) { ++s.nodes_[5].shape.gpus; }},
+    {"node 5 has the hash of another name", [](audited_gangs& s) { ++s.nodes_[5].name_hash; }},
+    {"node 5 has the hash of another name",
+     [](audited_gangs& s) {
+       s.hash_ -= s.nodes_[5].hash();
+       ++s.nodes_[5].name_hash;
+       s.hash_ += s.nodes_[5].hash();
+     }},
     {"node 0 has other gangs", [](audited_gangs& s) { s.nodes_[0].used ^= 1; }},
     {"node 2 has other gangs", [](audited_gangs& s) { s.nodes_[2].reserved ^= 1; }},
     {"node 0 has other gangs", [](audited_gangs& s) { ++s.nodes_[0].cpu_milli; }},
@@ -214,6 +221,11 @@ const damage damages_of_gangs[] = {
      [](audited_gangs& s) { s.record(3).ends_for = 77; }},
     {"the hash of the state is another one", [](audited_gangs& s) { ++s.hash_; }},
     {"the hash of the state is another one", [](audited_gangs& s) { ++s.entry_of(1).hash; }},
+    {"job 1 has the hash of another gang",
+     [](audited_gangs& s) {
+       ++s.entry_of(1).hash;
+       ++s.hash_;
+     }},
     {"the hash of the state is another one",
      [](audited_gangs& s) {
        s.record(4).victims = {2, 3};  // but the link is not in the hash

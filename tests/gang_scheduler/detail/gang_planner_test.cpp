@@ -247,6 +247,70 @@ TEST_CASE("gang_planner: a budget that is larger than one for the reason has the
   CHECK(is_known);
 }
 
+TEST_CASE("gang_planner: a preferred level takes no steps from the answer without it") {
+  std::uint32_t lower = 0;
+  std::uint32_t same = 0;
+  std::uint32_t ended = 0;
+  for (std::uint64_t seed = 0; seed < std::max(20U, apiary_test::scaled(600U)); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    gang_scheduler s = racks(6);
+    start_random(s, random, 3, 8, 4);
+    gang_scheduler::request plain = asked(1, 1);
+    plain.gang = random_gang(random);
+    plain.gang.preferred = any_level;
+    gang_scheduler::request r = plain;
+    r.gang.preferred = random.uniform(plain.gang.required == any_level ? 3 : plain.gang.required);
+    for (const std::uint64_t budget : {0U, 1U, 3U, 10U, 40U, 100U, 200U, 400U, 1'000U, 5'000U}) {
+      CAPTURE(budget);
+      const auto without = propose(s, plain, std::max<std::uint64_t>(budget, 1));
+      const auto plan = propose(s, r, std::max<std::uint64_t>(budget, 1));
+      if (undecided(without)) {
+        ++ended;
+        continue;
+      }
+      REQUIRE(!undecided(plan));
+      if (without.result == plan_result::wait) {
+        REQUIRE(plan.result == plan_result::wait);
+        REQUIRE(plan.reason == without.reason);
+        continue;
+      }
+      REQUIRE((plan.result == without.result || plan.result == plan_result::bind));
+      REQUIRE(plan.cost <= without.cost);
+      REQUIRE(plan.level <= without.level);
+      ++(plan.level < without.level ? lower : same);
+    }
+  }
+  CHECK(lower > 0);
+  CHECK(same > 0);
+  CHECK(ended > 0);
+}
+
+TEST_CASE(
+    "gang_planner: a gang that costs nothing does not end if the steps for the proof are few") {
+  // Seven nodes are idle, one in each rack but the last; anywhere, one victim is enough. A rack needs
+  // seven or eight victims, which cost as little.
+  gang_scheduler s = racks(8);
+  gang_scheduler::request small = asked(1, 8, 0);
+  for (std::uint32_t n = 0; n < 64; ++n) {
+    const placement at{node_id(n), 255};
+    small.job = n;
+    if (n % 8 != 3 || n > 56) REQUIRE(s.recover(small, {&at, 1}).ok());
+  }
+  s.set_victim_cost([](const gang_scheduler::running_gang&, time_ms) { return std::uint64_t{0}; });
+  auto r = asked(8, 8);
+  r.gang.preferred = rack;
+  std::uint32_t preempts = 0;
+  for (std::uint64_t budget = 1; budget < 4'000; budget += 1 + budget / 50) {
+    CAPTURE(budget);
+    const auto plan = propose(s, r, budget);
+    if (plan.result != plan_result::preempt) continue;
+    ++preempts;
+    REQUIRE(plan.victims.size() == 1);
+  }
+  CHECK(preempts > 0);
+}
+
 TEST_CASE("gang_planner: with too few steps for a lower level, no gang ends that need not") {
   std::uint32_t at_lower = 0;
   std::uint32_t not_lowest = 0;

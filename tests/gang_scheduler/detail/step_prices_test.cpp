@@ -14,23 +14,7 @@ namespace step_prices_tests {
 namespace {
 
 using namespace apiary;
-using detail::decision_steps;
 using detail::step_prices;
-
-TEST_CASE("decision_steps: what cannot be paid is not taken; take takes what is left") {
-  decision_steps steps(10);
-  CHECK(steps.try_pay(4));
-  CHECK(!steps.try_pay(7));
-  CHECK(steps.steps() == 4);
-  CHECK(steps.left() == 6);
-  CHECK(steps.try_pay(6));
-  CHECK(!steps.try_pay(1));
-  CHECK(steps.try_pay(0));
-  steps = decision_steps(10);
-  steps.take(3);
-  steps.take(~std::uint64_t{0});
-  CHECK(steps.steps() == 10);
-}
 
 TEST_CASE("step_prices: of a fit by groups, cells and nodes at each level") {
   const capacity_index<ragged_tree> nodes(ragged_tree({{4}, {128, 128, 128, 128}}), 0, 8);

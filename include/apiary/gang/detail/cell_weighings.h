@@ -7,7 +7,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/node_knapsack.h>
-#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/topology/tree.h>

@@ -9,7 +9,7 @@
 #include <apiary/gang/detail/class_vectors.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/pareto_front.h>
-#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 

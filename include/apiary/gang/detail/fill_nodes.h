@@ -8,7 +8,7 @@
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/greedy_by_group.h>
-#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>

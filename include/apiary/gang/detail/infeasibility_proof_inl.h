@@ -6,7 +6,6 @@
 #include <apiary/core/lean_vector.h>
 #include <apiary/gang/detail/node_knapsack.h>
 #include <apiary/gang/detail/pareto_front.h>
-#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>

@@ -5,7 +5,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/gang/detail/node_knapsack.h>
-#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/fit_verdict.h>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang_scheduler/detail/gang_audit.h>
 #include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
 #include <apiary/gang_scheduler/detail/gang_scheduler_inl.h>
@@ -119,7 +120,7 @@ APIARY_INLINE void gang_scheduler::set_disruption_budget(tenant_id tenant,
   at->second = budget;
 }
 APIARY_INLINE void gang_scheduler::set_step_budget(std::uint64_t steps) {
-  core_->planner.budget = (std::max)(steps, std::uint64_t{1});
+  core_->planner.budget = std::clamp(steps, std::uint64_t{1}, detail::step_budget::limit);
 }
 APIARY_INLINE void gang_scheduler::what_if(absl::FunctionRef<void(gang_scheduler&)> trial) {
   const std::uint64_t steps = core_->planner.budget;

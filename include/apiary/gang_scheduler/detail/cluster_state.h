@@ -3,7 +3,6 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
@@ -45,7 +44,7 @@ class cluster_state {
       const auto id = static_cast<std::uint32_t>(nodes_.size());
       used_node& added = nodes_.emplace_back();
       added.shape = n;
-      added.name_hash = digest().add(n.name).value();
+      added.name_hash = used_node::hash_of_name(n.name);
       by_name_.emplace(n.name, id);
       hash_ += added.hash();
       ++with_gpus_[n.gpus];
@@ -136,7 +135,7 @@ class cluster_state {
     }
     used_node& n = nodes_[id];
     n.shape = shape;
-    n.name_hash = digest().add(shape.name).value();
+    n.name_hash = used_node::hash_of_name(shape.name);
     by_name_.emplace(shape.name, id);
     hash_ += n.hash();
     ++with_gpus_[shape.gpus];

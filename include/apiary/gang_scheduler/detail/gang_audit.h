@@ -53,6 +53,8 @@ class gang_audit {
       if (!n.present()) unused_id = (std::min)(unused_id, id);
       if (!n.present()) continue;
       ++present;
+      expect(n.name_hash == used_node::hash_of_name(n.shape.name), "node ", id,
+             " has the hash of another name");
       hash += n.hash();
       const auto counted = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
       expect(n.counted == counted, "node ", id, " has ", counted, " free GPUs, not ", n.counted);
@@ -108,6 +110,7 @@ class gang_audit {
       expect(i == 0 || copy.at(slots[i - 1]).record.what.job < gang.what.job, "job ", job,
              " is out of order");
       expect(state_.slot_of(gang.what.job) == slots[i], "job ", job, " is not found");
+      expect(e.hash == state_.hash_of(gang), "job ", job, " has the hash of another gang");
       hash_ += e.hash;
       const auto nodes = static_cast<std::uint32_t>(e.nodes.size());
       expect(state_.brief_of(slots[i]) == scheduled_gangs::brief{gang.gpus, gang.started, nodes,

@@ -8,8 +8,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang/topology_fit.h>
 #include <apiary/gang_scheduler/detail/cluster_excerpt.h>
+#include <apiary/gang_scheduler/detail/lazy_host_fit.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/detail/step_prices.h>
@@ -35,21 +35,32 @@ namespace detail {
 //
 // All searches of a call share one budget of steps, which also pays for what they read (step_prices).
 // A search gets at most half of the budget, so that the next one is not left without steps: whether
-// the gang fits now, its victims, other victims that allow a lower level, and why it waits. An eighth
-// is kept for the last one, or to place the gang where its victims were.
+// the gang fits now, its victims, and why it waits. An eighth is kept for the last one, or to place the
+// gang where its victims were. A preferred level gets the steps that are left when the gang has been
+// decided without it.
 class gang_planner {
  public:
-  using found = topology_fit<ragged_tree>::result;
+  using found = lazy_host_fit::found;
 
   std::uint64_t budget = 200'000;
   victim_planner victims{};
 
-  // Fills result, tasks, level, victims, reason and steps of a plan. Requires: the request is checked.
-  void operator()(scheduled_gangs& state, const gang_scheduler_types::request& r, time_ms now,
+  // Fills result, tasks, level, victims, reason and steps of a plan. It sets the levels of the request
+  // back before it returns. Requires: the request is checked.
+  void operator()(scheduled_gangs& state, gang_scheduler_types::request& r, time_ms now,
                   gang_scheduler_types::plan& to) {
     begin();
     to.reason = wait_reason::undecided;
-    if (steps_.try_pay(step_prices::of_gang(r.gang))) decide(state, r, now, to);
+    if (steps_.try_pay(step_prices::of_gang(r.gang))) {
+      const level_t required = r.gang.required;
+      const level_t preferred = r.gang.preferred;
+      const level_t last = (std::min)(required, state.layout().num_levels());
+      r.gang.preferred = any_level;
+      decide(state, r, now, to);
+      if (preferred < last) allow_lower_level(state, r, preferred, last, now, to);
+      r.gang.required = required;
+      r.gang.preferred = preferred;
+    }
     to.steps = steps_.steps();
   }
   // Whether CPU and memory count for the gang.
@@ -68,11 +79,8 @@ class gang_planner {
                                           const topology_constraints& gang,
                                           std::span<const resources> hosts,
                                           std::span<const std::uint32_t> absent) {
-    const std::span<const resources> counted = hosted(gang) ? hosts : std::span<const resources>();
-    fit_.set_budget(half());
-    return fit_(capacities, gang, counted).verdict == fit_verdict::does_not_fit
-               ? fit_.explain(capacities, gang, counted, absent)
-               : infeasibility_proof{};
+    return fit_.prove(capacities, gang, hosted(gang) ? hosts : std::span<const resources>(), absent,
+                      half());
   }
 
   // Calls f while bad GPUs are not counted in the view's whole nodes. Cost: O(bad nodes), and f.
@@ -93,7 +101,7 @@ class gang_planner {
   }
 
  private:
-  void begin() { steps_ = decision_steps(budget); }
+  void begin() { steps_ = step_budget(budget); }
   // The most steps of one search.
   [[nodiscard]] std::uint64_t half() const { return (std::max)(budget / 2, std::uint64_t{1}); }
   // What a search may take so that an eighth remains.
@@ -105,14 +113,12 @@ class gang_planner {
     node_view& view = state.view(r.filter);
     const found now_free = fit(view.free, r.gang, view.hosts, half());
     if (now_free.verdict == fit_verdict::fits) {
-      to.result = plan_result::bind;
-      to.level = now_free.level;
-      assign(state, r.gang, now_free.portions, to.tasks);
-      return;
+      refused_ = false;
+      return bind(state, r.gang, now_free, to);
     }
-    const bool refused = now_free.verdict == fit_verdict::does_not_fit || now_free.is_refused;
-    undecided_ = !refused;
-    if (state.has_candidate(r.priority) && preempt(state, view, r, refused, now, to)) return;
+    refused_ = now_free.verdict == fit_verdict::does_not_fit || now_free.is_refused;
+    undecided_ = !refused_;
+    if (state.has_candidate(r.priority) && preempt(state, view, r, now, to)) return;
     to.cost = to.lower_bound = 0;  // the victims that were found may not be enough
     to.reason = reason(state, view, r.gang, !undecided_);
     if (undecided_ || r.filter.nodes.empty()) return;
@@ -122,62 +128,24 @@ class gang_planner {
     const found elsewhere = fit(others.free, r.gang, others.hosts, half());
     if (elsewhere.verdict == fit_verdict::fits) to.reason = wait_reason::not_suggested;
   }
-  // Whether the gang fits, and where, with at most so many steps. CPU and memory are looked at only
-  // where the gang would run; if they do not suffice there, on all nodes.
+  // Places the gang on GPUs that are free.
+  void bind(const scheduled_gangs& state, const topology_constraints& gang, const found& where,
+            gang_scheduler_types::plan& to) {
+    to.result = plan_result::bind;
+    to.level = where.level;
+    to.victims.clear();
+    to.cost = to.lower_bound = 0;
+    assign(state, gang, where.portions, to.tasks);
+  }
+  // Whether the gang fits, and where, with at most so many steps.
   found fit(const capacity_index<ragged_tree>& capacities, const topology_constraints& gang,
             std::span<const resources> hosts, std::uint64_t most) {
-    const bool by_host = hosted(gang);
-    const std::uint64_t before = steps_.steps();
-    const found without = search(capacities, gang, {}, by_host ? most - most / 2 : most);
-    if (!by_host || without.verdict == fit_verdict::does_not_fit) return without;
-    if (without.verdict == fit_verdict::fits && suffice(gang, without.portions, hosts))
-      return without;
-    return search(capacities, gang, hosts, most - (std::min)(most, steps_.steps() - before));
-  }
-  found search(const capacity_index<ragged_tree>& capacities, const topology_constraints& gang,
-               std::span<const resources> hosts, std::uint64_t most) {
-    const std::uint64_t price = step_prices::of_fit(capacities, gang, !hosts.empty());
-    const std::uint64_t if_fits = step_prices::of_placements(gang, capacities.num_nodes());
-    most = (std::min)(most, steps_.left());
-    if (price > most || if_fits > steps_.left() - price) {
-      found unknown;
-      unknown.verdict = fit_verdict::budget_ended;
-      return unknown;
-    }
-    fit_.set_budget((std::min)(most, steps_.left() - if_fits) - price);
-    const found answer = fit_(capacities, gang, hosts);
-    steps_.take(price + answer.steps + (answer.verdict == fit_verdict::fits ? if_fits : 0));
-    return answer;
-  }
-  [[nodiscard]] bool suffice(const topology_constraints& gang,
-                             std::span<const tasks_on_node> portions,
-                             std::span<const resources> hosts) {
-    struct sums {
-      std::uint64_t cpu_milli = 0;
-      std::uint64_t memory_mib = 0;
-    };
-    needs_.clear();
-    for (const tasks_on_node& p : portions) {
-      const resources& each = gang.groups[p.group].host;
-      needs_.push_back({p.node, std::uint64_t{p.tasks} * each.cpu_milli,
-                        std::uint64_t{p.tasks} * each.memory_mib});
-    }
-    const auto before = [](const need& a, const need& b) { return a.node < b.node; };
-    if (!std::is_sorted(needs_.begin(), needs_.end(), before))
-      std::sort(needs_.begin(), needs_.end(), before);
-    sums all;
-    for (std::size_t i = 0; i < needs_.size(); ++i) {
-      if (i == 0 || needs_[i].node != needs_[i - 1].node) all = {};
-      all.cpu_milli += needs_[i].cpu_milli;
-      all.memory_mib += needs_[i].memory_mib;
-      const resources& has = hosts[needs_[i].node];
-      if (all.cpu_milli > has.cpu_milli || all.memory_mib > has.memory_mib) return false;
-    }
-    return true;
+    return fit_(capacities, gang, hosts, most, steps_);
   }
   // GPUs for the tasks: free ones first, then those of victims (extra_), the lowest first.
   void assign(const scheduled_gangs& state, const topology_constraints& gang,
               std::span<const tasks_on_node> portions, std::vector<placement>& tasks) {
+    tasks.clear();
     taken_.resize(state.layout().num_positions());
     extra_.resize(state.layout().num_positions());
     for (const tasks_on_node& p : portions) {
@@ -199,41 +167,42 @@ class gang_planner {
   }
   // Finds victims. False if there are none, or if the search does not know; then undecided_ is true.
   bool preempt(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
-               bool refused, time_ms now, gang_scheduler_types::plan& to) {
-    const bool with_hosts = hosted(r.gang);
-    const std::span<resources> hosts = with_hosts ? std::span(view.hosts) : std::span<resources>();
-    const bool is_found = find_victims(state, view, r, refused, now);
+               time_ms now, gang_scheduler_types::plan& to) {
+    const bool is_found = find_victims(state, view, r, refused_, now);
     undecided_ = undecided_ || victims.budget_ended();
     if (!is_found) return false;
     undecided_ = true;  // until the gang is placed
     chosen_.assign(victims.victims().begin(), victims.victims().end());
     to.cost = victims.cost();
     to.lower_bound = victims.lower_bound();
-    const level_t last = (std::min)(r.gang.required, state.layout().num_levels());
-    const bool prefers = r.gang.preferred < last;
     // A large excerpt takes longer to make than a look at all nodes.
-    const std::uint64_t nodes = victims.in_cells() ? victims.excerpt_nodes() : 0;
     const bool by_excerpt =
-        !prefers && victims.in_cells() && (nodes <= few_nodes(view.free) || !refused);
-    if (prefers) allow_lower_level(state, view, r, now, to);
+        victims.in_cells() && (victims.excerpt_nodes() <= few_nodes(view.free) || !refused_);
+    return place_at_victims(state, view, r.gang, by_excerpt, to);
+  }
+  // Places the gang where chosen_ run, which end. by_excerpt: in the cells of the last search.
+  bool place_at_victims(const scheduled_gangs& state, node_view& view,
+                        const topology_constraints& gang, bool by_excerpt,
+                        gang_scheduler_types::plan& to) {
     if (!steps_.try_pay(eviction(state, chosen_) +
-                        (by_excerpt ? step_prices::of_excerpt(nodes) : 0)))
+                        (by_excerpt ? step_prices::of_excerpt(victims.excerpt_nodes()) : 0)))
       return false;
     bool is_placed = false;
     extra_.resize(state.layout().num_positions());
     set_extra(state, view, true);
     if (by_excerpt) {
       cluster_excerpt& in = victims.excerpt();
-      is_placed = place(state, r.gang, in.capacities(), in.hosts(), &in, to);
+      is_placed = place(state, gang, in.capacities(), in.hosts(), &in, to);
     } else {
       journal log;
       transaction tx(log);
       victims.evict(tx, chosen_);
-      is_placed = place(state, r.gang, view.free, hosts, nullptr, to);
+      is_placed = place(state, gang, view.free, view.hosts, nullptr, to);
     }
     set_extra(state, view, false);
     if (!is_placed) return false;
     to.result = chosen_.empty() ? plan_result::bind : plan_result::preempt;
+    to.victims.clear();
     for (const std::uint32_t v : chosen_) to.victims.push_back(state.at(v).record.what.job);
     return true;
   }
@@ -242,7 +211,7 @@ class gang_planner {
     const std::uint64_t to_place = step_prices::of_placements(r.gang, view.free.num_nodes());
     const std::uint64_t most = spendable() - (std::min)(spendable(), to_place);
     const bool is_found = victims(state, view, r, refused, hosted(r.gang), now, most, half());
-    steps_.take(victims.steps());
+    steps_.pay(victims.steps());
     return is_found;
   }
   // The steps to evict gangs and to take that back.
@@ -255,24 +224,32 @@ class gang_planner {
   [[nodiscard]] static std::uint64_t few_nodes(const capacity_index<ragged_tree>& capacities) {
     return 512 + capacities.num_nodes() / 32;
   }
-  // If the gang prefers a level: chooses other victims that cost no more and allow a lower level. Only
-  // if it is certain that each of them is needed.
-  void allow_lower_level(scheduled_gangs& state, node_view& view,
-                         const gang_scheduler_types::request& r, time_ms now,
+  // Changes the plan if the gang can be in one cell of a level below `last`: it fits now, or where its
+  // victims run, or where other victims run that cost no more. Others are chosen only if it is certain
+  // that each of them is needed.
+  void allow_lower_level(scheduled_gangs& state, gang_scheduler_types::request& r,
+                         level_t preferred, level_t last, time_ms now,
                          gang_scheduler_types::plan& to) {
-    const level_t last = (std::min)(r.gang.required, state.layout().num_levels());
-    gang_scheduler_types::request lower = r;
-    for (lower.gang.required = r.gang.preferred; lower.gang.required < last;
-         ++lower.gang.required) {
-      if (spendable() == 0) return;
-      const found now_lowest = fit_without(state, view, r.gang, chosen_);
-      if (now_lowest.verdict == fit_verdict::fits && lower.gang.required >= now_lowest.level)
-        return;
-      if (!find_victims(state, view, lower, false, now) || victims.cost() > to.cost) continue;
-      const std::vector<std::uint32_t> others(victims.victims().begin(), victims.victims().end());
-      if (!all_needed(state, view, r.gang, others)) continue;
-      chosen_ = others;
-      to.cost = victims.cost();
+    const level_t required = r.gang.required;
+    const auto at_levels = [&](level_t from, level_t to_level) -> const topology_constraints& {
+      r.gang.preferred = from;
+      r.gang.required = to_level;
+      return r.gang;
+    };
+    node_view& view = state.view(r.filter);
+    at_levels(preferred, last - 1);
+    if (!refused_) {
+      const found lower = fit(view.free, r.gang, view.hosts, half());
+      if (lower.verdict == fit_verdict::fits) return bind(state, r.gang, lower, to);
+    }
+    if (to.result != plan_result::preempt) return;
+    const level_t end = place_at_victims(state, view, r.gang, false, to) ? to.level : last;
+    for (level_t l = preferred; l < end && spendable() > 0; ++l) {
+      at_levels(l, l);
+      if (!find_victims(state, view, r, false, now) || victims.cost() > to.cost) continue;
+      chosen_.assign(victims.victims().begin(), victims.victims().end());
+      if (!all_needed(state, view, at_levels(any_level, required))) continue;
+      if (place_at_victims(state, view, at_levels(l, l), false, to)) to.cost = victims.cost();
       return;
     }
   }
@@ -284,17 +261,17 @@ class gang_planner {
     found then;
     then.verdict = fit_verdict::budget_ended;
     if (price >= most) return then;
-    steps_.take(price);
+    steps_.pay(price);
     journal log;
     transaction tx(log);
     victims.evict(tx, gangs);
     return fit(view.free, gang, view.hosts, (std::min)(most - price, half()));
   }
+  // Whether the gang certainly does not fit if one of chosen_ stays, whichever it is.
   [[nodiscard]] bool all_needed(const scheduled_gangs& state, node_view& view,
-                                const topology_constraints& gang,
-                                const std::vector<std::uint32_t>& gangs) {
-    for (std::size_t i = 0; i < gangs.size(); ++i) {
-      std::vector<std::uint32_t> fewer = gangs;
+                                const topology_constraints& gang) {
+    for (std::size_t i = 0; i < chosen_.size(); ++i) {
+      std::vector<std::uint32_t> fewer = chosen_;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
       const found then = fit_without(state, view, gang, fewer);
       if (then.verdict != fit_verdict::does_not_fit && !then.is_refused) return false;
@@ -367,15 +344,10 @@ class gang_planner {
     return healthy == fit_verdict::does_not_fit ? wait_reason::unhealthy : wait_reason::undecided;
   }
 
-  struct need {
-    std::uint32_t node = 0;
-    std::uint64_t cpu_milli = 0;
-    std::uint64_t memory_mib = 0;
-  };
-  topology_fit<ragged_tree> fit_;
-  decision_steps steps_;    // of this call
+  lazy_host_fit fit_;
+  step_budget steps_;       // of this call
+  bool refused_ = false;    // the gang does not fit now
   bool undecided_ = false;  // a search did not decide whether the gang fits, or about victims
-  std::vector<need> needs_;
   std::vector<std::uint32_t> taken_;   // GPUs by position, 0 between calls
   std::vector<std::uint32_t> extra_;   // GPUs of victims by position, 0 between calls
   std::vector<std::uint32_t> chosen_;  // victims

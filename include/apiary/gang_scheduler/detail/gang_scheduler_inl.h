@@ -132,7 +132,7 @@ class gang_scheduler_core {
     if (slot == scheduled_gangs::none) {
       to.request_ = r;
       if (!has_short_slice(r.gang)) {
-        planner(state, r, now, to);
+        planner(state, to.request_, now, to);
       } else {
         gang_scheduler::request whole = r;
         whole.gang = with_whole_slices(r.gang);
@@ -281,7 +281,8 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     if (!never) {
       const bool hosted = detail::gang_planner::hosted(r.gang);
       const std::vector<std::uint32_t> whole(view.whole.free().begin(), view.whole.free().end());
-      unblock_search<ragged_tree> search(5 * planner.budget);
+      unblock_search<ragged_tree> search(5 *
+                                         (std::min)(planner.budget, detail::step_budget::limit));
       const auto remedy = search(
           view.free, r.gang, whole,
           hosted ? std::span<const resources>(view.hosts) : std::span<const resources>(),

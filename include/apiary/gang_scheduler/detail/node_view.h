@@ -68,6 +68,9 @@ struct used_node {
     const std::uint64_t too_much = used > has ? used - has : 0;
     return own > too_much ? static_cast<std::uint32_t>(own - too_much) : 0;
   }
+  [[nodiscard]] static std::uint64_t hash_of_name(const std::string& name) noexcept {
+    return digest().add(name).value();
+  }
   [[nodiscard]] std::uint64_t hash() const noexcept {
     digest d;
     d.add(name_hash).add(shape.gpus).add(shape.host.cpu_milli).add(shape.host.memory_mib);

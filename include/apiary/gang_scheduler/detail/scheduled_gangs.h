@@ -234,28 +234,7 @@ class scheduled_gangs : public candidate_gangs {
     add_candidate(e, slot);
   }
 
-  // What a victim and the gang for which it ends add to the hash.
-  [[nodiscard]] static std::uint64_t hash_of_link(const job_key& victim, const job_key& by) {
-    return digest().add(victim.hash()).add(by.hash()).value();
-  }
-  // Calls f, then undoes every change since.
-  template <class F>
-  void try_out(const F& f) {
-    const std::size_t mark = undo_.size();
-    const std::uint64_t epoch = epoch_;
-    ++trials_;
-    f();
-    roll_back(mark);
-    --trials_;
-    epoch_ = epoch;
-  }
-  // Of a copy that is made in a trial: what it has is final.
-  void end_trials() {
-    trials_ = 0;
-    undo_.clear();
-  }
-
- private:
+  // What a gang adds to the hash, besides its victims.
   [[nodiscard]] std::uint64_t hash_of(const gang& g) const noexcept {
     digest d;
     d.add(g.what.job.hash()).add(g.what.tenant.value).add(g.preempting ? 1 : 0);
@@ -279,6 +258,28 @@ class scheduled_gangs : public candidate_gangs {
     for (const placement& p : g.tasks) d.add(nodes_[p.node.value].name_hash).add(p.gpu_mask);
     return d.value();
   }
+  // What a victim and the gang for which it ends add to the hash.
+  [[nodiscard]] static std::uint64_t hash_of_link(const job_key& victim, const job_key& by) {
+    return digest().add(victim.hash()).add(by.hash()).value();
+  }
+  // Calls f, then undoes every change since.
+  template <class F>
+  void try_out(const F& f) {
+    const std::size_t mark = undo_.size();
+    const std::uint64_t epoch = epoch_;
+    ++trials_;
+    f();
+    roll_back(mark);
+    --trials_;
+    epoch_ = epoch;
+  }
+  // Of a copy that is made in a trial: what it has is final.
+  void end_trials() {
+    trials_ = 0;
+    undo_.clear();
+  }
+
+ private:
   void use(const on_node& o, bool preempting, bool more) {
     used_node& n = nodes_[o.node];
     std::uint32_t& mask = preempting ? n.reserved : n.used;

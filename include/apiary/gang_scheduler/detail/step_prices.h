@@ -15,26 +15,6 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The steps of one decision, which all of its searches share.
-class decision_steps {
- public:
-  explicit decision_steps(std::uint64_t most = 0) noexcept : most_(most) {}
-  // Takes steps if there are so many; otherwise it takes none and returns false.
-  bool try_pay(std::uint64_t steps) noexcept {
-    if (steps > left()) return false;
-    steps_ += steps;
-    return true;
-  }
-  // Takes so many steps, or all that are left.
-  void take(std::uint64_t steps) noexcept { steps_ += (std::min)(steps, left()); }
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  [[nodiscard]] std::uint64_t left() const noexcept { return most_ - steps_; }
-
- private:
-  std::uint64_t most_;
-  std::uint64_t steps_ = 0;
-};
-
 // How many steps of a budget the work of a decision counts as that is not a step of a search. A step
 // takes at most a microsecond, whatever the gang and the cluster are. Prices are rounded down, so that
 // work on a small gang in a small cluster is free.

@@ -1,6 +1,6 @@
-// apiary/tests/gang/detail/step_budget_test.cpp - steps are paid until more are asked for than are left.
+// apiary/tests/gang/fit_verdict_test.cpp - steps are paid until more are asked for than are left.
 // SPDX-License-Identifier: MIT
-#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/fit_verdict.h>
 
 #include <doctest/doctest.h>
 
@@ -40,4 +40,18 @@ TEST_CASE("step_budget: what cannot be paid counts as all that there was") {
   step_budget none;
   CHECK(none.pay(0));
   CHECK(!none.pay(1));
+}
+
+TEST_CASE("step_budget: what try_pay refuses is not taken") {
+  step_budget b(10);
+  CHECK(b.try_pay(4));
+  CHECK(!b.try_pay(7));
+  CHECK(b.steps() == 4);
+  CHECK(b.left() == 6);
+  CHECK(!b.ended());
+  CHECK(b.try_pay(6));
+  CHECK(!b.try_pay(1));
+  CHECK(b.try_pay(0));
+  CHECK(!b.try_pay(std::numeric_limits<std::uint64_t>::max()));
+  CHECK(b.steps() == 10);
 }
