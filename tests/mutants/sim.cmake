@@ -20,8 +20,23 @@ mutant(progress_lost sim/detail/simulator.h "forgotten update: progress since th
   FROM [[p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;]] TO [[]] STATEMENT)
 mutant(checkpoint sim/detail/simulator.h "wrong comparison: a failure loses the last whole interval, too"
   FROM [[p.done / step * step]] TO [[(p.done - 1) / step * step]])
-mutant(shared_twice sim/detail/simulator.h "wrong count: a shared GPU is in use twice"
-  FROM [[at.gpu_mask & ~others]] TO [[at.gpu_mask]])
+mutant(shared_twice sim/detail/gpu_tenants.h "wrong count: a shared GPU is in use twice"
+  FROM [[at.gpu_mask & ~used]] TO [[at.gpu_mask]])
+mutant(booked_twice sim/detail/gpu_tenants.h "dropped condition: a job may start on the GPUs of another"
+  FROM [[(!t.shares && !o.shares)]] TO [[false]])
+mutant(shares_always sim/detail/gpu_tenants.h "forgotten update: a job that was packed once shares its GPUs for good"
+  IN [[    for (tenant& t : here) t.shares = t.shares && (t.fresh || !is_alone(here, t));]]
+  FROM [[for (tenant& t : here) t.shares = t.shares && (t.fresh || !is_alone(here, t));]] TO [[]] STATEMENT)
+mutant(shares_early sim/detail/gpu_tenants.h "dropped condition: a job is alone before the decision has ended"
+  FROM [[t.fresh || !is_alone(here, t)]] TO [[!is_alone(here, t)]])
+mutant(broken_start sim/detail/simulator.h "dropped condition: a job starts on a broken server"
+  FROM [[std::binary_search(broken_.begin(), broken_.end(), at.node)]] TO [[false]])
+mutant(fewer_gpus sim/detail/check_simulation.h "dropped condition: a job runs on fewer GPUs than it asks for"
+  FROM [[gpus >= r.gpus && gpus <= most]] TO [[gpus <= most]])
+mutant(never_saves sim/detail/simulator.h "dropped condition: an interval that is too long overflows"
+  FROM [[(std::min)(options_.checkpoint_interval, max_time / full_speed)]] TO [[options_.checkpoint_interval]])
+mutant(retry_estimate sim/detail/simulator.h "forgotten term: a retry is estimated as if it had kept nothing"
+  FROM [[r.estimate - kept]] TO [[r.estimate]])
 mutant(order_of_events sim/detail/simulator.h "wrong comparison: a repair is seen one event late"
   FROM [[repairs[repaired].first == now]] TO [[repairs[repaired].first < now]])
 mutant(waited_again sim/detail/simulator.h "forgotten update: only the last wait of a job counts"

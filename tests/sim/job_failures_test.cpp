@@ -1,5 +1,6 @@
 // apiary/tests/sim/job_failures_test.cpp - jobs that fail, and are retried or not, by their classes.
 // SPDX-License-Identifier: MIT
+#include "support/forwarding_scheduler.h"
 #include "support/scale.h"
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/bounded_wait_queue.h>
@@ -247,6 +248,36 @@ TEST_CASE(
   CHECK(done->jobs[1].ended == 38);
   CHECK_FALSE(done->jobs[1].given_up);
   CHECK(scheduler.num_jobs() == 0);
+}
+
+TEST_CASE("job failures: the estimate of a retry is without the work that was kept") {
+  struct listening : apiary_test::forwarding_scheduler<batch_queue<server_placer>> {
+    std::vector<time_ms> estimates{};
+    absl::Status submit(const job_request& r, time_ms t) {
+      estimates.push_back(r.estimate);
+      return scheduler.submit(r, t);
+    }
+  };
+  std::vector<timed_job> jobs(3);
+  for (timed_job& j : jobs) j.duration = 100;
+  jobs[0].request.estimate = 120;
+  jobs[1].request.estimate = 50;  // too short
+  job_list::number_by_arrival(jobs);
+  for (const time_ms interval : {time_ms{0}, time_ms{30}}) {
+    CAPTURE(interval);
+    listening queue{{fifo(1)}, {}};
+    const auto done = simulate(
+        queue, jobs, {},
+        {.start_cost = 3,
+         .checkpoint_interval = interval,
+         .failures = {{job_id(0), 70}, {job_id(1), 80}, {job_id(2), 70}}},
+        [](const timed_job&, const job_placement&) { return full_speed; },
+        [](const simulation_event&) {});
+    REQUIRE_MESSAGE(done.ok(), done.status().ToString());
+    CHECK(queue.estimates == (interval == 0
+                                  ? std::vector<time_ms>{123, 53, max_time, 123, 53, max_time}
+                                  : std::vector<time_ms>{123, 53, max_time, 63, 3, max_time}));
+  }
 }
 
 TEST_CASE("job failures: what is refused") {

@@ -57,6 +57,16 @@ struct restless {
     if (where.empty()) where.push_back({node_id(0), 1});
     return where;
   }
+  bool is_free(const job_placement& where, job_id but) const {
+    for (const auto& [job, other] : running) {
+      for (const placement& p : where) {
+        for (const placement& q : other) {
+          if (job != but && p.node == q.node && (p.gpu_mask & q.gpu_mask) != 0) return false;
+        }
+      }
+    }
+    return true;
+  }
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     last = now;
     if (now % 7 != 0) return absl::OkStatus();
@@ -66,15 +76,19 @@ struct restless {
     for (const job_id job : jobs) {
       job_action a{.job = job};
       if (waiting.erase(job) == 1) {
-        a.what = random.uniform(2) == 0 ? verb::start : verb::pack;
-        running[job] = a.where = any_place();
+        a.where = any_place();
+        a.what = random.uniform(2) == 0 && is_free(a.where, job) ? verb::start : verb::pack;
+        running[job] = a.where;
       } else if (const std::uint32_t what = random.uniform(5); what == 0) {
         a.what = random.uniform(2) == 0 ? verb::suspend : verb::unpack;
         running.erase(job);
         waiting.insert(job);
       } else if (what < 3) {
-        a.what = what == 1 ? verb::migrate : random.uniform(2) == 0 ? verb::grow : verb::shrink;
-        running[job] = a.where = any_place();
+        a.where = any_place();
+        a.what = what == 1 || !is_free(a.where, job) ? verb::migrate
+                 : random.uniform(2) == 0            ? verb::grow
+                                                     : verb::shrink;
+        running[job] = a.where;
       } else {
         continue;
       }
@@ -153,7 +167,8 @@ TEST_CASE("simulate: whatever happens to a job, its speeds sum up to its work") 
     restless scheduler{.random = rng(seed)};
     std::vector<timed_job> jobs;
     for (std::uint32_t j = 0; j < 5; ++j) {
-      jobs.push_back({{.job = job_id(j)}, 11 * time_ms{j}, 20 + scheduler.random.uniform(80)});
+      jobs.push_back(
+          {{.job = job_id(j), .max_gpus = 6}, 11 * time_ms{j}, 20 + scheduler.random.uniform(80)});
     }
     const simulation_options options{.start_cost = scheduler.random.uniform(12),
                                      .migration_cost = scheduler.random.uniform(20)};

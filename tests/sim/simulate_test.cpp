@@ -374,6 +374,148 @@ TEST_CASE("simulate: an action that cannot be carried out is an error of the sch
   CHECK(error({{start}}, {job_id(7)}, {{node_id(0), 3, 4}}) ==
         "the scheduler stops job 7 at 3, but it does not run");
   CHECK(error({{start}}, {job_id(0)}, {{node_id(0), 3, 4}}).empty());
+  CHECK(error({{start}}, {}, {{node_id(0), 3, 4}}) ==
+        "the scheduler does not stop job 0 at 3, but server 0 is broken");
+  CHECK(error({{}, {start}}, {}, {{node_id(0), 3, 4}}) ==
+        "the scheduler starts job 0 at 3, but server 0 is broken");
+  CHECK(error({{}, {}, {start}}, {}, {{node_id(0), 3, 4}}).empty());  // it is repaired
+  CHECK(error({{start}, {action(verb::migrate, 0, 1, 1)}}, {}, {{node_id(1), 3, 4}}) ==
+        "the scheduler migrates job 0 at 3, but server 1 is broken");
+  CHECK(error({{action(verb::start, 0, 0, 3)}}) ==
+        "the scheduler starts job 0 at 0, but it asks for 1 GPUs, and `where` has 2");
+  const job_action twice{verb::start, job_id(0), {{node_id(0), 1}, {node_id(0), 1}}, {}};
+  CHECK(error({{twice}}) ==
+        "the scheduler starts job 0 at 0, but it asks for 1 GPUs, and `where` has 2");
+}
+
+namespace {
+
+// A scheduler whose actions at 0, 1, ... are given.
+struct timed_script {
+  std::vector<std::vector<job_action>> script{};
+  std::uint32_t gpus = 4;
+  time_ms last = -1;
+  absl::Status submit(const job_request& /*r*/, time_ms /*t*/) { return absl::OkStatus(); }
+  absl::Status finish(job_id /*j*/, time_ms /*t*/) { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id /*n*/, time_ms /*t*/) {
+    return std::vector<job_id>{};
+  }
+  absl::Status mark_healthy(node_id /*n*/, time_ms /*t*/) { return absl::OkStatus(); }
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
+    last = t;
+    if (static_cast<std::size_t>(t) < script.size()) actions = script[static_cast<std::size_t>(t)];
+    return absl::OkStatus();
+  }
+  [[nodiscard]] time_ms wake() const {
+    return last + 1 < static_cast<time_ms>(script.size()) ? last + 1 : max_time;
+  }
+  [[nodiscard]] std::uint32_t total_gpus() const { return gpus; }
+};
+
+}  // namespace
+
+TEST_CASE("simulate: two jobs have a GPU only if one of them came to share it") {
+  using verb = job_action::verb;
+  const auto action = [](verb what, std::uint32_t j, std::uint32_t server, std::uint32_t mask) {
+    return job_action{what, job_id(j), {{node_id(server), mask}}, {}};
+  };
+  std::vector<timed_job> jobs{job(0, 1, 0, 10), job(1, 1, 0, 10), job(2, 1, 0, 10),
+                              job(3, 1, 0, 10), job(4, 2, 0, 10)};
+  jobs[4].request.max_gpus = 4;
+  const auto error = [&](const std::vector<std::vector<job_action>>& script) {
+    std::vector<std::string> messages;  // whether or not the simulator knows the servers
+    for (const std::vector<std::uint32_t>& known :
+         {std::vector{4U}, std::vector<std::uint32_t>{}}) {
+      timed_script scheduler{script};
+      const auto run = simulate(scheduler, jobs, {}, {.servers = known}, at_full_speed, unseen);
+      CHECK((run.ok() || run.status().code() == absl::StatusCode::kInternal));
+      messages.emplace_back(run.status().message());
+    }
+    CHECK(messages[0] == messages[1]);
+    return messages[1];
+  };
+  const auto start = [&](std::uint32_t j, std::uint32_t mask) {
+    return action(verb::start, j, 0, mask);
+  };
+  const job_action suspend{verb::suspend, job_id(0), {}, {}};
+  CHECK(error({{start(0, 1), start(1, 2), start(2, 4), start(3, 8)}}).empty());
+  CHECK(error({{start(0, 1), start(1, 1)}}) ==
+        "the scheduler gives GPUs to job 1 at 0, but job 0 has GPUs 1 (as bits) of server 0");
+  CHECK(error({{start(4, 6)}, {start(1, 4)}}) ==
+        "the scheduler gives GPUs to job 1 at 1, but job 4 has GPUs 4 (as bits) of server 0");
+  CHECK(
+      error({{{verb::start, job_id(4), {{node_id(0), 3}, {node_id(0), 6}}, {}}}}) ==
+      "the scheduler gives GPUs to job 4 at 0, but `where` has GPUs 2 (as bits) of server 0 twice");
+  // What counts is the end of a decision.
+  CHECK(error({{start(0, 1)}, {start(1, 1), suspend}}).empty());
+  CHECK(error({{start(0, 1)}, {start(1, 1), action(verb::migrate, 0, 0, 2)}}).empty());
+  // Jobs that are packed or migrate share GPUs; a third one that starts there does not.
+  const job_action packed = action(verb::pack, 1, 0, 1);
+  CHECK(error({{start(0, 1), packed}}).empty());
+  CHECK(error({{packed, start(0, 1)}}).empty());
+  CHECK(error({{start(0, 1), start(1, 2)}, {action(verb::migrate, 1, 0, 1)}}).empty());
+  CHECK(error({{start(0, 1), packed}, {start(2, 1)}}) ==
+        "the scheduler gives GPUs to job 2 at 1, but job 0 has GPUs 1 (as bits) of server 0");
+  // When the other one leaves, a job that was packed has its GPU alone, and so has one that was
+  // packed onto an idle GPU.
+  CHECK(error({{start(0, 1), packed}, {suspend}, {start(2, 1)}}) ==
+        "the scheduler gives GPUs to job 2 at 2, but job 1 has GPUs 1 (as bits) of server 0");
+  CHECK(error({{start(0, 1), packed}, {suspend, start(2, 1)}}) ==
+        "the scheduler gives GPUs to job 2 at 1, but job 1 has GPUs 1 (as bits) of server 0");
+  CHECK(error({{packed}, {start(2, 1)}}) ==
+        "the scheduler gives GPUs to job 2 at 1, but job 1 has GPUs 1 (as bits) of server 0");
+  // A job has the GPUs that it asks for.
+  CHECK(error({{start(4, 1)}}) ==
+        "the scheduler starts job 4 at 0, but it asks for 2 to 4 GPUs, and `where` has 1");
+  CHECK(error({{start(4, 3)}, {action(verb::grow, 4, 0, 15)}, {action(verb::shrink, 4, 0, 7)}})
+            .empty());
+  CHECK(error({{start(4, 15)}, {action(verb::shrink, 4, 0, 8)}}) ==
+        "the scheduler shrinks job 4 at 1, but it asks for 2 to 4 GPUs, and `where` has 1");
+  CHECK(error({{start(0, 1)}, {action(verb::migrate, 0, 0, 3)}}) ==
+        "the scheduler migrates job 0 at 1, but it asks for 1 GPUs, and `where` has 2");
+  timed_script wide{{{start(0, 1), action(verb::start, 1, 9, 1)}}, 1};
+  CHECK(simulate(wide, jobs).status() ==
+        absl::InternalError("the scheduler uses 2 GPUs at 0, but it has 1"));
+}
+
+TEST_CASE("simulate: costs and intervals without limit, and negative ones") {
+  const std::vector<timed_job> jobs{job(0, 4, 5, 100), job(1, 4, 6, 100)};
+  const std::vector<outage> outages{{node_id(0), 70, 90}};
+  const auto run = [&](const simulation_options& options) {
+    batch_queue queue(servers({4, 4}));
+    return simulate(queue, jobs, outages, options, at_full_speed, unseen);
+  };
+  CHECK(run({.checkpoint_interval = -1}).status() ==
+        absl::InvalidArgumentError(
+            "a job saves its progress every -1 ms; the interval must be at least 0"));
+  for (const time_ms never : {max_time, max_time / 1000 + 1, max_time / 1000}) {
+    CAPTURE(never);
+    const auto loses = run({.checkpoint_interval = never});
+    REQUIRE(loses.ok());
+    CHECK(loses->jobs[0].lost == 65);  // as with an interval of 0
+    CHECK(loses->jobs[0].ended == 190);
+    const auto stuck = run({.start_cost = never});
+    REQUIRE(stuck.ok());
+    CHECK(stuck->jobs[0].lost == 0);
+    CHECK(stuck->jobs[1].started == 6);
+    CHECK((stuck->jobs[1].ended == max_time || stuck->jobs[1].ended == 6 + never + 100));
+    CHECK((stuck->jobs[1].ended == max_time) == (never == max_time));
+  }
+  for (const time_ms cost : {max_time, max_time - 1, time_ms{7}}) {
+    timed_script moves{{{{job_action::verb::start, job_id(0), {{node_id(0), 1}}, {}}},
+                        {{job_action::verb::migrate, job_id(0), {{node_id(0), 2}}, {}}}}};
+    const std::vector<timed_job> one{job(0, 1, 0, 10)};
+    const auto moved = simulate(moves, one, {}, {.migration_cost = cost}, at_full_speed, unseen);
+    REQUIRE(moved.ok());
+    CHECK(moved->jobs[0].migrated == 1);
+    CHECK(moved->jobs[0].ended == (cost == 7 ? 17 : max_time));
+  }
+  const std::vector<timed_job> long_one{job(0, 1, 0, time_ms{1} << 53)};
+  batch_queue queue(servers({4}));
+  CHECK(simulate(queue, long_one).status() ==
+        absl::InvalidArgumentError(
+            "job 0: numbered 0, arrival 0, duration 9007199254740992; ids must follow the order of "
+            "arrival, from 0, and durations must be 0 to 2^53 - 1"));
 }
 
 // The digests change when the events of a scheduler do: then that is what a change did, and they are

@@ -36,14 +36,14 @@ APIARY_NAMESPACE_BEGIN
 //
 // If the scheduler has fail() (see JobScheduler), it is called for each failure of a job.
 //
-// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or
-//           duration; an outage is not in order of `from`, ends before it begins or breaks a broken
-//           server; options.servers and the scheduler differ in GPUs; a start or a migration costs
-//           less than 0 ms; a failure is not in order of jobs, of no job, or before 0. kInternal:
-//           wake() is not later than the last decide(); an action of decide() or a job of mark_bad()
-//           is wrong, for example it starts a job that runs. Otherwise the first error of the
-//           scheduler.
-// Requires: durations below 2^53 / 1000; the scheduler is new.
+// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or a duration
+//           outside 0 to 2^53 - 1; an outage is not in order of `from`, ends before it begins or
+//           breaks a broken server; options.servers and the scheduler differ in GPUs; a start, a
+//           migration or a checkpoint interval is less than 0 ms; a failure is not in order of jobs,
+//           of no job, or before 0. kInternal: wake() is not later than the last decide(); an action
+//           of decide() or the jobs of mark_bad() are wrong: sim/README.md lists what is legal.
+//           Otherwise the first error of the scheduler.
+// Requires: the scheduler is new.
 // Cost:     O(log jobs running) an event beside the work of the scheduler; about 120 bytes a job.
 // Example:  examples/job_queues.cpp
 template <JobScheduler Scheduler, class Speed, class Observer>

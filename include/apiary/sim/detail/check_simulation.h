@@ -11,6 +11,7 @@
 
 #include <absl/status/status.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -28,13 +29,13 @@ namespace detail {
                                                    std::uint32_t total_gpus) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const timed_job& j = jobs[i];
-    if (j.request.job.value == i && j.duration >= 0 &&
+    if (j.request.job.value == i && j.duration >= 0 && j.duration < time_ms{1} << 53 &&
         j.arrival >= (i == 0 ? 0 : jobs[i - 1].arrival))
       continue;
     return absl::InvalidArgumentError(
         "job " + std::to_string(i) + ": numbered " + std::to_string(j.request.job.value) +
         ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
-        "; ids must follow the order of arrival, from 0, and durations must not be negative");
+        "; ids must follow the order of arrival, from 0, and durations must be 0 to 2^53 - 1");
   }
   std::map<node_id, time_ms> broken;  // until when each server was last broken
   for (std::size_t i = 0; i < outages.size(); ++i) {
@@ -56,6 +57,10 @@ namespace detail {
   if (options.start_cost < 0)
     return absl::InvalidArgumentError("a start costs " + std::to_string(options.start_cost) +
                                       " ms; it must cost at least 0");
+  if (options.checkpoint_interval < 0)
+    return absl::InvalidArgumentError("a job saves its progress every " +
+                                      std::to_string(options.checkpoint_interval) +
+                                      " ms; the interval must be at least 0");
   if (options.migration_cost < 0)
     return absl::InvalidArgumentError("a migration costs " +
                                       std::to_string(options.migration_cost) +
@@ -81,6 +86,15 @@ namespace detail {
   if (servers.empty() || all == total_gpus) return absl::OkStatus();
   return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
                                     " GPUs; the scheduler has " + std::to_string(total_gpus));
+}
+
+// Why the job cannot run on so many GPUs; empty: it can.
+[[nodiscard]] inline std::string wrong_gpus(const job_request& r, std::uint64_t gpus) {
+  const std::uint32_t most = (std::max)(r.gpus, r.max_gpus);
+  if (gpus >= r.gpus && gpus <= most) return {};
+  const std::string range = most > r.gpus ? " to " + std::to_string(most) : "";
+  return "it asks for " + std::to_string(r.gpus) + range + " GPUs, and `where` has " +
+         std::to_string(gpus);
 }
 
 }  // namespace detail

@@ -10,6 +10,8 @@
 #include <apiary/metric/utilization.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
+#include <apiary/sim/detail/check_simulation.h>
+#include <apiary/sim/detail/gpu_tenants.h>
 #include <apiary/sim/detail/idle_servers.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
@@ -19,7 +21,6 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -57,6 +58,7 @@ class simulator {
       : calls_(calls),
         jobs_(jobs),
         options_(options),
+        total_gpus_(total_gpus),
         neighbours_matter_(neighbours_matter),
         idle_(options.servers) {
     out_.jobs.resize(jobs.size());
@@ -95,6 +97,7 @@ class simulator {
       for (; repaired < repairs.size() && repairs[repaired].first == now; ++repaired) {
         const node_id n = outages[repairs[repaired].second].node;
         APIARY_RETURN_IF_ERROR(calls_.mark_healthy(n, now));
+        erase_sorted(broken_, n);
         if (n.value < idle_.num_servers()) idle_.set_health(n, true, now);
         record({simulation_event::kind::repair, now, {}, n}, {});
       }
@@ -114,6 +117,7 @@ class simulator {
         APIARY_RETURN_IF_ERROR(check(action, now));
         carry_out(action, now);
       }
+      APIARY_RETURN_IF_ERROR(check_shares(now));
       if (neighbours_matter_) change_speeds(now);
     }
     out_.scattered = idle_.area(out_.ended);
@@ -128,10 +132,6 @@ class simulator {
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
     job_placement where{};  // empty while the job does not run
-  };
-  struct tenancy {
-    job_id job{};
-    std::uint32_t devices = 0;  // bit mask of the GPUs of the node
   };
 
   void record(const simulation_event& e, const job_placement& where) {
@@ -151,25 +151,19 @@ class simulator {
     record({what, now, job, {}, p.gpus, nodes, p.speed, p.since, retried}, where);
   }
   // Adds the job to the GPUs of its placement, or removes it from them.
-  void occupy(job_id job, bool comes, time_ms now) {
+  void occupy(job_id job, bool comes, time_ms now, bool shares = false) {
     progress& p = state_[job.value];
     p.gpus = 0;
+    const auto changed = [&](job_id other) {
+      if (neighbours_matter_) new_neighbours_.push_back(other);
+    };
     for (const placement& at : p.where) {
       p.gpus += at.num_gpus();
-      if (at.node.value >= here_.size()) here_.resize(at.node.value + std::size_t{1});
-      std::vector<tenancy>& here = here_[at.node.value];
-      if (!comes) std::erase_if(here, [&](const tenancy& t) { return t.job == job; });
-      std::uint32_t others = 0;
-      for (const tenancy& t : here) {
-        if ((t.devices & at.gpu_mask) == 0) continue;
-        others |= t.devices;
-        if (neighbours_matter_) new_neighbours_.push_back(t.job);
-      }
-      const auto alone = static_cast<std::uint32_t>(std::popcount(at.gpu_mask & ~others));
+      const std::uint32_t alone =
+          comes ? tenants_.put(job, at, shares, changed) : tenants_.remove(job, at, changed);
       used_ = comes ? used_ + alone : used_ - alone;
       if (idle_.num_servers() > 0)
         idle_.use(at.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
-      if (comes) here.push_back({job, at.gpu_mask});
     }
     out_.gpus.set(static_cast<std::uint64_t>(now), used_);
   }
@@ -178,11 +172,8 @@ class simulator {
     const job_placement& where = state_[job.value].where;
     neighbours_.clear();
     if (neighbours_matter_) {
-      for (const placement& at : where) {
-        for (const tenancy& t : here_[at.node.value]) {
-          if (t.job != job && (t.devices & at.gpu_mask) != 0) neighbours_.push_back(t.job);
-        }
-      }
+      for (const placement& at : where)
+        tenants_.others(job, at, [&](job_id other) { neighbours_.push_back(other); });
       sort_unique(neighbours_);
     }
     const std::uint32_t speed = calls_.speed(jobs_[job.value], where, neighbours_);
@@ -212,6 +203,7 @@ class simulator {
       return fault(runs ? "it runs already" : "it does not run");
     if (action.what == verb::suspend || action.what == verb::unpack) return absl::OkStatus();
     if (action.where.empty()) return fault("`where` is empty");
+    std::uint64_t gpus_there = 0;
     for (const placement& at : action.where) {
       const std::vector<std::uint32_t>& servers = options_.servers;
       if (!at.node.valid() || (!servers.empty() && at.node.value >= servers.size()))
@@ -220,8 +212,20 @@ class simulator {
       if (at.gpu_mask == 0 || std::uint64_t{at.gpu_mask} >> gpus != 0)
         return fault("server " + std::to_string(at.node.value) + " has no GPUs " +
                      std::to_string(at.gpu_mask) + " (as bits)");
+      if (std::binary_search(broken_.begin(), broken_.end(), at.node))
+        return fault("server " + std::to_string(at.node.value) + " is broken");
+      gpus_there += at.num_gpus();
     }
-    return absl::OkStatus();
+    const std::string why = wrong_gpus(jobs_[action.job.value].request, gpus_there);
+    return why.empty() ? absl::OkStatus() : fault(why);
+  }
+  // Whether the decision has given GPUs twice, or more of them than there are.
+  [[nodiscard]] absl::Status check_shares(time_ms now) {
+    if (const std::optional<gpu_tenants::conflict> twice = tenants_.check())
+      return wrong("gives GPUs to", twice->job, now, twice->text());
+    if (used_ <= total_gpus_) return absl::OkStatus();
+    return absl::InternalError("the scheduler uses " + std::to_string(used_) + " GPUs at " +
+                               std::to_string(now) + ", but it has " + std::to_string(total_gpus_));
   }
   // Requires: check().
   void carry_out(const job_action& action, time_ms now) {
@@ -246,7 +250,9 @@ class simulator {
   }
   [[nodiscard]] absl::Status submit(std::size_t job, time_ms now) {
     job_request r = jobs_[job].request;
-    if (r.estimate >= 0) r.estimate = add_time(r.estimate, options_.start_cost);
+    const time_ms kept = r.estimate == max_time ? 0 : state_[job].done / full_speed;
+    if (r.estimate >= 0)
+      r.estimate = add_time((std::max<time_ms>)(0, r.estimate - kept), options_.start_cost);
     return calls_.submit(r, now);
   }
   // The failure that the job has before its end; null: none.
@@ -261,19 +267,19 @@ class simulator {
   void set_speed(job_id job, std::uint32_t speed, time_ms pause, time_ms now) {
     progress& p = state_[job.value];
     p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
-    p.since = (std::max)(p.since, now + pause);
+    p.since = (std::max)(p.since, add_time(now, pause));
     p.speed = speed;
     const simulation_options::job_failure* const failure = next_failure(job);
     const time_ms until = failure != nullptr ? failure->at : jobs_[job.value].duration;
     const std::int64_t left = (std::max<std::int64_t>)(0, until * full_speed - p.done);
-    ends_.set(job.value, p.since + (left + speed - 1) / speed);
+    ends_.set(job.value, add_time(p.since, (left + speed - 1) / speed));
   }
   void start(const job_action& action, time_ms now) {
     progress& p = state_[action.job.value];
     simulation_result::job_record& r = out_.jobs[action.job.value];
     APIARY_VERIFY(p.speed == 0 && r.ended == max_time);
     p.where = action.where;
-    occupy(action.job, true, now);
+    occupy(action.job, true, now, action.what == job_action::verb::pack);
     p.since = now;
     set_speed(action.job, speed_of(action.job), options_.start_cost, now);
     if (r.started == max_time) r.started = now;
@@ -285,7 +291,7 @@ class simulator {
     APIARY_VERIFY(p.speed > 0);
     occupy(action.job, false, now);
     p.where = action.where;
-    occupy(action.job, true, now);
+    occupy(action.job, true, now, what == simulation_event::kind::migration);
     set_speed(action.job, speed_of(action.job), pause, now);
     record(what, action.job, now, action.where);
   }
@@ -347,7 +353,8 @@ class simulator {
   // The job loses the work since its last checkpoint.
   void lose_work(job_id job) {
     progress& p = state_[job.value];
-    const std::int64_t step = options_.checkpoint_interval * full_speed;
+    const time_ms interval = (std::min)(options_.checkpoint_interval, max_time / full_speed);
+    const std::int64_t step = interval * full_speed;
     const std::int64_t kept = step == 0 ? 0 : p.done / step * step;
     out_.jobs[job.value].lost += (p.done - kept) / full_speed;
     p.done = kept;
@@ -363,25 +370,30 @@ class simulator {
       ++out_.jobs[job.value].broken;
       lose_work(job);
     }
+    insert_sorted(broken_, n);
+    if (const job_id left = tenants_.any_on(n); left.valid())
+      return wrong("does not stop", left, now, "server " + std::to_string(n.value) + " is broken");
     return absl::OkStatus();
   }
 
   simulated_calls calls_;
   std::span<const timed_job> jobs_;
   simulation_options options_;
+  std::uint64_t total_gpus_;
   bool neighbours_matter_;
   idle_servers idle_;
   simulation_result out_;
   std::vector<progress> state_;
   timer_queue ends_;  // when running jobs end
   std::vector<job_action> actions_;
-  std::vector<std::vector<tenancy>> here_;  // the jobs on each node
-  std::vector<job_id> new_neighbours_;      // jobs whose neighbours changed
-  std::vector<job_id> neighbours_;          // scratch
-  std::vector<std::size_t> next_failure_;   // of each job; empty: no job fails
-  std::vector<std::uint32_t> unknown_;      // failures of unknown kind that each job has had
-  std::uint64_t used_ = 0;                  // GPUs
-  std::size_t unended_ = 0;                 // jobs that arrived and have not ended
+  gpu_tenants tenants_;
+  std::vector<node_id> broken_;            // servers, ascending
+  std::vector<job_id> new_neighbours_;     // jobs whose neighbours changed
+  std::vector<job_id> neighbours_;         // scratch
+  std::vector<std::size_t> next_failure_;  // of each job; empty: no job fails
+  std::vector<std::uint32_t> unknown_;     // failures of unknown kind that each job has had
+  std::uint64_t used_ = 0;                 // GPUs
+  std::size_t unended_ = 0;                // jobs that arrived and have not ended
 };
 
 }  // namespace detail
