@@ -480,8 +480,9 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     if (policy == "conservative") {
       status = run(apiary::conservative_queue(std::move(made), {.depth = set.depth}));
     } else if (policy == "srtf") {
-      status = run(preemptive_queue(std::move(made),
-                                    {.rule = preemptive_options::rules::shortest_remaining}));
+      status = run(
+          preemptive_queue(std::move(made), {.rule = preemptive_options::rules::shortest_remaining,
+                                             .checkpoint_interval = set.checkpoint}));
     } else if (policy == "las") {
       status = run(preemptive_queue(std::move(made), {.quantum = quantum}));
     } else if (policy == "tiresias") {  // two thresholds: 1 and 10 GPU-hours
@@ -494,7 +495,8 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
       status = run(apiary::bounded_wait_queue(
           std::move(made), {.order = apiary::bounded_wait_options::orders::remaining,
                             .quantum = quantum,
-                            .slice = quantum}));
+                            .slice = quantum,
+                            .checkpoint_interval = set.checkpoint}));
     } else if (policy == "qssf") {
       status = run(batch_queue(
           std::move(made), {.rule = rules::backfill, .order = batch_options::orders::gpu_time}));

@@ -121,7 +121,8 @@ TEST_CASE("bounded_wait_queue: each event as if all jobs were sorted, on copies 
                                          .quantum = 1 + random.uniform(6),
                                          .patience = random.uniform(60),
                                          .slice = 1 + random.uniform(12),
-                                         .migrates = random.uniform(4) != 0};
+                                         .migrates = random.uniform(4) != 0,
+                                         .checkpoint_interval = random.uniform(5)};
       bounded_wait_queue queue(servers, options);
       apiary_test::naive_bounded_wait naive(servers, options);
       const simulation_result fast = run_bounded(queue, jobs, outages);

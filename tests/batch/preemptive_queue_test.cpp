@@ -194,6 +194,40 @@ TEST_CASE("preemptive_queue: a job is not suspended for one that does not fit ev
   CHECK(server(1) == std::vector{job_id(3)});
 }
 
+// A job of ten hours loses its server after nine, for a second; meanwhile a job of two hours arrives.
+TEST_CASE("preemptive_queue, bounded_wait_queue: work that a breakdown undid is not done") {
+  constexpr time_ms hour = 3'600'000;
+  const std::vector<timed_job> jobs = jobs_of({{0, 1, 10 * hour}, {9 * hour + 500, 1, 2 * hour}});
+  const std::vector<outage> outages{{node_id(0), 9 * hour, 9 * hour + 1000}};
+  const auto first_end = [&](auto queue, time_ms interval) {
+    const auto run = simulate(
+        queue, jobs, outages, {.checkpoint_interval = interval},
+        [](const timed_job&, const job_placement&) { return full_speed; },
+        [](const simulation_event&) {});
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    return run->jobs[0].ended;
+  };
+  for (const time_ms interval : {time_ms{0}, hour, 4 * hour, 20 * hour}) {
+    CAPTURE(interval);
+    // What is left: ten hours, one hour, two hours (the lower id is first), ten hours.
+    const bool is_first = interval == hour || interval == 4 * hour;
+    const time_ms kept = interval == hour ? 9 * hour : interval == 4 * hour ? 8 * hour : 0;
+    const time_ms end = 9 * hour + 1000 + (is_first ? 0 : 2 * hour) + 10 * hour - kept;
+    CHECK(first_end(
+              preemptive_queue(any_gpus(1), {.rule = preemptive_options::rules::shortest_remaining,
+                                             .checkpoint_interval = interval}),
+              interval) == end);
+    CHECK(
+        first_end(bounded_wait_queue(any_gpus(1), {.order = bounded_wait_options::orders::remaining,
+                                                   .patience = 100 * hour,
+                                                   .checkpoint_interval = interval}),
+                  interval) == end);
+  }
+  // What it has attained it keeps: the other job has attained less, and comes first.
+  const time_ms last = 9 * hour + 1000 + 2 * hour + 10 * hour;
+  CHECK(first_end(preemptive_queue(any_gpus(1), {.quantum = hour}), 0) == last);
+}
+
 TEST_CASE("preemptive_queue: a host that is late all the time chooses all the same") {
   for (const std::uint32_t max_late : {1U, 9U}) {
     preemptive_queue queue(any_gpus(2),

@@ -79,10 +79,16 @@ mutant(preempt_go_on batch/preemptive_queue.h "wrong order: a job that could sta
   FROM [[r.stopped && jobs_.go_on(r, r.where, now)]] TO [[false]])
 mutant(preempt_had batch/preemptive_queue.h "forgotten update: a stopped job has not run"
   FROM [[r.had += now - r.started;]] TO [[]] STATEMENT)
+mutant(preempt_lost batch/preemptive_queue.h "forgotten update: work that a breakdown undid counts as done"
+  FROM [[r.lost = r.had - detail::kept_work(r.had - r.lost, options_.checkpoint_interval);]] TO [[]] STATEMENT)
 mutant(preempt_quantum batch/preemptive_queue.h "off by one: the next choice is one quantum late"
   FROM [[now / options_.quantum * options_.quantum]] TO [[(now / options_.quantum + 1) * options_.quantum]])
 mutant(bounded_patience batch/bounded_wait_queue.h "wrong time: a job starves a millisecond late"
   FROM [[waits_.begin()->first <= now - options_.patience]] TO [[waits_.begin()->first < now - options_.patience]])
+mutant(bounded_lost batch/bounded_wait_queue.h "forgotten update: work that a breakdown undid counts as done"
+  FROM [[if (broke) r.lost]] TO [[if (!broke) r.lost]])
+mutant(kept_work batch/detail/job_records.h "wrong value: what was lost is kept, and the other way round"
+  FROM [[work - work % interval]] TO [[work % interval]])
 mutant(bounded_turns batch/bounded_wait_queue.h "wrong order: a job that starves stops those that have starved for longer"
   FROM [[*turn < turn_of(r)]] TO [[turn_of(r) < *turn]])
 mutant(bounded_smaller batch/bounded_wait_queue.h "wrong comparison: jobs as large as the one that waits migrate"

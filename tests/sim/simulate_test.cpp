@@ -557,7 +557,7 @@ TEST_CASE("simulate: the same seed gives the same events everywhere") {
                                              .quantum = 600})) == 17992507531844096068U);
   CHECK(golden_log(
             preemptive_queue(placer, {.rule = preemptive_options::rules::shortest_remaining})) ==
-        10090380174130746195U);
+        11633529060082421420U);
 }
 
 TEST_CASE("simulate: the same seed gives the same events everywhere, conservative backfilling") {

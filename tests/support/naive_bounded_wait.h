@@ -41,7 +41,10 @@ class naive_bounded_wait {
     std::vector<apiary::job_id> stopped = placer_.jobs_on(n);
     for (const apiary::job_id job : stopped) {
       APIARY_RETURN_IF_ERROR(placer_.finish(job));
-      pause(jobs_.at(job), now);
+      state& j = jobs_.at(job);
+      pause(j, now);
+      const apiary::time_ms interval = options_.checkpoint_interval;
+      j.done = interval == 0 ? 0 : j.done / interval * interval;
     }
     return stopped;
   }
@@ -96,6 +99,7 @@ class naive_bounded_wait {
   struct state {
     apiary::job_request request{};
     apiary::time_ms had = 0;
+    apiary::time_ms done = 0;  // of it, what no breakdown has undone
     apiary::time_ms started = 0;
     apiary::time_ms since = 0;
     apiary::time_ms waits_from = 0;
@@ -108,10 +112,11 @@ class naive_bounded_wait {
   std::vector<apiary::job_id> in_order(apiary::time_ms now) const {
     std::vector<std::tuple<int, std::int64_t, apiary::job_id>> keys;
     for (const auto& [id, j] : jobs_) {
-      const apiary::time_ms had = j.had + (j.runs ? now - j.started : 0);
-      const apiary::time_ms time = options_.order == apiary::bounded_wait_options::orders::attained
-                                       ? had
-                                       : std::max<apiary::time_ms>(0, j.request.estimate - had);
+      const apiary::time_ms runs = j.runs ? now - j.started : 0;
+      const apiary::time_ms time =
+          options_.order == apiary::bounded_wait_options::orders::attained
+              ? j.had + runs
+              : std::max<apiary::time_ms>(0, j.request.estimate - j.done - runs);
       keys.emplace_back(j.starves ? 0 : 1, j.starves ? j.since : time * j.request.gpus, id);
     }
     std::sort(keys.begin(), keys.end());
@@ -122,6 +127,7 @@ class naive_bounded_wait {
   void pause(state& j, apiary::time_ms now) {
     j.runs = false;
     j.had += now - j.started;
+    j.done += now - j.started;
     j.owed -= now - j.started;
     if (j.owed <= 0) j.starves = false;
     if (!j.starves) j.since = now;

@@ -39,6 +39,9 @@ struct bounded_wait_options {
   time_ms patience = 86'400'000;    // a job that has waited so long without a break starves
   time_ms slice = 600'000;          // how long a job that starves runs before all others
   bool migrates = true;             // whether running jobs move to make GPUs of one server idle
+  // orders::remaining only: a job whose server breaks keeps its work in whole intervals of this
+  // length, in ms; 0: it keeps nothing.
+  time_ms checkpoint_interval = 0;
 };
 
 // A queue that suspends and migrates jobs, and bounds their waits. It is the library's recommendation
@@ -69,10 +72,12 @@ class bounded_wait_queue {
   // A job that does not starve makes at most so many jobs stop.
   static constexpr std::size_t max_stops = 1000;
 
-  // A queue over a placer on which no job runs. Requires: quantum > 0, slice > 0, patience >= 0.
+  // A queue over a placer on which no job runs. Requires: quantum > 0, slice > 0, patience >= 0,
+  // checkpoint_interval >= 0.
   explicit bounded_wait_queue(Placer placer, bounded_wait_options options = {})
       : jobs_(std::move(placer)), options_(options) {
-    APIARY_ASSERT(options_.quantum > 0 && options_.slice > 0 && options_.patience >= 0);
+    APIARY_ASSERT(options_.quantum > 0 && options_.slice > 0 && options_.patience >= 0 &&
+                  options_.checkpoint_interval >= 0);
   }
 
   // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an
@@ -103,11 +108,12 @@ class bounded_wait_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs wait again. Returns them, ascending. kNotFound: no such server.
+  // The server is broken. Its jobs wait again; for orders::remaining their work since the last
+  // checkpoint is to be done again. Returns them, ascending. kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(jobs_.stop(r));
-      pause(r, now);
+      pause(r, now, true);
       return absl::OkStatus();
     });
   }
@@ -161,6 +167,7 @@ class bounded_wait_queue {
  private:
   struct record : detail::booked_job {
     time_ms had = 0;         // how long it ran before its last start
+    time_ms lost = 0;        // of it, what it must run again
     time_ms started = 0;     // its last start
     time_ms since = 0;       // it waits since then; while it starves, the begin of that wait
     time_ms owed = 0;        // what is left of its slice
@@ -184,7 +191,7 @@ class bounded_wait_queue {
     return {add_time(r.started, r.owed), r.request.job.value};
   }
   [[nodiscard]] std::int64_t level_of(const record& r) const noexcept {
-    return by_remaining() ? r.request.estimate - r.had + r.started : r.had - r.started;
+    return by_remaining() ? r.request.estimate - r.had + r.lost + r.started : r.had - r.started;
   }
 
   // The job is among the running ones of its kind, or is not any more.
@@ -204,7 +211,7 @@ class bounded_wait_queue {
       r.key = r.since - most_gpu_time;  // before all others
     } else {
       const time_ms counts =
-          by_remaining() ? (std::max<time_ms>)(0, r.request.estimate - r.had) : r.had;
+          by_remaining() ? (std::max<time_ms>)(0, r.request.estimate - r.had + r.lost) : r.had;
       r.key = counts * r.request.gpus;
       waits_.insert(turn_of(r));
     }
@@ -215,10 +222,11 @@ class bounded_wait_queue {
     if (!r.starves) waits_.erase(turn_of(r));
     r.waited += jobs_.leave(r, now);
   }
-  // A job that has been stopped in the placer waits.
-  void pause(record& r, time_ms now) {
+  // A job that has been stopped in the placer waits. `broke`: its server broke.
+  void pause(record& r, time_ms now, bool broke = false) {
     unlist(r);
     r.had += now - r.started;
+    if (broke) r.lost = r.had - detail::kept_work(r.had - r.lost, options_.checkpoint_interval);
     r.owed -= now - r.started;
     r.starves = r.starves && r.owed > 0;
     if (!r.starves) r.since = now;

@@ -41,6 +41,9 @@ struct preemptive_options {
   // least_attained only, in GPUs * ms, above 0, ascending: jobs are ordered by the largest
   // threshold that they have reached, or 0, then by id. Empty: by what they have attained.
   std::vector<std::int64_t> thresholds{};
+  // shortest_remaining only: a job whose server breaks keeps its work in whole intervals of this
+  // length, in ms; 0: it keeps nothing.
+  time_ms checkpoint_interval = 0;
 };
 
 // A queue that suspends jobs. In order of GPU-time, then of job id, every job that fits in what the
@@ -52,7 +55,7 @@ struct preemptive_options {
 //           its discretized order, in which jobs are in order of id (there: of their first start).
 // Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after
 //           each time at which a job was submitted or ended, or a server broke or was repaired. A
-//           job makes progress from its start on.
+//           job makes progress from its start on, and keeps it when it is suspended.
 // Bound:    none: a job starves while jobs with less GPU-time keep arriving and take its GPUs, with
 //           thresholds too. Use bounded_wait_queue, which has the same orders and bounds each wait.
 // Cost:     a choice takes O(distinct GPU counts * log jobs) for each GPU count that waits, each
@@ -62,10 +65,11 @@ struct preemptive_options {
 template <JobPlacer Placer>
 class preemptive_queue {
  public:
-  // A queue over a placer on which no job runs. Requires: options.quantum > 0; thresholds as there.
+  // A queue over a placer on which no job runs. Requires: options.quantum > 0; thresholds as there;
+  // checkpoint_interval >= 0.
   explicit preemptive_queue(Placer placer, preemptive_options options = {})
       : jobs_(std::move(placer)), options_(std::move(options)), running_(options_.thresholds) {
-    APIARY_ASSERT(options_.quantum > 0);
+    APIARY_ASSERT(options_.quantum > 0 && options_.checkpoint_interval >= 0);
     APIARY_ASSERT(by_remaining()
                       ? options_.thresholds.empty()
                       : std::is_sorted(options_.thresholds.begin(), options_.thresholds.end()) &&
@@ -97,10 +101,12 @@ class preemptive_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs wait again. Returns them, ascending. kNotFound: no such server.
+  // The server is broken. Its jobs wait again; for shortest_remaining their work since the last
+  // checkpoint is to be done again. Returns them, ascending. kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r, now));
+      r.lost = r.had - detail::kept_work(r.had - r.lost, options_.checkpoint_interval);
       wait(r, now);
       return absl::OkStatus();
     });
@@ -151,6 +157,7 @@ class preemptive_queue {
  private:
   struct record : detail::booked_job {  // the key is the GPU-time
     time_ms had = 0;                    // how long it ran before its last start
+    time_ms lost = 0;                   // of it, what it must run again
     time_ms started = 0;                // its last start
     job_placement where{};              // where it runs or last ran
     bool stopped = false;               // this decide() stopped it; there is no action for that yet
@@ -162,11 +169,11 @@ class preemptive_queue {
   }
   // The level of a running job in running_.
   [[nodiscard]] std::int64_t level_of(const record& r) const noexcept {
-    return by_remaining() ? r.request.estimate - r.had + r.started : r.had - r.started;
+    return by_remaining() ? r.request.estimate - r.had + r.lost + r.started : r.had - r.started;
   }
   void wait(record& r, time_ms now) {
     const time_ms counts =
-        by_remaining() ? (std::max<time_ms>)(0, r.request.estimate - r.had) : r.had;
+        by_remaining() ? (std::max<time_ms>)(0, r.request.estimate - r.had + r.lost) : r.had;
     r.key = running_.rounded(counts * r.request.gpus);
     jobs_.wait(r, now);
   }

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -30,6 +29,12 @@ struct booked_job {
   delays entered{};      // the clock of its kind when it began to wait
   bool running = false;
 };
+
+// What is left of a job's work, in ms, after a failure of its server: whole intervals; nothing if the
+// interval is 0.
+[[nodiscard]] constexpr time_ms kept_work(time_ms work, time_ms interval) noexcept {
+  return interval == 0 ? 0 : work - work % interval;
+}
 
 // Accepts every placement.
 struct accept_any {
@@ -50,12 +55,12 @@ class job_records {
     if (r.estimate < least || r.estimate > most) {
       const bool small = r.estimate < least;
       return absl::InvalidArgumentError(
-          absl::StrCat(name(r.job), ": an estimate of ", r.estimate, ", which is not ",
+          absl::StrCat(name_of(r.job), ": an estimate of ", r.estimate, ", which is not ",
                        small ? "at least " : "at most ", small ? least : most));
     }
     APIARY_RETURN_IF_ERROR(placer_.check(r));
     const auto [at, is_new] = jobs_.try_emplace(r.job.value);
-    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " exists already");
+    if (!is_new) return absl::AlreadyExistsError(name_of(r.job) + " exists already");
     at->second.request = r;
     return &at->second;
   }
@@ -138,7 +143,6 @@ class job_records {
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - queues_.size(); }
 
  private:
-  [[nodiscard]] static std::string name(job_id job) { return absl::StrCat("job ", job.value); }
   Placer placer_;
   std::unordered_map<std::uint32_t, Record> jobs_;
   wait_queues queues_;
