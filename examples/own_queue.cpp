@@ -20,11 +20,10 @@ using namespace apiary;
 
 constexpr time_ms patience = 1'800'000;
 
+// The queue keeps each job, and since when it waits; in order of arrival, because the ids are.
 struct express_queue {
   server_placer servers;
-  // Each job, and since when it waits; in order of arrival, because the ids are.
   std::map<job_id, std::pair<job_request, time_ms>> waiting{}, running{};
-
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     time_ms blocked = max_time;  // since when the first job waits that does not fit
     for (auto at = waiting.begin(); at != waiting.end();) {
@@ -41,18 +40,20 @@ struct express_queue {
     return absl::OkStatus();
   }
   absl::Status submit(const job_request& job, time_ms now) {
+    if (!job.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     APIARY_RETURN_IF_ERROR(servers.check(job));
     waiting[job.job] = {job, now};
     return absl::OkStatus();
   }
   absl::Status finish(job_id job, time_ms) {
+    if (waiting.erase(job) > 0) return absl::OkStatus();  // it is cancelled
     running.erase(job);
     return servers.finish(job);
   }
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id server, time_ms now) {
     const std::vector<job_id> stopped = servers.jobs_on(server);
-    for (const job_id job : stopped) waiting[job] = {running.at(job).first, now};
-    for (const job_id job : stopped) APIARY_RETURN_IF_ERROR(finish(job, now));
+    for (const job_id job : stopped) APIARY_RETURN_IF_ERROR(servers.finish(job));
+    for (const job_id job : stopped) waiting[job] = {running.extract(job).mapped().first, now};
     APIARY_RETURN_IF_ERROR(servers.mark_bad(server));
     return stopped;
   }

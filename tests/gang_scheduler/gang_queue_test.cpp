@@ -62,11 +62,50 @@ TEST_CASE("wrong jobs are refused") {
   CHECK(q.submit(job(1, 9), 0).code() == absl::StatusCode::kInvalidArgument);
   CHECK(q.submit({.job = job_id(1), .gpus = 1, .estimate = -1}, 0).code() ==
         absl::StatusCode::kInvalidArgument);
+  CHECK(q.submit({.gpus = 1}, 0) == absl::InvalidArgumentError("a job needs an id"));
   CHECK(q.submit(job(1, 8), 0).ok());
-  CHECK(q.submit(job(1, 8), 0).code() == absl::StatusCode::kAlreadyExists);
-  CHECK(q.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(q.submit(job(1, 8), 0) == absl::AlreadyExistsError("job 1 exists already"));
+  CHECK(q.finish(job_id(2), 0) == absl::NotFoundError("there is no job 2"));
+  CHECK(q.finish(job_id(), 0).code() == absl::StatusCode::kNotFound);
   CHECK(!q.mark_bad(node_id(2), 0).ok());
   CHECK(!q.mark_healthy(node_id(2), 0).ok());
+}
+
+TEST_CASE(
+    "gang_queue: a job that waits can be cancelled, and the others are as if it had not come") {
+  for (const bool backfill : {false, true}) {
+    CAPTURE(backfill);
+    gang_queue q = queue_of(2, {.backfill = backfill});
+    const auto decide = [&](time_ms now) {
+      std::vector<job_action> actions;
+      REQUIRE(q.decide(now, actions).ok());
+      std::vector<job_id> started;
+      for (const job_action& a : actions) started.push_back(a.job);
+      return started;
+    };
+    const auto submit = [&](std::uint32_t id, std::uint32_t gpus, time_ms estimate) {
+      REQUIRE(q.submit({.job = job_id(id), .gpus = gpus, .estimate = estimate}, 0).ok());
+    };
+    submit(0, 6, 100);
+    CHECK(decide(0) == std::vector{job_id(0)});
+    submit(1, 8, 50);
+    submit(2, 2, 1000);  // it would delay job 1
+    submit(3, 2, 1000);
+    CHECK(decide(1).empty());
+    REQUIRE(q.finish(job_id(1), 2).ok());
+    CHECK(q.finish(job_id(1), 2) == absl::NotFoundError("there is no job 1"));
+    CHECK(decide(2) == std::vector{job_id(2)});
+    REQUIRE(q.finish(job_id(3), 3).ok());
+    REQUIRE(q.submit({.job = job_id(1), .gpus = 8}, 3).ok());  // the id is free again
+    CHECK(decide(3).empty());
+    REQUIRE(q.finish(job_id(0), 4).ok());
+    CHECK(decide(4).empty());
+    REQUIRE(q.finish(job_id(2), 5).ok());
+    CHECK(decide(5) == std::vector{job_id(1)});
+    REQUIRE(q.finish(job_id(1), 6).ok());
+    CHECK(decide(6).empty());
+    CHECK(q.scheduler().num_gangs() == 0);
+  }
 }
 
 TEST_CASE("gang_queue: CPU or memory of a task beyond 32 bits is refused, and nothing else") {

@@ -208,6 +208,8 @@ mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition:
   FROM [[leaders != m]] TO [[false]])
 mutant(queue_products gang_scheduler/gang_queue.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
+mutant(queue_cancelled gang_scheduler/gang_queue.h "dropped condition: a job that waits cannot be cancelled"
+  FROM [[waits != waiting_.end()]] TO [[false]])
 mutant(queue_taints gang_scheduler/gang_queue.h "dropped condition: a job is divided for the nodes with taints"
   IN [[if (node.taints.empty()) sizes_.add(node.model, gpus);]]
   FROM [[node.taints.empty()]] TO [[true]])

@@ -77,17 +77,16 @@ class gang_queue {
     }
   }
 
-  // A job arrives. kInvalidArgument: it asks for no GPU or can never run, its estimate is below 0, or
-  // a task needs more CPU or memory than 2^32 - 1 units. kAlreadyExists: a job with this id waits or
-  // runs.
+  // A job arrives. kInvalidArgument: no id, no GPU, an estimate below 0, a job that can never run, or a
+  // task with 2^32 units of CPU or memory or more. kAlreadyExists: a job with this id waits or runs.
   absl::Status submit(const job_request& job, time_ms now) {
-    if (known_.contains(job.job))
-      return absl::AlreadyExistsError(absl::StrCat("job ", job.job.value, " is here already"));
-    if (job.gpus == 0)
-      return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " asks for 0 GPUs"));
+    if (!job.job.valid()) return absl::InvalidArgumentError("a job needs an id");
+    const std::string name = detail::name_of(job.job);
+    if (known_.contains(job.job)) return absl::AlreadyExistsError(name + " exists already");
+    if (job.gpus == 0) return absl::InvalidArgumentError(name + " asks for 0 GPUs");
     if (job.estimate < 0)
-      return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " has an estimate of ",
-                                                     job.estimate, " ms; it must not be below 0"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " has an estimate of ", job.estimate, " ms; it must not be below 0"));
     APIARY_RETURN_IF_ERROR(check_products(job));
     entry e{.gpus = job.gpus, .estimate = job.estimate};
     const bool enough = job.gpus <= sizes_.of(demand_of(job.job).models).total;
@@ -98,10 +97,9 @@ class gang_queue {
       fits = plan.result != plan_result::wait || plan.reason != wait_reason::never;
     }
     if (!fits)
-      return absl::InvalidArgumentError(
-          absl::StrCat("job ", job.job.value, " asks for ", text_of_demand(job), ", which ",
-                       job.gpus == 1 ? "does" : "do", " not fit even in the idle cluster; ",
-                       text_of_limit(job)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, " asks for ", text_of_demand(job), ", which ", job.gpus == 1 ? "does" : "do",
+          " not fit even in the idle cluster; ", text_of_limit(job)));
     const order_key key{~static_cast<std::int64_t>(job.priority), submitted_++};
     e.begin(now);
     e.kind = kind_of(job);
@@ -110,17 +108,24 @@ class gang_queue {
     waiting_.emplace(key, std::move(e));
     return absl::OkStatus();
   }
-  // A job has ended. kNotFound: it does not run.
+  // The job has ended or is cancelled. kNotFound: there is no such job.
   absl::Status finish(job_id job, time_ms) {
-    APIARY_RETURN_IF_ERROR(scheduler_.finish(job.value));
-    const auto ended = running_.find(known_.at(job));
-    ends_.erase({ended->second.ends, ended->first});
-    running_.erase(ended);
-    known_.erase(job);
-    gpus_may_be_free();
+    const auto found = known_.find(job);
+    if (found == known_.end()) return absl::NotFoundError(detail::missing(job));
+    if (const auto waits = waiting_.find(found->second); waits != waiting_.end()) {
+      kinds_.erase(waits->second.kind, waits->first);
+      waiting_.erase(waits);
+    } else {
+      APIARY_RETURN_IF_ERROR(scheduler_.finish(job.value));
+      const auto ended = running_.find(found->second);
+      ends_.erase({ended->second.ends, ended->first});
+      running_.erase(ended);
+      gpus_may_be_free();
+    }
+    known_.erase(found);
     return absl::OkStatus();
   }
-  // A node failed: the jobs on it stop and wait again. kNotFound: there is no such node.
+  // A node failed: its jobs stop and wait again. kNotFound: there is no such node.
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id node, time_ms now) {
     const std::uint64_t free = scheduler_.free_gpus();
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(node));
@@ -205,7 +210,7 @@ class gang_queue {
     entry& e = job->second;
     e.ends = add_time(now, e.estimate);
     actions.push_back(
-        {.job = id_of(e.gang.job), .where = place(plan.tasks), .waited = e.waited(now)});
+        {.job = id_of(e.gang.job), .where = detail::by_node(plan.tasks), .waited = e.waited(now)});
     kinds_.erase(e.kind, job->first);
     ends_.try_emplace({e.ends, job->first}, e.gang.job);
     running_.insert(waiting_.extract(job));
@@ -342,20 +347,10 @@ class gang_queue {
     const std::uint64_t memory = gpus * per_gpu.memory_mib;
     if ((std::max)(cpu, memory) <= std::uint64_t{~0U}) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        "job ", job.job.value, " asks for ", text_of_demand(job), "; a task of ", gpus,
+        detail::name_of(job.job), " asks for ", text_of_demand(job), "; a task of ", gpus,
         " GPUs needs ",
         cpu > memory ? absl::StrCat(cpu, " thousandths of a core") : absl::StrCat(memory, " MiB"),
         ", more than ", ~0U));
-  }
-  [[nodiscard]] static job_placement place(std::vector<placement> tasks) {
-    std::sort(tasks.begin(), tasks.end(),
-              [](const placement& a, const placement& b) { return a.node < b.node; });
-    job_placement all;
-    for (const placement& p : tasks) {
-      if (all.empty() || all.back().node != p.node) all.push_back({p.node, 0});
-      all.back().gpu_mask |= p.gpu_mask;
-    }
-    return all;
   }
   // A running job stops and waits again.
   absl::Status stop(const job_key& job, time_ms now) {

@@ -7,6 +7,15 @@
 #include <string>
 #include <vector>
 
+TEST_CASE("by_node: each node once, with the GPUs of all its tasks") {
+  using apiary::node_id;
+  using apiary::placement;
+  CHECK(apiary::detail::by_node({}).empty());
+  const apiary::job_placement all =
+      apiary::detail::by_node({{node_id(7), 3}, {node_id(2), 1}, {node_id(7), 12}});
+  CHECK(all == apiary::job_placement{{node_id(2), 1}, {node_id(7), 15}});
+}
+
 TEST_CASE("text_of_demand: GPUs, cores, memory and models, each if the job names it") {
   const auto text = [](std::uint32_t gpus, apiary::resources per_gpu,
                        const std::vector<std::string>& models = {}) {

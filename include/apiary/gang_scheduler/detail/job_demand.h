@@ -1,8 +1,10 @@
-// apiary/gang_scheduler/detail/job_demand.h - what a job of a gang_queue needs beside its GPUs, as text, and the GPUs of nodes.
+// apiary/gang_scheduler/detail/job_demand.h - what a job of a gang_queue needs and has; GPUs of nodes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/resources.h>
 
 #include <absl/strings/str_cat.h>
@@ -12,6 +14,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -74,6 +77,18 @@ class node_sizes {
   gpus all_;
   std::map<std::string, gpus> by_model_;
 };
+
+// Where a job with these tasks runs: each node once, ascending.
+[[nodiscard]] inline job_placement by_node(std::vector<placement> tasks) {
+  std::sort(tasks.begin(), tasks.end(),
+            [](const placement& a, const placement& b) { return a.node < b.node; });
+  job_placement all;
+  for (const placement& p : tasks) {
+    if (all.empty() || all.back().node != p.node) all.push_back({p.node, 0});
+    all.back().gpu_mask |= p.gpu_mask;
+  }
+  return all;
+}
 
 }  // namespace detail
 APIARY_NAMESPACE_END
