@@ -16,8 +16,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace apiary;
@@ -38,8 +40,9 @@ hived_config two_racks() {
 }
 
 hived_queue queue_of(const hived_config& config, bool over_quota,
-                     hived_queue::rules rule = hived_queue::rules::easy) {
-  auto made = hived_queue::create(config, over_quota, rule);
+                     hived_queue::rules rule = hived_queue::rules::easy,
+                     time_ms patience = 86'400'000) {
+  auto made = hived_queue::create(config, over_quota, rule, patience);
   REQUIRE_MESSAGE(made.ok(), made.status().ToString());
   return *std::move(made);
 }
@@ -324,6 +327,147 @@ TEST_CASE("hived_queue: small jobs do not overtake a large one again and again")
   CHECK(starts(hived_queue::rules::easy, 3) == 5);
   CHECK(starts(hived_queue::rules::easy, max_time) == 5);
   CHECK(starts(hived_queue::rules::easy, 0) == 5);  // too short: all exceed it
+}
+
+namespace {
+
+// Watches jobs that can only run on idle GPUs. None of them may wait when `patience` has passed and
+// all jobs have ended that ran or came before it.
+struct watched_idle_waits : apiary_test::forwarding_scheduler<hived_queue> {
+  struct waiting_job {
+    time_ms came = 0;
+    time_ms since = 0;
+    std::optional<std::set<job_id>> before{};  // once it starves: those that have not ended
+  };
+  time_ms patience = 0;
+  std::map<job_id, waiting_job> waiting{};
+  std::map<job_id, time_ms> running{};  // when they came
+  std::uint64_t starved = 0;
+  std::uint64_t late = 0;
+
+  absl::Status submit(const job_request& r, time_ms now) {
+    waiting[r.job] = {now, now, std::nullopt};
+    return scheduler.submit(r, now);
+  }
+  absl::Status finish(job_id job, time_ms now) {
+    running.erase(job);
+    for (auto& [id, w] : waiting)
+      if (w.before) w.before->erase(job);
+    return scheduler.finish(job, now);
+  }
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    for (auto& [job, w] : waiting) {
+      if (w.before || now - w.since < patience) continue;
+      ++starved;
+      w.before.emplace();
+      for (const auto& [other, came] : running) w.before->insert(other);
+      for (const auto& [other, o] : waiting)
+        if (std::pair(o.came, other) < std::pair(w.came, job)) w.before->insert(other);
+    }
+    const absl::Status status = scheduler.decide(now, actions);
+    for (const job_action& a : actions) {
+      REQUIRE(a.what == job_action::verb::start);
+      running[a.job] = waiting.at(a.job).came;
+      waiting.erase(a.job);
+    }
+    for (const auto& [job, w] : waiting) late += w.before && w.before->empty() ? 1U : 0U;
+    return status;
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "hived_queue: narrow jobs on idle GPUs do not keep out a wide one for longer than stated") {
+  // One node of 4 GPUs, a job of one GPU for 300 s every minute, and one of 4 GPUs at second 1. The
+  // jobs are opportunistic, or of a tenant without cells.
+  hived_config node;
+  node.cell_types = {{"NODE", "GPU", 4, true}};
+  node.physical_cells = {{.type = "NODE", .address = "n0"}};
+  node.virtual_clusters = {{.name = "all", .cells = {{"NODE", 1}}}, {.name = "none", .cells = {}}};
+  for (const std::uint32_t tenant : {0U, 1U}) {
+    CAPTURE(tenant);
+    const auto starts = [&](time_ms patience) {
+      std::vector<timed_job> jobs;
+      for (std::uint32_t j = 0; j < 200; ++j)
+        jobs.push_back({of_tenant(tenant, j, j == 1 ? 4 : 1, tenant == 0 ? -1 : 0),
+                        j == 1 ? 1000 : 60'000 * time_ms{j == 0 ? 0 : j - 1}, 300'000});
+      hived_queue queue = queue_of(node, true, hived_queue::rules::easy, patience);
+      const auto run = simulate(queue, jobs);
+      REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+      return run->jobs[1].started;
+    };
+    CHECK(starts(max_time) > 198 * 60'000);  // after all others
+    // The next job that would start before it after its patience waits for it.
+    CHECK(starts(0) == 300'000);
+    CHECK(starts(3'600'000) <= 1000 + 3'600'000 + 300'000);
+    CHECK(starts(3'600'000) > 1000 + 3'600'000);
+  }
+}
+
+TEST_CASE("hived_queue: whatever arrives, a job on idle GPUs waits no longer than the bound") {
+  std::uint64_t starved = 0;
+  std::uint64_t late = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const time_ms patience = random.uniform(60);
+    // A job of 1 to 16 GPUs of any tenant; the last tenant has no cells.
+    std::vector<timed_job> jobs;
+    const std::uint32_t gap = 1 + random.uniform(4);
+    const std::uint32_t most = 1 + random.uniform(4);
+    const auto add = [&](std::uint32_t gpus, time_ms at, time_ms duration) {
+      const bool guaranteed = random.uniform(3) == 0;
+      jobs.push_back({of_tenant(guaranteed ? 2 : random.uniform(3), 0, gpus, guaranteed ? 0 : -1),
+                      at, duration});
+    };
+    for (std::uint32_t wide = 1 + random.uniform(4); wide > 0; --wide)
+      add(1 + random.uniform(16), random.uniform(30), 20 + random.uniform(80));
+    for (time_ms t = 0; t < 400; t += gap)
+      add(1 + random.uniform(most), t, 2 + random.uniform(8 * gap));
+    job_list::number_by_arrival(jobs);
+    for (const bool bounded : {true, false}) {
+      watched_idle_waits watch{
+          {queue_of(two_racks(), true, hived_queue::rules::easy, bounded ? patience : max_time)},
+          patience};
+      const auto run = simulate(watch, jobs);
+      REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+      REQUIRE((!bounded || watch.late == 0));
+      starved += bounded ? watch.starved : 0;
+      late += watch.late;
+    }
+  }
+  CHECK(starved > 0);
+  CHECK(late > 0);  // without patience
+}
+
+TEST_CASE("hived_queue: a starving job for which hardware is bad keeps nothing from idle GPUs") {
+  hived_queue queue = queue_of(two_racks(), true, hived_queue::rules::easy, 10);
+  REQUIRE(queue.submit(of_tenant(0, 0, 4, -1), 0).ok());
+  REQUIRE(queue.submit(of_tenant(0, 1, 16, -1), 0).ok());
+  std::vector<job_action> actions;
+  REQUIRE(queue.decide(0, actions).ok());
+  REQUIRE(actions.size() == 1);
+  const node_id other(actions[0].where[0].node.value == 3 ? 0 : 3);
+  REQUIRE(queue.mark_bad(other, 5).ok());
+  REQUIRE(queue.submit(of_tenant(0, 2, 4, -1), 20).ok());
+  CHECK(said(queue, 20) == "+2");
+  REQUIRE(queue.mark_healthy(other, 30).ok());
+  REQUIRE(queue.submit(of_tenant(0, 3, 4, -1), 30).ok());
+  CHECK(said(queue, 30).empty());  // now it would fit
+  REQUIRE(queue.submit(of_tenant(0, 4, 4), 35).ok());
+  CHECK(said(queue, 35) == "+4");  // on its tenant's cells
+  for (const std::uint32_t job : {0U, 2U, 4U}) REQUIRE(queue.finish(job_id(job), 40).ok());
+  CHECK(said(queue, 40) == "+1");
+  REQUIRE(queue.finish(job_id(1), 50).ok());
+  actions.clear();
+  REQUIRE(queue.decide(50, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].job == job_id(3));
+  // Until 40 it had to wait for job 1 although GPUs were idle, then for job 1 to end.
+  CHECK(actions[0].waited == delays{{0, 10, 0, 10}});
+  CHECK(hived_queue::create(two_racks(), true, hived_queue::rules::easy, -1).status() ==
+        absl::InvalidArgumentError("a patience of -1 ms; it must be at least 0"));
 }
 
 TEST_CASE("hived_queue: a job overtakes if it ends in time, or if the first job fits beside it") {
@@ -612,14 +756,16 @@ TEST_CASE("hived_queue: audited at each event; no job waits that fits; all jobs 
 
 TEST_CASE("hived_queue: starts equal those of proposing every waiting job again") {
   std::uint64_t held_back = 0;
+  std::uint64_t starved = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     const bool over_quota = random.uniform(2) == 0;
     const bool breaks = seed % 4 == 1;
     const auto rule = breaks ? hived_queue::rules::first_fit : hived_queue::rules::easy;
-    hived_queue fast = queue_of(apiary_test::random_cluster(random), over_quota, rule);
-    apiary_test::naive_hived_queue naive(fast.scheduler(), over_quota, rule);
+    const time_ms patience = seed % 3 == 0 ? max_time : random.uniform(20);
+    hived_queue fast = queue_of(apiary_test::random_cluster(random), over_quota, rule, patience);
+    apiary_test::naive_hived_queue naive(fast.scheduler(), over_quota, rule, patience);
     const std::vector<timed_job> jobs =
         jobs_for(fast, random, 5 + random.uniform(40), 1 + random.uniform(4));
     std::vector<outage> outages;
@@ -636,8 +782,10 @@ TEST_CASE("hived_queue: starts equal those of proposing every waiting job again"
     REQUIRE(a.log.value() == b.log.value());
     REQUIRE(a.events == b.events);
     held_back += naive.held_back();
+    starved += naive.starved();
   }
   CHECK(held_back > 0);
+  CHECK(starved > 0);
 }
 
 TEST_CASE("hived_queue: guaranteed jobs start as in a cluster of the tenant's own") {

@@ -199,6 +199,12 @@ mutant(queue_erased hived/detail/tenant_queues.h "dropped step: a queue stays wh
   FROM [[if (at->second.jobs.empty()) queues_.erase(at);]] TO [[]] STATEMENT)
 mutant(queue_same_end hived/detail/cell_forecast.h "dropped condition: of jobs that end together only some have ended"
   FROM [[at == max_time ? number : 0]] TO [[number]])
+mutant(queue_starving hived/hived_queue.h "dropped condition: jobs that came later overtake one that starves"
+  FROM [[gangs_.over_quota(), end)]] TO [[gangs_.over_quota())]])
+mutant(queue_patience hived/detail/idle_waits.h "wrong comparison: a job starves one moment late"
+  FROM [[now - patient_.begin()->first.first >= patience_]] TO [[now - patient_.begin()->first.first > patience_]])
+mutant(queue_bad_wait hived/detail/idle_waits.h "dropped condition: a job that fits only on bad hardware keeps others waiting"
+  FROM [[if (!any_bad_) return true;]] TO [[return true;]] STATEMENT)
 mutant(queue_outranked hived/detail/tenant_queues.h "dropped condition: on idle GPUs a lower priority comes first"
   FROM [[std::exchange(passed, std::tuple(t, opportunistic, gpus)) ==
                         std::tuple(t, opportunistic, gpus)]] TO [[false]])

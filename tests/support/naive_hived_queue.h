@@ -36,8 +36,13 @@ class naive_hived_queue {
   using time_ms = apiary::time_ms;
 
   naive_hived_queue(apiary::hived scheduler, bool over_quota,
-                    apiary::hived_queue::rules rule = apiary::hived_queue::rules::easy)
-      : scheduler_(std::move(scheduler)), over_quota_(over_quota), rule_(rule) {
+                    apiary::hived_queue::rules rule = apiary::hived_queue::rules::easy,
+                    time_ms patience = 86'400'000)
+      : scheduler_(std::move(scheduler)),
+        empty_(scheduler_),
+        over_quota_(over_quota),
+        rule_(rule),
+        patience_(patience) {
     for (const apiary::chain_layout& c : scheduler_.layout().chains) {
       task_gpus_ = std::min(task_gpus_, c.tree.leaves_per_cell(c.node_level));
       total_ += c.tree.num_leaves();
@@ -45,7 +50,7 @@ class naive_hived_queue {
   }
 
   absl::Status submit(const apiary::job_request& r, time_ms now) {
-    waiting_.push_back({r, now});
+    waiting_.push_back({.request = r, .came = now, .since = now});
     return absl::OkStatus();
   }
   absl::Status finish(apiary::job_id job, time_ms /*now*/) {
@@ -53,21 +58,25 @@ class naive_hived_queue {
     std::erase_if(waiting_, [&](const record& r) { return r.request.job == job; });
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, time_ms /*now*/) {
+  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, time_ms now) {
     if (absl::Status bad = scheduler_.mark_bad(n); !bad.ok()) return bad;
+    if (absl::Status bad = empty_.mark_bad(n); !bad.ok()) return bad;
     std::vector<apiary::job_id> stopped;
     for (const auto& [job, r] : running_) {
       const bool there = std::any_of(r.place.begin(), r.place.end(),
                                      [&](apiary::placement p) { return p.node == n; });
       if (there) stopped.push_back(apiary::job_id(job));
     }
-    for (const apiary::job_id job : stopped) suspend(job);
+    for (const apiary::job_id job : stopped) suspend(job, now);
     return stopped;
   }
   absl::Status mark_healthy(apiary::node_id n, time_ms /*now*/) {
+    if (absl::Status good = empty_.mark_healthy(n); !good.ok()) return good;
     return scheduler_.mark_healthy(n);
   }
 
+  // How often a job that starved kept others from idle GPUs.
+  [[nodiscard]] std::uint64_t starved() const { return starved_; }
   // How often a job would have started without the reservation of the first job.
   [[nodiscard]] std::uint64_t held_back() const { return held_back_; }
 
@@ -90,6 +99,7 @@ class naive_hived_queue {
   struct record {
     apiary::job_request request{};
     time_ms came = 0;
+    time_ms since = 0;  // it waits since then
     apiary::job_placement place{};
     bool guest = false;
     time_ms ends = 0;          // by its estimate
@@ -183,9 +193,36 @@ class naive_hived_queue {
     std::sort(order.begin(), order.end(), [](const record& a, const record& b) {
       return std::pair(a.came, a.request.job) < std::pair(b.came, b.request.job);
     });
+    // Of those that need idle GPUs, have waited too long and would fit in the idle cluster, the first.
+    std::optional<record> starving;
+    for (const record& r : waiting_) {
+      const bool needs_idle =
+          r.request.priority < 0 || !fits_idle(r.request, r.request.priority, false);
+      if (!needs_idle || now - r.since < patience_ || !fits_idle(r.request, -1, true)) continue;
+      if (!starving ||
+          std::pair(r.came, r.request.job) < std::pair(starving->came, starving->request.job))
+        starving = r;
+    }
+    if (starving) {
+      const std::size_t all = order.size();
+      std::erase_if(order, [&](const record& r) {
+        return std::pair(r.came, r.request.job) >= std::pair(starving->came, starving->request.job);
+      });
+      starved_ += all > order.size() + 1 ? 1U : 0U;
+      order.push_back(*starving);
+    }
     return std::any_of(order.begin(), order.end(), [&](const record& r) {
       return start(r, true, now, actions) == answer::started;
     });
+  }
+  // Whether the job would fit, with this priority, if no other one ran: on the healthy hardware, or on
+  // all.
+  bool fits_idle(const apiary::job_request& r, std::int32_t priority, bool healthy) const {
+    apiary::hived idle = empty_;
+    for (std::uint32_t n = 0; !healthy && n < idle.layout().num_nodes(); ++n)
+      (void)idle.mark_healthy(apiary::node_id(n));
+    const auto plan = idle.propose(gang_of(r, priority));
+    return plan.ok() && plan->result == apiary::plan_result::bind;
   }
 
   apiary::gang_request gang_of(const apiary::job_request& r, std::int32_t priority) const {
@@ -226,7 +263,7 @@ class naive_hived_queue {
     if (!scheduler_.commit(*plan).ok()) return answer::full;
     if (plan->result == apiary::plan_result::preempt) {
       for (const apiary::job_id victim : plan->victims) {
-        suspend(victim);
+        suspend(victim, now);
         actions.push_back({apiary::job_action::verb::suspend, victim, {}, {}});
       }
       plan = scheduler_.propose(gang);
@@ -241,16 +278,20 @@ class naive_hived_queue {
     running_.emplace(started.request.job.value, std::move(started));
     return answer::started;
   }
-  void suspend(apiary::job_id job) {
+  void suspend(apiary::job_id job, time_ms now) {
     (void)scheduler_.finish(job);
     record stopped = running_.extract(job.value).mapped();
     stopped.place.clear();
+    stopped.since = now;
     waiting_.push_back(std::move(stopped));
   }
 
   apiary::hived scheduler_;
+  apiary::hived empty_;  // with the same hardware
   bool over_quota_;
   apiary::hived_queue::rules rule_;
+  time_ms patience_;
+  std::uint64_t starved_ = 0;
   std::uint64_t held_back_ = 0;
   std::uint64_t starts_ = 0;
   std::uint32_t task_gpus_ = ~std::uint32_t{0};

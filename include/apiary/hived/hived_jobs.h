@@ -111,6 +111,15 @@ class hived_jobs {
     fits_cells_.emplace(key, own);
     return own;
   }
+  // Whether the job would fit as opportunistic if no other job ran and these nodes were bad. O(nodes).
+  [[nodiscard]] bool fits_without(const job_request& r, const std::vector<bool>& bad) const {
+    hived healthy = empty_;
+    for (std::uint32_t n = 0; n < bad.size(); ++n) {
+      if (bad[n] && !healthy.mark_bad(node_id(n)).ok()) return false;
+    }
+    const absl::StatusOr<gang_plan> plan = healthy.propose_unexplained(opportunistic_gang(r));
+    return plan.ok() && plan->result == plan_result::bind;
+  }
   // The gang of the job, with the job's priority.
   [[nodiscard]] gang_request gang_of(const job_request& r) const { return gang(r, r.priority); }
   // The gang of the job as an opportunistic one.

@@ -9,6 +9,7 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/cell_forecast.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/idle_waits.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/tenant_queues.h>
 #include <apiary/hived/gang_table.h>
@@ -43,40 +44,36 @@ APIARY_NAMESPACE_BEGIN
 //
 // A guaranteed job (priority 0 to 1000) starts on its tenant's cells as soon as it fits there. It
 // suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
-// then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
-// wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic stays
-// opportunistic, even if it fits into its tenant's cells later.
-// Order:    on a tenant's cells, jobs start by priority, then arrival, then job id. If the first
-//           job of a priority does not fit (EASY): it will start, by the estimates, when enough of
-//           its tenant's cells are free; a later job of this priority overtakes it only if it ends
-//           by then, or if the first job then fits beside it. A job of lower priority may always
-//           overtake, because the first job can suspend it. The tenant's jobs are tried again at
-//           once if one suspends an earlier one that ran on idle GPUs, or if a job that held others
-//           back starts on idle GPUs. With rules::first_fit each job that fits overtakes, and a
-//           large job may wait forever. On idle GPUs, jobs start by arrival, then id. For each
-//           tenant and number of GPUs, it tries only the first job by priority, arrival and id.
+// then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that wait;
+// they stay opportunistic while they run. A suspended job waits again and keeps its arrival.
+// Order:    on a tenant's cells, jobs start by priority, then arrival, then job id; a later job of the
+//           same priority overtakes the first one that does not fit only if it does not delay it, by
+//           the estimates (EASY); with rules::first_fit each job that fits overtakes. On idle GPUs,
+//           jobs start by arrival, then id: of each tenant and number of GPUs only the first job by
+//           priority. A job that can only run there (of priority -1, or larger than its tenant's
+//           cells) starves when it has waited for `patience` without a break: then no job that came
+//           later starts on idle GPUs before it.
 // Bound:    a guaranteed job that fits into its tenant's cells waits at most (k + 1 + 2 s) * T at a
 //           time. k jobs of its tenant wait before it when it begins to wait, s times one of those
 //           before it is suspended on idle GPUs while it waits, and no job of the tenant runs longer
-//           than T. This holds while hardware is healthy, jobs keep to their estimates, and no job
-//           of higher priority of its tenant waits or arrives. Opportunistic jobs have no bound;
-//           with rules::first_fit guaranteed ones have none.
+//           than T. This holds while hardware is healthy, jobs keep to their estimates, no job of
+//           higher priority of its tenant waits or arrives, and under rules::easy. A job that can
+//           only run on idle GPUs, and fits on the healthy nodes, waits at most `patience`, and then
+//           until the jobs that run or came before it have ended, while no job starts on its
+//           tenant's cells and no node breaks; otherwise without a bound.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
-//           has fewer free GPUs than the job asks for; an opportunistic job for capacity while
-//           fewer are idle; else for fragmentation.
+//           has fewer free GPUs than the job asks for; an opportunistic job for order if it must not
+//           overtake one that starves, for capacity while fewer are idle; else for fragmentation.
 // Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The
 //           order inside a tenant, and over_quota, are ours.
 // Limits:   bad hardware is not foreseen: a first job that has enough cells, but bad ones, is
 //           overtaken. Jobs without estimates are taken to end in the order of their starts.
 // Requires: times in [0, 2^52) that never decrease; decide() is called after each moment at which a
 //           job was submitted or ended, or a node broke or was repaired.
-// Cost:     submit, finish O(log jobs + queues of the tenant), one queue for each number of GPUs and
-//           priority. decide: for each tenant of which a job has come, started or stopped a search
-//           of its queues, and one hived::propose for each job that starts and each queue whose
-//           first job may fit again (on bad hardware, for every queue), at most one for idle GPUs;
-//           where a job waits, O(nodes whose jobs have changed) steps of O(log nodes) for its
-//           reservation; on bad hardware O(nodes of the tenant) (detail/cell_forecast.h). Each
-//           decide also walks the queues of all tenants for idle GPUs and for causes.
+// Cost:     submit, finish O(log jobs + queues of the tenant), one for each number of GPUs and
+//           priority. decide: a walk over all queues; for each tenant with a change a propose for each
+//           start and each queue that may fit again, and O(nodes whose jobs changed) steps of O(log
+//           nodes), or O(nodes of the tenant) on bad hardware (detail/cell_forecast.h).
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:
@@ -92,14 +89,16 @@ class hived_queue {
     first_fit,  // all that fit
   };
   // kInvalidArgument: a fault of the configuration, a node with over 32 leaves, the limit of
-  // placements, or a host in two chains. With over_quota, guaranteed jobs may also run as
-  // opportunistic on idle GPUs.
+  // placements, a host in two chains, or a negative patience. With over_quota, guaranteed jobs may
+  // also run as opportunistic on idle GPUs. With a patience of max_time no job starves.
   [[nodiscard]] static absl::StatusOr<hived_queue> create(const hived_config& config,
                                                           bool over_quota = true,
-                                                          rules rule = rules::easy) {
+                                                          rules rule = rules::easy,
+                                                          time_ms patience = 86'400'000) {
+    APIARY_RETURN_IF_ERROR(detail::idle_waits::check_patience(patience));
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
-    return hived_queue(std::move(scheduler), std::move(jobs), rule);
+    return hived_queue(std::move(scheduler), std::move(jobs), rule, patience);
   }
   // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time, estimate or priority out of range,
   // or a job that would not fit into the idle and healthy cluster; without over_quota, into its
@@ -108,13 +107,13 @@ class hived_queue {
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (now < 0 || now >= time_ms{1} << detail::tenant_queues::time_bits)
-      return absl::InvalidArgumentError(name(r.job) + " is submitted at time " +
+      return absl::InvalidArgumentError(detail::name_of(r.job) + " is submitted at time " +
                                         std::to_string(now) + "; times are 0 to 2^52 - 1");
     if (r.estimate < 0)
-      return absl::InvalidArgumentError(name(r.job) + " has the estimate " +
+      return absl::InvalidArgumentError(detail::name_of(r.job) + " has the estimate " +
                                         std::to_string(r.estimate) + "; the minimum is 0");
     if (jobs_.contains(r.job.value))
-      return absl::AlreadyExistsError(name(r.job) + " exists already");
+      return absl::AlreadyExistsError(detail::name_of(r.job) + " exists already");
     APIARY_ASSIGN_OR_RETURN(const bool own, gangs_.fits_cells(r));
     record& added = jobs_[r.job.value] = {.request = r, .arrival = now, .fits_cells = own};
     enter(added, now);
@@ -157,8 +156,7 @@ class hived_queue {
     set_health(n, true);
     return absl::OkStatus();
   }
-  // Appends suspensions and starts, in the order in which the host must do them; the scheduler has
-  // applied them already. Fails only if hived fails.
+  // Appends suspensions and starts, in order; it has applied them already. Fails only if hived fails.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     for (bool again = true; again;) {
       again = false;  // a suspended job may fit into its own tenant's cells
@@ -169,8 +167,7 @@ class hived_queue {
         again = again || started;
       }
       while (!again) {
-        const std::uint32_t most = (std::min)(idle_gpus(), too_large_ - 1);
-        const std::optional<job_id> next = waiting_.next_on_idle(most, gangs_.over_quota());
+        const std::optional<job_id> next = next_on_idle(now);
         if (!next) break;
         const job_request& r = jobs_.at(next->value).request;
         APIARY_ASSIGN_OR_RETURN(const answer got, start(*next, phase::opportunistic, now, actions));
@@ -178,24 +175,25 @@ class hived_queue {
         again = tenants_[r.tenant.value].changed;  // the job had held others back
       }
     }
-    waiting_.set_causes(now, [this](tenant_id t, bool opportunistic, std::uint32_t gpus,
-                                    const detail::tenant_queues::queue& q) {
+    const bool starves = idle_waits_.first_starving(now, gangs_).has_value();
+    waiting_.set_causes(now, [&](tenant_id t, bool opportunistic, std::uint32_t gpus,
+                                 const detail::tenant_queues::queue& q) {
       if (q.ends_by && !q.full) return delay_cause::order;
+      if (opportunistic && gpus <= most_on_idle() && starves) return delay_cause::order;
       if (gpus <= (opportunistic ? idle_gpus() : gangs_.owned(t) - tenants_[t.value].used))
         return delay_cause::fragmentation;
       return opportunistic ? delay_cause::capacity : delay_cause::quota;
     });
     return absl::OkStatus();
   }
-  // Returns max_time: decide() need not be called while nothing happens.
+  // Never: decide() need not be called while nothing happens.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
   // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
-  // Whether the job fits into its tenant's cells when these are empty; if not, it only runs as
-  // opportunistic, and other jobs may suspend it. nullopt: there is no such job.
+  // Whether the job fits into its tenant's empty cells, or only runs as opportunistic. nullopt: no job.
   [[nodiscard]] std::optional<bool> fits_cells(job_id job) const {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.fits_cells);
@@ -219,10 +217,9 @@ class hived_queue {
     delays entered{};  // reading of its queue's clock when it began to wait
     hived_queue::phase phase = phase::wait;
     bool fits_cells = false;  // it fits into its tenant's cells if these are empty
-    // Of a job that runs on its tenant's cells: when it ends by its estimate. Without estimates the
-    // oldest job is taken to end first, so that the jobs that overtake are not.
-    detail::forecast_moment ends{};
-    detail::gang_nodes nodes{};  // of a job that runs on its tenant's cells
+    // Of a job that runs on its tenant's cells:
+    detail::forecast_moment ends{};  // by its estimate; without estimates the oldest ends first
+    detail::gang_nodes nodes{};
   };
   struct tenant_state {
     std::uint32_t used = 0;            // GPUs of its cells that its jobs use
@@ -237,25 +234,39 @@ class hived_queue {
   };
   enum class answer : std::uint8_t { started, full, delays_first };
 
-  hived_queue(hived scheduler, hived_jobs gangs, rules rule)
-      : gangs_(std::move(gangs)), scheduler_(std::move(scheduler)), rule_(rule) {
-    bad_.assign(scheduler_.layout().num_nodes(), false);
+  hived_queue(hived scheduler, hived_jobs gangs, rules rule, time_ms patience)
+      : gangs_(std::move(gangs)),
+        scheduler_(std::move(scheduler)),
+        rule_(rule),
+        idle_waits_(patience, scheduler_.layout().num_nodes()) {
     tenants_.resize(gangs_.num_tenants());
     for (std::uint32_t t = 0; t < tenants_.size(); ++t)
       tenants_[t].forecast = detail::cell_forecast(scheduler_.cells(), tenant_id(t));
   }
 
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
+  // The most GPUs that a job may ask for to start on idle GPUs.
+  [[nodiscard]] std::uint32_t most_on_idle() const noexcept {
+    return (std::min)(idle_gpus(), too_large_ - 1);
+  }
+  // The next job that may start on idle GPUs: none that comes after the first one that starves.
+  [[nodiscard]] std::optional<job_id> next_on_idle(time_ms now) {
+    const auto end = idle_waits_.first_starving(now, gangs_);
+    const auto next = waiting_.next_on_idle(most_on_idle(), gangs_.over_quota(), end);
+    if (next || !end || jobs_.at(end->second).request.gpus > most_on_idle()) return next;
+    return job_id(end->second);
+  }
   // The job waits from now on.
   void enter(record& r, time_ms now) {
     if (waiting_.enter(r.request, r.arrival, r.fits_cells))
       tenants_[r.request.tenant.value].changed = true;
     r.phase = phase::wait;
+    if (r.request.priority < 0 || !r.fits_cells) idle_waits_.enter(r.request, r.arrival, now);
     r.entered = waiting_.of(r.request).clock.at(now);
   }
   // The job waits no longer. Returns how long it waited, by cause.
   delays leave(const record& r, time_ms now) {
     if (waiting_.holds_back(r.request)) tenants_[r.request.tenant.value].changed = true;
+    idle_waits_.leave(r.request.job);
     delays waited = waiting_.leave(r.request, r.arrival, now);
     return waited -= r.entered;
   }
@@ -272,8 +283,7 @@ class hived_queue {
     if (r.phase == phase::guaranteed || bad_gpus_ > 0) retry(r.request.tenant);
     return absl::OkStatus();
   }
-  // Tries the tenant's jobs again, because they may fit into its cells now; if hardware is bad, the
-  // jobs of all tenants.
+  // The tenant's jobs may fit into its cells now; if hardware is bad, the jobs of all tenants.
   void retry(tenant_id t) {
     if (bad_gpus_ > 0) return retry_all();
     waiting_.retry(t);
@@ -285,15 +295,14 @@ class hived_queue {
   }
   void set_health(node_id n, bool good) {
     const std::uint32_t gpus = gangs_.gpus(n);
-    if (bad_[n.value] == !good) return;
-    bad_[n.value] = !good;
+    if (idle_waits_.is_bad(n) == !good) return;
+    idle_waits_.set_health(n, good);
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
     too_large_ = no_limit;
     for (tenant_state& t : tenants_) t.measures = true;
     retry_all();
   }
-  // Starts the tenant's jobs that fit into its cells and may overtake, each tried once, in order;
-  // anew from the first if a job suspends an earlier one. Returns whether one has started.
+  // Starts the tenant's jobs that fit into its cells and may overtake. Returns whether any has started.
   [[nodiscard]] absl::StatusOr<bool> fill_cells(tenant_id t, time_ms now,
                                                 std::vector<job_action>& actions) {
     waiting_.begin_round(t);
@@ -321,8 +330,7 @@ class hived_queue {
     }
     return any;
   }
-  // When the job will fit into the tenant's cells, by the estimates of those that run. nullopt: its
-  // cells are free already, but the hardware is bad.
+  // When the job will fit into the tenant's cells, by the estimates. nullopt: only hardware is bad.
   [[nodiscard]] std::optional<reservation> reserve(tenant_id t, const job_request& r) {
     if (rule_ == rules::first_fit) return std::nullopt;
     tenant_state& tenant = tenants_[t.value];
@@ -332,8 +340,7 @@ class hived_queue {
     if (!then || *then == detail::forecast_moment::now()) return std::nullopt;
     return reservation{gang, *then};
   }
-  // Starts the job and suspends the jobs in its way, unless it does not fit, or unless the first
-  // job would not fit beside it (`first`: when that one starts; nullptr: no matter).
+  // Starts the job and suspends those in its way, if it fits and does not delay `first` (if not null).
   [[nodiscard]] absl::StatusOr<answer> start(job_id job, hived_queue::phase as, time_ms now,
                                              std::vector<job_action>& actions,
                                              const reservation* first = nullptr) {
@@ -381,11 +388,11 @@ class hived_queue {
   std::uint64_t starts_ = 0;
   std::uint32_t used_ = 0;  // GPUs
   std::uint32_t bad_gpus_ = 0;
-  std::vector<bool> bad_;  // nodes
   std::vector<tenant_state> tenants_;
   detail::tenant_queues waiting_;
   std::uint32_t too_large_ = no_limit;  // so many GPUs fit nowhere as opportunistic
   std::unordered_map<std::uint32_t, record> jobs_;
+  detail::idle_waits idle_waits_;  // of jobs that can only run on idle GPUs
 };
 
 static_assert(JobScheduler<hived_queue>);

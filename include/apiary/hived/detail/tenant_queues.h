@@ -117,9 +117,11 @@ class tenant_queues {
     return job_id(least->id);
   }
   // The first job by arrival and id of at most so many GPUs, of the first jobs by priority of each
-  // tenant and number of GPUs; with `guaranteed` also guaranteed jobs.
-  [[nodiscard]] std::optional<job_id> next_on_idle(std::uint32_t max_gpus, bool guaranteed) const {
-    std::optional<std::pair<time_ms, std::uint32_t>> best;
+  // tenant and number of GPUs; with `guaranteed` also guaranteed jobs. Only jobs before `end`.
+  [[nodiscard]] std::optional<job_id> next_on_idle(
+      std::uint32_t max_gpus, bool guaranteed,
+      const std::optional<std::pair<time_ms, std::uint32_t>>& end = {}) const {
+    std::optional<std::pair<time_ms, std::uint32_t>> best = end;
     std::optional<std::tuple<std::uint32_t, bool, std::uint32_t>> passed;
     for (const auto& [key, q] : queues_) {
       const auto& [t, opportunistic, gpus, rank] = key;
@@ -128,10 +130,14 @@ class tenant_queues {
                         std::tuple(t, opportunistic, gpus))
         continue;
       if ((!opportunistic && !guaranteed) || gpus > max_gpus) continue;
-      const std::pair at(first->key & ((std::int64_t{1} << time_bits) - 1), first->id);
+      const std::pair at(arrival_of(*first), first->id);
       if (!best || at < *best) best = at;
     }
-    return best ? std::optional(job_id(best->second)) : std::nullopt;
+    return best != end ? std::optional(job_id(best->second)) : std::nullopt;
+  }
+  // The arrival of a job of a queue.
+  [[nodiscard]] static time_ms arrival_of(const weighted_tree::item& job) noexcept {
+    return job.key & ((std::int64_t{1} << time_bits) - 1);
   }
   // Sets what the jobs of each queue wait for to cause(tenant, opportunistic, GPUs, queue).
   template <class Cause>
