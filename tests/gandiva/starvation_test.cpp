@@ -100,7 +100,8 @@ class adversary {
     replaces,      // when a job ends, another of its size arrives
     at_random,
   };
-  // pins: the scheduler does not suspend jobs that run on several servers.
+  // pins: the scheduler is `gandiva`, which does not suspend jobs that run on several servers; otherwise
+  // it is a time_sharing. Each has a bound of its own.
   adversary(std::unique_ptr<any_scheduler> s, bool pins, const std::vector<std::uint32_t>& gpus,
             std::uint64_t seed)
       : scheduler_(std::move(s)),
@@ -139,7 +140,7 @@ class adversary {
     time_ms left = 0;
     time_ms since = 0;          // when it began to run, or to wait
     std::size_t servers = 0;    // on which it runs; 0: it waits
-    time_ms latest = max_time;  // when it must run, once it starves
+    time_ms latest = max_time;  // when it must run; known when it begins to wait, or once it starves
     bool is_late = false;
   };
   void submit(std::uint32_t gpus, time_ms duration) {
@@ -178,6 +179,7 @@ class adversary {
   void decide() {
     for (const job_action& a : scheduler_->decide(now_)) {
       job& j = jobs_.at(a.job);
+      if (a.where.empty()) j.latest = max_time;
       const bool ran = j.servers > 0;
       const bool runs = !a.where.empty();
       if (ran) j.left -= now_ - j.since;
@@ -189,19 +191,22 @@ class adversary {
       j.since = now_;
       j.servers = a.where.size();
     }
+    std::uint32_t waiting = 0;
+    for (const auto& [id, j] : jobs_) waiting += j.servers == 0 ? 1U : 0U;
     for (auto& [id, j] : jobs_) {
-      if (j.servers > 0 || now_ < j.since + max_wait * quantum) continue;
-      if (j.latest == max_time) j.latest = latest(j);
+      if (j.servers > 0 || (pins_ && now_ < j.since + max_wait * quantum)) continue;
+      if (j.latest == max_time) {
+        j.latest = pins_ ? latest(j) : j.since + (max_wait + 2 + (waiting - 1)) * quantum;
+      }
       if (now_ > j.latest && !std::exchange(j.is_late, true)) ++late;
     }
   }
-  // The bound, max_wait quanta after the job began to wait. Jobs that wait may run on several
-  // servers later.
+  // The bound of `gandiva`, max_wait quanta after the job began to wait. Jobs that wait may run on
+  // several servers later.
   [[nodiscard]] time_ms latest(const job& waiting) const {
     time_ms at = waiting.since + (max_wait + 2) * quantum;
     for (const auto& [id, j] : jobs_) {
       at += quantum;
-      if (!pins_) continue;
       if (j.servers > 1) at += j.left - (now_ - j.since);
       if (j.servers == 0 && j.gpus > 1) at += j.left;
     }
