@@ -1,6 +1,6 @@
 // Which scheduler suits my jobs? Runs one job trace, or five generated ones, on a GPU cluster under
-// sixteen schedulers of the library, and compares how long jobs wait, for which reasons, and how well the GPUs
-// are used.
+// sixteen schedulers of the library, and compares how long jobs wait, for which reasons, and how well
+// the GPUs are used.
 // SPDX-License-Identifier: MIT
 #include "replay_output.h"
 #include "simulate_options.h"
@@ -399,14 +399,12 @@ double cost_of(const simulate_options& o) {
   return jobs * policy_cost(o.policies.front());
 }
 
-// Carries out a sweep; the exit status.
-int sweep(const sweep_options& o);
-
 int fail(const absl::Status& why, int exit_status) {
   std::fprintf(stderr, "simulate: %s\n", std::string(why.message()).c_str());
   return exit_status;
 }
 
+// Carries out a sweep; the exit status.
 int sweep(const sweep_options& o) {
   const absl::StatusOr<std::vector<sweep_run>> runs = read_sweep(o);
   if (!runs.ok()) return fail(runs.status(), 2);

@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -71,16 +70,17 @@ class server_placer {
   // The job runs at `where`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
   // number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
-    const std::string job = absl::StrCat("job ", r.job.value);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");
-    if (running_.contains(r.job.value)) return absl::AlreadyExistsError(job + " runs already");
+    if (running_.contains(r.job.value))
+      return absl::AlreadyExistsError(detail::name_of(r.job) + " runs already");
     std::uint32_t gpus = 0;
     for (const placement& p : where) gpus += p.num_gpus();
     if (gpus != r.gpus) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(job, " requests ", r.gpus, " GPUs; the placement has ", gpus));
+      return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
+                                                     " GPUs; the placement has ", gpus));
     }
-    if (!pool_.can_take(where)) return absl::AbortedError(job + ": its GPUs are not idle");
+    if (!pool_.can_take(where))
+      return absl::AbortedError(detail::name_of(r.job) + ": its GPUs are not idle");
     pool_.take(r.job, where);
     running_.try_emplace(r.job.value, where);
     return absl::OkStatus();

@@ -106,12 +106,13 @@ class gandiva {
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.gpus == 0 || r.gpus > total_gpus()) {
-      return absl::InvalidArgumentError(name(r.job) + " requests " + std::to_string(r.gpus) +
-                                        " GPUs; the cluster has " + std::to_string(total_gpus()));
+      return absl::InvalidArgumentError(detail::name_of(r.job) + " requests " +
+                                        std::to_string(r.gpus) + " GPUs; the cluster has " +
+                                        std::to_string(total_gpus()));
     }
     APIARY_RETURN_IF_ERROR(detail::check_slice_weight(r.job, r.weight));
     if (jobs_.find(r.job) != nullptr) {
-      return absl::AlreadyExistsError(name(r.job) + " exists already");
+      return absl::AlreadyExistsError(detail::name_of(r.job) + " exists already");
     }
     queue_.enter(jobs_.add(r, now), now);
     return absl::OkStatus();
@@ -136,9 +137,10 @@ class gandiva {
                                     time_ms /*now*/) {
     detail::gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return absl::NotFoundError(detail::missing(job));
-    if (!r->runs()) return absl::FailedPreconditionError(name(job) + " does not run");
+    if (!r->runs()) return absl::FailedPreconditionError(detail::name_of(job) + " does not run");
     if (sample.rate == 0 || sample.rate >> 53 != 0) {
-      return absl::InvalidArgumentError(name(job) + ": a rate of " + std::to_string(sample.rate));
+      return absl::InvalidArgumentError(detail::name_of(job) + ": a rate of " +
+                                        std::to_string(sample.rate));
     }
     if (r->packed()) {
       r->packed_rate = sample.rate;
@@ -254,7 +256,6 @@ class gandiva {
                        ? detail::migration_gains()
                        : detail::migration_gains(fragmentation(options.typical))),
         growth_(options.idle_period) {}
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   [[nodiscard]] static absl::Status no_such(node_id n) {
     return absl::NotFoundError("there is no server " + std::to_string(n.value));
   }

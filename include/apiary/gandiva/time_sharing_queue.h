@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -68,7 +67,7 @@ class time_sharing_queue {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     APIARY_RETURN_IF_ERROR(detail::check_slice_weight(r.job, r.weight));
     if (jobs_.contains(r.job.value))
-      return absl::AlreadyExistsError("job " + std::to_string(r.job.value) + " exists already");
+      return absl::AlreadyExistsError(detail::name_of(r.job) + " exists already");
     APIARY_RETURN_IF_ERROR(scheduler_.check(r));
     now_ = now;
     record& added = jobs_[r.job.value];

@@ -15,15 +15,15 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A scheduler that queues jobs and decides over time. All schedulers of batch/, philly/, gandiva/
-// and hived/hived_jobs.h model it, and sim/simulate.h runs any type that does.
+// A scheduler that queues jobs and decides over time. The queues of batch/, philly/ and gandiva/ model
+// it, and so do hived/hived_queue.h and gang_scheduler/gang_queue.h; sim/simulate.h runs any that does.
 //
 // (s: a scheduler, r: a request, j: a job, n: a server, t: the time now)
 //
 // | expression              | meaning                                                        |
 // |-------------------------|----------------------------------------------------------------|
 // | s.submit(r, t)          | a job arrives; an error, and no change, if it can never run    |
-// | s.finish(j, t)          | a job has ended                                                |
+// | s.finish(j, t)          | a job has ended, or one that waits is cancelled                |
 // | s.mark_bad(n, t)        | a server failed; returns the jobs that stopped and wait again  |
 // | s.mark_healthy(n, t)    | the server is healthy again                                    |
 // | s.decide(t, actions)    | appends the actions that the host must do now                  |

@@ -87,7 +87,7 @@ class philly_scheduler {
   // A job arrives. kInvalidArgument: no job id, no such tenant, no GPUs, or more than the cluster
   // has. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    const std::string job = name(r.job);
+    const std::string job = detail::name_of(r.job);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.tenant.value >= jobs_.tenants().size()) {
       return absl::InvalidArgumentError(job + ": " + detail::missing(r.tenant));
@@ -114,7 +114,8 @@ class philly_scheduler {
   [[nodiscard]] absl::StatusOr<bool> fail(job_id job, failure why, time_ms now) {
     detail::philly_job* const r = jobs_.find(job);
     if (!job.valid()) return absl::NotFoundError(detail::missing(job));
-    if (r == nullptr || !r->running) return absl::NotFoundError(name(job) + " does not run");
+    if (r == nullptr || !r->running)
+      return absl::NotFoundError(detail::name_of(job) + " does not run");
     jobs_.leave(*r);
     const bool again = why == failure::transient ||
                        (why == failure::unknown && r->retries++ < options_.max_retries);
@@ -211,7 +212,6 @@ class philly_scheduler {
  private:
   philly_scheduler(const philly_options& options, Pool pool)
       : options_(options), jobs_(options, std::move(pool)) {}
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   void queue(detail::philly_job& r, time_ms now) {
     jobs_.queue(r, now);
     now_ = now;

@@ -212,8 +212,8 @@ class migration_gains {
 // defragment() empties servers. A job that started or migrated less than `min_run_time` ago does not
 // migrate, because it would lose too much of its time.
 // Cost: consolidate O(s) for each job on s servers that could run on fewer if they were idle, and
-//       O(16 s log s) for each that migrates; defragment O(servers in use with unsubscribed GPUs + jobs of those to be emptied), or
-//       nothing if there is none to empty.
+//       O(16 s log s) for each that migrates; defragment O(servers in use with unsubscribed GPUs +
+//       jobs of those to be emptied), or nothing if there is none to empty.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const migration_gains& gains)
