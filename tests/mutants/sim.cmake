@@ -11,7 +11,7 @@ mutant(neighbours_kept sim/detail/simulator.h "missing reset: old neighbours cou
   IN [[    new_neighbours_.clear();]] FROM [[new_neighbours_.clear();]] TO [[]] STATEMENT
   EQUIVALENT "their speeds are asked for once more; a speed that does not change is no event")
 mutant(pause_twice sim/detail/simulator.h "wrong operand: a pause that has begun is forgotten"
-  FROM [[(std::max)(p.since, now + pause)]] TO [[now + pause]])
+  FROM [[(std::max)(p.since, add_time(now, pause))]] TO [[add_time(now, pause)]])
 mutant(rounds_down sim/detail/simulator.h "wrong rounding: a slow job ends too early"
   FROM [[(left + speed - 1) / speed]] TO [[left / speed]])
 mutant(progress_lost sim/detail/simulator.h "forgotten update: progress since the last start is lost"
