@@ -65,7 +65,7 @@ mutant(aging_sign batch/batch_queue.h "wrong sign: a high priority waits longer"
 mutant(failed_sizes batch/detail/wait_queues.h "missing reset: a size that failed once is never tried again"
   FROM [[for (auto& [k, l] : queues_) l.failed = false;]] TO [[]] STATEMENT)
 mutant(wait_demand batch/detail/wait_queues.h "dropped term: jobs of other demands fail, too"
-  FROM [[demand(r.demand)]] TO [[demand(0)]])
+  IN [[demand(r.demand)]] FROM [[r.demand]] TO [[0]])
 mutant(wait_tie batch/detail/wait_queues.h "wrong tie: of jobs with equal keys the highest id is first"
   FROM [[i.id < job.value]] TO [[i.id > job.value]])
 mutant(wait_cause batch/detail/wait_queues.h "wrong comparison: a job of exactly the idle GPUs waits for capacity"

@@ -124,7 +124,7 @@ mutant(lazy_pays gang_scheduler/detail/lazy_host_fit.h "wrong budget: both searc
 mutant(reserved_request gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a preempting gang is proposed with another request"
   FROM [[!(core_->state.at(slot).record.what == gang)]] TO [[false]])
 mutant(trial_new_tenant gang_scheduler/detail/cluster_changes_inl.h "wrong undo: a trial leaves a budget of a tenant without one"
-  FROM [[if (is_new)]] TO [[if (false)]])
+  IN [[if (is_new) {]] FROM [[is_new]] TO [[false]])
 mutant(replaced_spread gang_scheduler/detail/task_replacement.h "off by one: one task more than a spread allows"
   FROM [[(at == spread_.end() ? 0 : at->second) < s.tasks]] TO [[(at == spread_.end() ? 0 : at->second) <= s.tasks]])
 mutant(replaced_preferred gang_scheduler/detail/task_replacement.h "dropped step: the preferred level is not tried"
