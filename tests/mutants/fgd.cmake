@@ -35,8 +35,10 @@ mutant(kinds_bits fgd/detail/kind_cache.h "forgotten condition: bounds that were
 mutant(kinds_limit fgd/detail/kind_cache.h "dropped term: on a large cluster no more nodes are scored than on a small one"
   FROM [[(std::max)(max_scored, (std::min)(max_scored_in_large, nodes.size() / 8))]]
   TO [[std::uint32_t{max_scored}]])
-mutant(kinds_learn fgd/detail/kind_cache.h "wrong condition: a task that fits on no suggested node is said to fit nowhere"
-  FROM [[!found.where && allowed == nullptr]] TO [[!found.where]])
+mutant(kinds_prepared fgd/detail/kind_cache.h "dropped condition: kinds with equal hash values get what was prepared for one of them"
+  FROM [[known.key != key]] TO [[known.key.host == 0 && known.key.gpus == 0]])
+mutant(kinds_forget fgd/detail/kind_cache.h "forgotten update: another score gets what the score before it prepared"
+  FROM [[prepared_.clear();]] TO [[]] STATEMENT)
 mutant(kinds_candidates fgd/detail/unfit_requests.h "wrong comparison: a node with just enough is no candidate"
   IN [[(((has | above) - wanted) & above) == above]] FROM [[(has | above) - wanted]] TO [[(has | above) - wanted - 1]])
 mutant(kinds_unfit fgd/detail/kind_cache.h "forgotten update: what ends changes nothing in what fits nowhere"

@@ -161,18 +161,17 @@ class best_score_placer {
   // Where a task would run on these nodes only, by a score for each. Requires: they ascend; the score
   // has no choose().
   [[nodiscard]] std::optional<placement> place_among(const node_table& nodes,
-                                                     const task_request& task,
+                                                     const asked_task& asked,
                                                      std::span<const node_id> candidates) {
-    const asked_task asked = ask(nodes, task);
     std::uint32_t best = score_tree::npos;
     std::uint8_t most = 0;
     for (const node_id n : candidates) {
-      const std::uint8_t entry = entry_of(nodes, n, task, asked.prepared);
+      const std::uint8_t entry = entry_of(nodes, n, asked.task, asked.prepared);
       if (entry <= most) continue;
       best = n.value;
       most = entry;
     }
-    return placement_on(nodes, best, task);
+    return placement_on(nodes, best, asked.task);
   }
   // How many changes of nodes the scores of kind k have not seen yet.
   [[nodiscard]] std::uint64_t changes_since(kind_id k) const noexcept {
@@ -265,6 +264,7 @@ class best_score_placer {
     const auto load = [&] {
       if (!changed(loaded)) return;
       wanted.scores.prefetch(loaded - 1);
+      __builtin_prefetch(&nodes[node_id(loaded - 1)]);
       loaded = order_[loaded].before;
     };
     for (std::uint32_t i = 0; i < ahead; ++i) load();

@@ -4,6 +4,7 @@
 
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/fgd/detail/best_score_placer.h>
 #include <apiary/fgd/detail/unfit_requests.h>
@@ -46,6 +47,8 @@ class kind_cache : public best_score_placer<Score> {
   // nodes, up to max_scored_in_large.
   static constexpr std::uint32_t max_scored = 64;
   static constexpr std::uint32_t max_scored_in_large = 1024;
+  // What a score prepared for a rare kind is kept for so many kinds, one for each hash value.
+  static constexpr std::size_t max_prepared = 8192;
   // A kind is rare if nodes have changed more often than this since its last use.
   static constexpr std::uint64_t changes_until_rare = 128;
 
@@ -83,6 +86,11 @@ class kind_cache : public best_score_placer<Score> {
     base::add(nodes, n);
     if (unfit_) unfit_->update(nodes, n);
   }
+  // Takes another score. The kinds stay.
+  void set_score(const node_table& nodes, Score score) {
+    base::set_score(nodes, std::move(score));
+    prepared_.clear();
+  }
 
  private:
   // What tells kinds of request apart.
@@ -91,6 +99,11 @@ class kind_cache : public best_score_placer<Score> {
     std::uint64_t gpus;  // the number of GPUs, and the thousandths of each
     model_set models;
     friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
+  };
+  // What the score prepared for a kind.
+  struct prepared_kind {
+    kind_key key{.host = 0, .gpus = 0, .models = 0};  // no kind has this key
+    [[no_unique_address]] typename prepared_for<Score>::type prepared{};
   };
   // A kind with cached scores.
   struct cached_kind {
@@ -146,13 +159,16 @@ class kind_cache : public best_score_placer<Score> {
   // Where a task of a rare kind would run. Not decided: its kind needs scores of its own.
   [[nodiscard]] auto place_rare(const node_table& nodes, const task_request& task,
                                 const summary_bitset* allowed) -> typename base::limited_placement {
-    if (allowed != nullptr && are_few(*allowed)) return place_in_few(nodes, task);
+    if (allowed != nullptr && are_few(*allowed)) {
+      if (few_.empty()) return {.decided = true};
+      return {.decided = true, .where = base::place_among(nodes, ask(nodes, task), few_)};
+    }
     const std::uint32_t limit =
         (std::max)(max_scored, (std::min)(max_scored_in_large, nodes.size() / 8));
     const auto bits = static_cast<std::uint32_t>(std::bit_width(task.cpu_milli));
     const auto candidates = unfit_->candidates_for(task);
     const auto may_fit = [&](node_id n) { return candidates.contain(n); };
-    const auto asked = base::ask(nodes, task);
+    const auto asked = ask(nodes, task);
     task_request with_less_cpu = task;  // only the highest bits of its CPU
     for (std::uint32_t kept = 2; kept < bits; ++kept) {
       const std::uint32_t dropped = bits - kept;
@@ -167,11 +183,19 @@ class kind_cache : public best_score_placer<Score> {
     }
     return {};
   }
-  // Where a task would run on the nodes in few_.
-  [[nodiscard]] auto place_in_few(const node_table& nodes, const task_request& task) ->
-      typename base::limited_placement {
-    if (few_.empty()) return {.decided = true};
-    return {.decided = true, .where = base::place_among(nodes, task, few_)};
+  // As base::ask(), but known for kinds that arrived lately.
+  [[nodiscard]] auto ask(const node_table& nodes, const task_request& task) ->
+      typename base::asked_task {
+    if constexpr (PreparedScore<Score>) {
+      if (prepared_.empty()) prepared_.resize(max_prepared);
+      const kind_key key = key_of(task);
+      const std::uint64_t hash = digest().add(key.host).add(key.gpus).add(key.models).value();
+      prepared_kind& known = prepared_[hash % max_prepared];
+      if (known.key != key) known = {key, base::ask(nodes, task).prepared};
+      return {task, known.prepared};
+    } else {
+      return base::ask(nodes, task);
+    }
   }
   // Whether few nodes are allowed, which few_ then has.
   [[nodiscard]] bool are_few(const summary_bitset& allowed) {
@@ -186,6 +210,7 @@ class kind_cache : public best_score_placer<Score> {
   std::uint64_t uses_ = 0;
   std::optional<unfit_requests> unfit_{};  // from the first task of a rare kind on
   std::vector<node_id> few_{};             // candidates for a task
+  std::vector<prepared_kind> prepared_{};  // by hash value
 };
 
 }  // namespace detail
