@@ -31,7 +31,7 @@ inline constexpr const char* simulate_usage =
     "                [--load day|busy|wide] [--seed N]\n"
     "                [--policy fifo|backfill|easy|easy_gpus|conservative|qssf|srtf|las|tiresias|\n"
     "                          bounded|bounded_srtf|philly|gandiva|gandiva_fgd|hived|\n"
-    "                          gandiva_hived|all|gang|gang_backfill[,...]]\n"
+    "                          gandiva_hived|all|gang|gang_backfill|philly_fgd[,...]]\n"
     "                [--start-cost S] [--migration-cost S] [--quantum S] [--depth N]\n"
     "                [--mtbf S] [--repair S] [--checkpoint S] [--failures T,P,U] [--retries N]\n"
     "                [--gandiva RULE] [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas A,B,...]\n"
@@ -76,15 +76,15 @@ inline constexpr const char* simulate_usage =
     "  --speeds A,B,C,D   speed of a job of several GPUs, in per cent: A if all are of one group "
     "of\n"
     "                     four GPUs with NVLink, B on one server, C in one rack, D across racks\n"
-    "  --quotas A,B,...   GPUs of each tenant under philly, hived and gandiva_hived, in order of "
-    "the\n"
-    "                     first job of each tenant\n"
+    "  --quotas A,B,...   GPUs of each tenant under philly, philly_fgd, hived and gandiva_hived, "
+    "in\n"
+    "                     order of the first job of each tenant\n"
     "  --cpus N           cores of each server, --memory-gib N its memory, --models A:8,B:8 how "
     "many\n"
     "                     servers have GPUs of each model, for the columns cpus_per_gpu,\n"
     "                     memory_gib_per_gpu and gpu_model of a Philly trace. Without --policy, "
     "the\n"
-    "                     schedulers run that know them: all but philly, hived and the Gandivas,\n"
+    "                     schedulers run that know them: all but Philly, HiveD and Gandiva,\n"
     "                     and gang and gang_backfill\n"
     "  --report FILE      writes the figures of the table, and more, as JSON\n"
     "  --csv FILE         writes a row for each job of each run: times in ms, -1 for never\n"
@@ -107,7 +107,8 @@ inline constexpr const char* simulate_usage =
     "bounded and bounded_srtf are las and srtf with places, migration and a bound on each wait.\n"
     "gang and gang_backfill (not among all) are the gang scheduler, without and with "
     "backfilling.\n"
-    "gandiva_fgd and gandiva_hived are Gandiva's time sharing over FGD and HiveD. Tenants of\n"
+    "gandiva_fgd and gandiva_hived are Gandiva's time sharing over FGD and HiveD, philly_fgd (not\n"
+    "among all) is Philly with servers chosen by FGD. Tenants of\n"
     "Philly and HiveD get quotas in proportion to their GPU-time, if there is no --quotas. Jobs\n"
     "that request more GPUs than the cluster has are left out, and so are jobs without GPUs or\n"
     "without duration; a message says how many.\n"
@@ -136,7 +137,7 @@ struct simulate_options {
   std::string load = "day";
   std::optional<std::uint64_t> seed{};
   run_settings settings{};
-  // Names of job_policies and gang_policies, each once.
+  // Names of job_policies and more_policies, each once.
   std::vector<std::string_view> policies{job_policies.begin(), job_policies.end()};
   bool chosen = false;  // whether --policy was given
   job_cluster cluster{};
@@ -147,7 +148,7 @@ struct simulate_options {
   // chosen another one: kInvalidArgument, which says that `what` needs them.
   [[nodiscard]] absl::Status need_demands(const std::string& what) {
     std::vector<std::string_view> known(job_policies.begin(), job_policies.end());
-    known.insert(known.end(), gang_policies.begin(), gang_policies.end());
+    known.insert(known.end(), more_policies.begin(), more_policies.end());
     std::erase_if(known, [](std::string_view p) { return !knows_demands(p); });
     if (!chosen) policies = known;
     const auto not_known = std::find_if_not(policies.begin(), policies.end(), knows_demands);
@@ -209,7 +210,7 @@ inline absl::StatusOr<std::vector<std::pair<std::string, std::uint32_t>>> named_
 // The policies that a list of names with commas between them chooses; `all` stands for job_policies.
 inline absl::StatusOr<std::vector<std::string_view>> policies_of(std::string_view value) {
   std::vector<std::string_view> known(job_policies.begin(), job_policies.end());
-  known.insert(known.end(), gang_policies.begin(), gang_policies.end());
+  known.insert(known.end(), more_policies.begin(), more_policies.end());
   std::vector<std::string_view> chosen;
   for (std::size_t at = 0; at <= value.size();) {
     const std::size_t end = std::min(value.find(',', at), value.size());

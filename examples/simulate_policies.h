@@ -26,10 +26,12 @@
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
+#include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
+#include <apiary/philly/philly_fgd.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
@@ -57,13 +59,14 @@ inline constexpr std::array<std::string_view, 16> job_policies{
     "srtf",    "las",         "tiresias", "bounded",      "bounded_srtf", "philly",
     "gandiva", "gandiva_fgd", "hived",    "gandiva_hived"};
 
-// The gang scheduler without and with backfilling.
-inline constexpr std::array<std::string_view, 2> gang_policies{"gang", "gang_backfill"};
+// Those that `all` does not name: the gang scheduler without and with backfilling, and Philly over FGD.
+inline constexpr std::array<std::string_view, 3> more_policies{"gang", "gang_backfill",
+                                                               "philly_fgd"};
 
 // Whether a policy knows CPU, memory and GPU models. Philly, Gandiva and HiveD know only GPUs, as in
 // their papers.
 inline bool knows_demands(std::string_view policy) {
-  return policy != "philly" && policy != "hived" && !policy.starts_with("gandiva");
+  return policy != "hived" && !policy.starts_with("philly") && !policy.starts_with("gandiva");
 }
 
 // About how long a policy takes, in units of the fastest ones: measured on the public Philly trace with
@@ -73,7 +76,7 @@ inline double policy_cost(std::string_view policy) {
                                                           2, 2, 2, 3, 5,  5, 3, 12};
   for (std::size_t i = 0; i < costs.size(); ++i)
     if (job_policies[i] == policy) return costs[i];
-  return policy == "gang" ? 3 : 15;
+  return policy == "gang_backfill" ? 15 : 3;
 }
 
 // Milliseconds until a job makes progress after a start, and after a migration, if not set.
@@ -379,7 +382,7 @@ struct policy_run {
   std::string events{};                                       // if run_settings::keeps_events
 };
 
-// Runs the jobs under a policy of job_policies or gang_policies; calls progress(jobs that have ended
+// Runs the jobs under a policy of job_policies or more_policies; calls progress(jobs that have ended
 // or were given up) now and then.
 // Requires: jobs that fit into the cluster, numbered by arrival.
 inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_cluster& cluster,
@@ -443,10 +446,20 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     turns.max_wait = apiary::gandiva_options().max_wait;
   }
   absl::Status status;
+  const apiary::philly_options by_quota{
+      .servers = cluster.servers(), .quotas = quotas, .max_retries = set.retries};
   if (policy == "philly") {
-    APIARY_ASSIGN_OR_RETURN(auto made, apiary::philly::create({.servers = cluster.servers(),
-                                                               .quotas = quotas,
-                                                               .max_retries = set.retries}));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::philly::create(by_quota));
+    status = run(std::move(made));
+  } else if (policy == "philly_fgd") {
+    using pool = apiary::gpu_sharing_pool<apiary::fragmentation_gradient>;
+    apiary::node_table nodes;
+    for (const std::uint32_t gpus : cluster.servers().gpus) nodes.add({.gpus = gpus});
+    APIARY_ASSIGN_OR_RETURN(auto below,
+                            pool::create(std::move(nodes), cluster.nodes_per_rack(),
+                                         apiary::fragmentation_gradient(
+                                             apiary::fragmentation(typical_tasks(list, cluster)))));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::philly_fgd::create(by_quota, std::move(below)));
     status = run(std::move(made));
   } else if (policy == "gandiva") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create(turns));
@@ -465,7 +478,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                             apiary::hived_job_backend::create(cells_of(cluster, quotas)));
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_hived::create(std::move(below), slices));
     status = run(std::move(made));
-  } else if (policy == gang_policies[0] || policy == gang_policies[1]) {
+  } else if (policy == "gang" || policy == "gang_backfill") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gang_scheduler::create(gang_cluster_of(cluster)));
     status = run(apiary::gang_queue(
         std::move(made), {.backfill = policy == "gang_backfill", .demands = demands_of(list)}));

@@ -30,7 +30,7 @@ struct philly_entry {
   enum class kind : std::uint8_t {
     arrival,
     start,
-    stop,      // preempted, or its server broke: it waits again
+    stop,      // preempted, or its server broke, or it failed: it waits again
     end,       // it is gone
     collects,  // `gpus` GPUs are held for a job that waits; until the next decision
     broken,    // a server of `gpus` GPUs
@@ -60,6 +60,13 @@ struct logged_philly {
     log.push_back({t, kind::end, j});
     runs.erase(j);
     return scheduler.finish(j, t);
+  }
+  absl::StatusOr<bool> fail(job_id j, failure_class why, time_ms t) {
+    APIARY_ASSIGN_OR_RETURN(const bool again, scheduler.fail(j, why, t));
+    log.push_back({t, again ? kind::stop : kind::end, j});
+    runs[j] = false;
+    if (!again) runs.erase(j);
+    return again;
   }
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
     log.push_back({t, kind::broken, {}, servers[n.value]});
@@ -151,7 +158,8 @@ TEST_CASE("philly: the causes of delay are those of a log of events, counted aga
         apiary_test::philly_jobs(seed, 120, apiary_test::gpus_of(options.servers));
     logged_philly host{philly::create(options).value(), options.servers.gpus};
     const auto run = simulate(
-        host, jobs, apiary_test::two_outages(), {},
+        host, jobs, apiary_test::two_outages(),
+        {.failures = apiary_test::random_failures(random, jobs)},
         [](const timed_job&, const job_placement&) { return full_speed; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());

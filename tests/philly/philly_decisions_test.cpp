@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/naive_philly.h"
 #include "support/philly_loads.h"
+#include "support/philly_pair.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/model/job.h>
@@ -25,70 +26,38 @@ using namespace apiary::detail;
 
 namespace {
 
-// Both schedulers under one host. The naive one is called at each of its moments, the other one when
-// it asks for it or something happens.
-struct two_phillies {
-  philly fast;
-  apiary_test::naive_philly naive;
-  std::vector<job_id> jobs{};  // that are here
-  std::vector<bool> runs{};    // by id
-  std::size_t alone = 0;       // calls that only the naive one wanted
+// Both schedulers, and the jobs that are there.
+struct two_phillies : apiary_test::philly_pair<philly, apiary_test::naive_philly> {
+  std::vector<job_id> jobs{};
+  std::vector<bool> runs{};  // by id
 
   explicit two_phillies(const philly_options& options)
-      : fast(philly::create(options).value()), naive(options) {}
+      : philly_pair{philly::create(options).value(), apiary_test::naive_philly(options)} {}
 
   void decide(time_ms now) {
-    std::vector<job_action> a;
-    std::vector<job_action> b;
-    REQUIRE(fast.decide(now, a).ok());
-    REQUIRE(naive.decide(now, b).ok());
-    REQUIRE(a == b);
-    for (const job_action& action : a)
+    for (const job_action& action : philly_pair::decide(now))
       runs[action.job.value] = action.what == job_action::verb::start;
     for (const job_id job : jobs) REQUIRE(fast.find(job) == naive.find(job));
-    REQUIRE(fast.wake() > now);
   }
   void go_on_until(time_ms end) {
-    while (naive.wake() < end) {
-      const time_ms now = naive.wake();
-      REQUIRE(fast.wake() >= now);
-      if (fast.wake() == now) {
-        decide(now);
-        continue;
-      }
-      std::vector<job_action> none;
-      REQUIRE(naive.decide(now, none).ok());
-      REQUIRE(none.empty());
-      ++alone;
-    }
-    REQUIRE(fast.wake() >= end);
+    philly_pair::go_on_until(end, [&](time_ms now) { decide(now); });
   }
   void submit(const job_request& r, time_ms now) {
-    REQUIRE(fast.submit(r, now).ok());
-    REQUIRE(naive.submit(r, now).ok());
+    philly_pair::submit(r, now);
     jobs.push_back(r.job);
     runs.resize(std::max<std::size_t>(runs.size(), r.job.value + std::size_t{1}), false);
   }
   void finish(std::size_t i, time_ms now) {
-    REQUIRE(fast.finish(jobs[i], now).ok());
-    REQUIRE(naive.finish(jobs[i], now).ok());
+    philly_pair::finish(jobs[i], now);
     jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  void fail(std::size_t i, philly::failure why, time_ms now) {
-    const absl::StatusOr<bool> again = fast.fail(jobs[i], why, now);
-    REQUIRE(again.value() == naive.fail(jobs[i], why, now).value());
+  void fail(std::size_t i, failure_class why, time_ms now) {
+    const bool again = philly_pair::fail(jobs[i], why, now);
     runs[jobs[i].value] = false;
-    if (!*again) jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!again) jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
   }
   void set_health(node_id n, bool good, time_ms now) {
-    if (good) {
-      REQUIRE(fast.mark_healthy(n, now).ok());
-      REQUIRE(naive.mark_healthy(n, now).ok());
-      return;
-    }
-    const std::vector<job_id> stopped = fast.mark_bad(n, now).value();
-    REQUIRE(stopped == naive.mark_bad(n, now).value());
-    for (const job_id job : stopped) runs[job.value] = false;
+    for (const job_id job : philly_pair::set_health(n, good, now)) runs[job.value] = false;
   }
 };
 
@@ -120,7 +89,7 @@ std::size_t compare_decisions(std::uint64_t seed) {
     } else if (event < 18 && !both.jobs.empty()) {
       const std::size_t i = random.uniform(static_cast<std::uint32_t>(both.jobs.size()));
       if (both.runs[both.jobs[i].value] && event % 2 == 0) {
-        both.fail(i, static_cast<philly::failure>(random.uniform(3)), now);
+        both.fail(i, static_cast<failure_class>(random.uniform(3)), now);
       } else if (both.runs[both.jobs[i].value] || event == 13) {
         both.finish(i, now);
       }
@@ -154,12 +123,8 @@ TEST_CASE(
     const philly_options options = apiary_test::random_philly(random);
     const std::vector<timed_job> jobs =
         apiary_test::philly_jobs(seed, 150, apiary_test::gpus_of(options.servers));
-    simulation_options with_failures{.checkpoint_interval = 10};
-    for (const timed_job& j : jobs) {
-      while (random.uniform(3) == 0)
-        with_failures.failures.push_back(
-            {j.request.job, random.uniform(200), static_cast<failure_class>(random.uniform(3))});
-    }
+    const simulation_options with_failures{.checkpoint_interval = 10,
+                                           .failures = apiary_test::random_failures(random, jobs)};
     const auto run = [&](auto scheduler) {
       return simulate(
                  scheduler, jobs, apiary_test::two_outages(), with_failures,

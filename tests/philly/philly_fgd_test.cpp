@@ -5,6 +5,7 @@
 #include "support/naive_pool.h"
 #include "support/naive_sharing.h"
 #include "support/philly_loads.h"
+#include "support/philly_pair.h"
 #include "support/scale.h"
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
@@ -62,10 +63,9 @@ fragmentation_gradient typical_gradient() {
 
 // A host of gangs and tasks over the nodes of one pool, with the naive scheduler beside; what must
 // hold is checked at each of its steps.
-struct shared_host {
+struct shared_host
+    : apiary_test::philly_pair<philly_fgd, apiary_test::naive_philly_over<fgd_pool>> {
   philly_options options;
-  philly_fgd p;
-  apiary_test::naive_philly_over<fgd_pool> naive;
   node_table empty;  // as in the beginning
   std::map<std::uint32_t, job_request> jobs{};
   std::map<std::uint32_t, time_ms> since{};  // that wait
@@ -75,23 +75,22 @@ struct shared_host {
   std::size_t preemptions = 0;
 
   shared_host(const philly_options& o, const node_table& nodes, std::uint32_t per_rack)
-      : options(o),
-        p(philly_fgd::create(o, fgd_pool::create(nodes, per_rack, typical_gradient()).value())
-              .value()),
-        naive(o, fgd_pool::create(nodes, per_rack, typical_gradient()).value()),
+      : philly_pair{philly_fgd::create(
+                        o, fgd_pool::create(nodes, per_rack, typical_gradient()).value())
+                        .value(),
+                    {o, fgd_pool::create(nodes, per_rack, typical_gradient()).value()}},
+        options(o),
         empty(nodes) {}
 
   [[nodiscard]] bool runs(std::uint32_t job) const { return !since.contains(job); }
 
   void submit(const job_request& r, time_ms now) {
-    REQUIRE(p.submit(r, now).ok());
-    REQUIRE(naive.submit(r, now).ok());
+    philly_pair::submit(r, now);
     jobs.emplace(r.job.value, r);
     since.emplace(r.job.value, now);
   }
   void finish(std::uint32_t job, time_ms now) {
-    REQUIRE(p.finish(job_id(job), now).ok());
-    REQUIRE(naive.finish(job_id(job), now).ok());
+    philly_pair::finish(job_id(job), now);
     jobs.erase(job);
     since.erase(job);
   }
@@ -101,58 +100,36 @@ struct shared_host {
       if (plan.result == plan_result::bind) REQUIRE(pool.commit(task, plan).ok());
       return plan;
     };
-    const task_plan plan = p.use_pool(run);
+    const task_plan plan = fast.use_pool(run);
     REQUIRE(plan == naive.use_pool(run));
     if (plan.result == plan_result::bind)
       tasks.emplace(task.job.value, std::pair(task, plan.where));
   }
   void end(std::uint32_t task) {
     const auto run = [&](fgd_pool& pool) { return pool.finish(job_id(task)); };
-    REQUIRE(p.use_pool(run).ok());
+    REQUIRE(fast.use_pool(run).ok());
     REQUIRE(naive.use_pool(run).ok());
     tasks.erase(task);
   }
   void set_health(node_id n, bool good, time_ms now) {
     empty[n].healthy = good;
-    if (good) {
-      REQUIRE(p.mark_healthy(n, now).ok());
-      REQUIRE(naive.mark_healthy(n, now).ok());
-      return;
-    }
-    const std::vector<job_id> stopped = p.mark_bad(n, now).value();
-    REQUIRE(stopped == naive.mark_bad(n, now).value());
-    for (const job_id job : stopped) since.emplace(job.value, now);
+    for (const job_id job : philly_pair::set_health(n, good, now)) since.emplace(job.value, now);
   }
 
   void decide(time_ms now) {
     std::vector<std::uint32_t> running(options.quotas.size(), 0);
     for (const auto& [id, r] : jobs)
       if (runs(id)) running[r.tenant.value] += r.gpus;
-    philly_fgd copy = p;
-    std::vector<job_action> a;
-    std::vector<job_action> b;
-    std::vector<job_action> c;
-    REQUIRE(p.decide(now, a).ok());
-    REQUIRE(naive.decide(now, b).ok());
-    REQUIRE(copy.decide(now, c).ok());
-    REQUIRE(a == b);
-    REQUIRE(a == c);
-    REQUIRE(p.wake() > now);
-    carry_out(a, std::move(running), now);
+    philly_fgd copy = fast;
+    const std::vector<job_action> actions = philly_pair::decide(now);
+    std::vector<job_action> again;
+    REQUIRE(copy.decide(now, again).ok());
+    REQUIRE(actions == again);
+    carry_out(actions, std::move(running), now);
     check(now);
   }
   void go_on_until(time_ms end_of_pause) {
-    while (naive.wake() < end_of_pause) {
-      const time_ms now = naive.wake();
-      REQUIRE(p.wake() >= now);
-      if (p.wake() == now) {
-        decide(now);
-        continue;
-      }
-      std::vector<job_action> none;
-      REQUIRE(naive.decide(now, none).ok());
-      REQUIRE(none.empty());
-    }
+    philly_pair::go_on_until(end_of_pause, [&](time_ms now) { decide(now); });
   }
 
  private:
@@ -176,10 +153,11 @@ struct shared_host {
       since.erase(a.job.value);
       REQUIRE(detail::gpus_of(a.where) == r.gpus);
       bool fits_a_rack = false;
-      for (std::uint32_t i = 0; i < p.pool().num_racks(); ++i)
-        fits_a_rack = fits_a_rack || p.pool().total(i) >= r.gpus;
-      if (fits_a_rack && p.find(a.job)->locality != job_locality::anywhere) {
-        REQUIRE(p.pool().rack_of(a.where.front().node) == p.pool().rack_of(a.where.back().node));
+      for (std::uint32_t i = 0; i < fast.pool().num_racks(); ++i)
+        fits_a_rack = fits_a_rack || fast.pool().total(i) >= r.gpus;
+      if (fits_a_rack && fast.find(a.job)->locality != job_locality::anywhere) {
+        REQUIRE(fast.pool().rack_of(a.where.front().node) ==
+                fast.pool().rack_of(a.where.back().node));
       }
       for (const job_id job : lost) {
         const job_request& victim = jobs.at(job.value);
@@ -199,7 +177,7 @@ struct shared_host {
   // The nodes are those of the beginning with every task and every gang's part taken from them,
   // which each can be; books of GPUs, quotas and delays balance.
   void check(time_ms now) {
-    const fgd_pool& pool = p.pool();
+    const fgd_pool& pool = fast.pool();
     node_table nodes = empty;
     for (const node_id n : nodes.ids()) nodes[n].healthy = true;
     std::set<std::uint32_t> with_task;
@@ -240,7 +218,7 @@ struct shared_host {
     std::vector<std::uint32_t> used(options.quotas.size(), 0);
     std::vector<std::uint32_t> collectors(options.quotas.size(), 0);
     for (const auto& [id, r] : jobs) {
-      const philly_fgd::standing s = p.find(job_id(id)).value();
+      const philly_fgd::standing s = fast.find(job_id(id)).value();
       REQUIRE(s == naive.find(job_id(id)));
       REQUIRE(s.held == (held.contains(id) ? held[id] : 0));
       REQUIRE((s.phase == philly_fgd::phase::run) == runs(id));
@@ -249,13 +227,13 @@ struct shared_host {
       used[r.tenant.value] += s.held;
       collectors[r.tenant.value] += s.phase == philly_fgd::phase::acquire && s.held > 0 ? 1U : 0U;
       if (runs(id)) continue;
-      const delays waited = p.waited(job_id(id), now).value();
+      const delays waited = fast.waited(job_id(id), now).value();
       REQUIRE(waited.total() == now - since.at(id));
     }
-    REQUIRE(p.num_jobs() == jobs.size());
+    REQUIRE(fast.num_jobs() == jobs.size());
     for (const auto& [id, gpus] : held) REQUIRE(jobs.contains(id));
     for (std::uint32_t t = 0; t < used.size(); ++t) {
-      REQUIRE(p.used(tenant_id(t)) == used[t]);
+      REQUIRE(fast.used(tenant_id(t)) == used[t]);
       REQUIRE(collectors[t] <= 1);
     }
   }

@@ -169,7 +169,7 @@ TEST_CASE("simulate: under every policy jobs that fail end or are given up, by t
   const auto failures = example::job_failures_of(set, list);
   std::vector<std::string_view> policies(example::job_policies.begin(),
                                          example::job_policies.end());
-  policies.insert(policies.end(), example::gang_policies.begin(), example::gang_policies.end());
+  policies.insert(policies.end(), example::more_policies.begin(), example::more_policies.end());
   for (const std::string_view policy : policies) {
     CAPTURE(policy);
     std::size_t ended = 0;

@@ -6,6 +6,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/options.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
 #include <cstdint>
@@ -61,6 +62,17 @@ inline std::vector<apiary::timed_job> philly_jobs(std::uint64_t seed, std::uint3
                                 .sizes = {{1, 4}, {2, 3}, {4, 2}, {gpus / 2, 1}}})
       .value()
       .jobs;
+}
+// Failures of some of these jobs, of all classes.
+inline std::vector<apiary::simulation_options::job_failure> random_failures(
+    apiary::rng& random, const std::vector<apiary::timed_job>& jobs) {
+  std::vector<apiary::simulation_options::job_failure> failures;
+  for (const apiary::timed_job& j : jobs) {
+    while (random.uniform(3) == 0)
+      failures.push_back({j.request.job, random.uniform(200),
+                          static_cast<apiary::failure_class>(random.uniform(3))});
+  }
+  return failures;
 }
 // Two servers that are bad for some time, also at once.
 inline std::vector<apiary::outage> two_outages() {
