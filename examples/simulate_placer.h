@@ -19,6 +19,7 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -35,7 +36,8 @@ namespace example {
 using job_demand = apiary::gang_queue_options::demand;
 
 // Places jobs that need CPU, memory or GPU models by the gang scheduler, as gang_queue does: a job of n
-// GPUs is a gang of tasks that each fill a server, and one task with the remaining GPUs.
+// GPUs is a gang of tasks that each fill a server, and one task with the remaining GPUs; of smaller tasks
+// if these do not fit even into the idle cluster.
 class demand_placer {
  public:
   // For a cluster in which all servers have equally many GPUs. demands[d]: of the jobs with
@@ -52,21 +54,17 @@ class demand_placer {
 
   // kInvalidArgument: the job does not fit into the idle cluster.
   absl::Status check(const apiary::job_request& r) const {
-    const apiary::resources per_gpu = demands_[r.demand].per_gpu;
-    const std::uint64_t gpus = std::min(r.gpus, gpus_per_node_);
-    if (gpus * std::max(per_gpu.cpu_milli, per_gpu.memory_mib) <= std::uint64_t{~0U}) {
-      APIARY_ASSIGN_OR_RETURN(const auto plan, idle_->propose(gang_of(r)));
-      if (plan.result == apiary::plan_result::bind) return absl::OkStatus();
-    }
+    if (task_gpus(r) > 0) return absl::OkStatus();
     return absl::InvalidArgumentError("job " + std::to_string(r.job.value) +
                                       " does not fit even into the idle cluster");
   }
   absl::StatusOr<std::optional<apiary::job_placement>> propose(const apiary::job_request& r) {
     APIARY_ASSIGN_OR_RETURN(const auto plan, scheduler_.propose(gang_of(r)));
     if (plan.result != apiary::plan_result::bind) return std::nullopt;
-    apiary::job_placement where = plan.tasks;  // each on a server of its own
-    std::sort(where.begin(), where.end(),
-              [](const auto& a, const auto& b) { return a.node < b.node; });
+    std::map<apiary::node_id, std::uint32_t> masks;
+    for (const apiary::placement& task : plan.tasks) masks[task.node] |= task.gpu_mask;
+    apiary::job_placement where;
+    for (const auto& [node, mask] : masks) where.push_back({node, mask});
     return where;
   }
   // kAborted: GPUs, CPU or memory are not free. Requires: a placement proposed for such a job.
@@ -77,11 +75,7 @@ class demand_placer {
       return absl::AbortedError("server " + std::to_string(p.node.value) +
                                 " has too little free CPU or memory");
     }
-    std::vector<apiary::placement> tasks = where;  // whole servers first, as in gang_of
-    std::stable_partition(tasks.begin(), tasks.end(), [&](const apiary::placement& p) {
-      return p.num_gpus() == gpus_per_node_;
-    });
-    const absl::Status status = scheduler_.recover(gang_of(r), tasks);
+    const absl::Status status = scheduler_.recover(gang_of(r), tasks_of(where, task_gpus(r)));
     if (absl::IsFailedPrecondition(status)) return absl::AbortedError(status.message());
     APIARY_RETURN_IF_ERROR(status);
     for (const apiary::placement& p : where) free_[p.node.value] -= job.host_on(p);
@@ -120,23 +114,61 @@ class demand_placer {
   };
   explicit demand_placer(apiary::gang_scheduler scheduler)
       : scheduler_(std::move(scheduler)),
-        idle_(std::make_shared<apiary::gang_scheduler>(scheduler_)) {}
+        idle_(std::make_shared<apiary::gang_scheduler>(scheduler_)),
+        sizes_(std::make_shared<decltype(sizes_)::element_type>()) {}
 
-  apiary::gang_scheduler::request gang_of(const apiary::job_request& r) const {
+  // A gang of tasks with so many GPUs, and one with the rest.
+  apiary::gang_scheduler::request gang_of(const apiary::job_request& r, std::uint32_t size) const {
     const job_demand& d = demands_[r.demand];
     apiary::gang_scheduler::request gang{.job = r.job.value, .tenant = r.tenant};
-    const std::uint32_t whole = r.gpus / gpus_per_node_;
-    const std::uint32_t rest = r.gpus % gpus_per_node_;
-    if (whole > 0) gang.gang.groups.push_back({.tasks = whole, .gpus = gpus_per_node_});
-    if (rest > 0) gang.gang.groups.push_back({.tasks = 1, .gpus = rest});
+    gang.gang.groups.push_back({.tasks = r.gpus / size, .gpus = size});
+    if (r.gpus % size != 0) gang.gang.groups.push_back({.tasks = 1, .gpus = r.gpus % size});
     for (auto& group : gang.gang.groups)
       group.host = {group.gpus * d.per_gpu.cpu_milli, group.gpus * d.per_gpu.memory_mib};
     gang.filter.models = d.models;
     return gang;
   }
+  apiary::gang_scheduler::request gang_of(const apiary::job_request& r) const {
+    return gang_of(r, task_gpus(r));
+  }
+  // The GPUs of the largest tasks with which the job fits into the idle cluster; 0: it never fits.
+  std::uint32_t task_gpus(const apiary::job_request& r) const {
+    const auto [at, is_new] = sizes_->try_emplace({r.gpus, r.demand}, 0);
+    if (!is_new) return at->second;
+    const apiary::resources per_gpu = demands_[r.demand].per_gpu;
+    const std::uint64_t most = std::max(per_gpu.cpu_milli, per_gpu.memory_mib);
+    for (std::uint32_t size = std::min(r.gpus, gpus_per_node_); size > 0; --size) {
+      if (size * most > std::uint64_t{~0U}) continue;
+      const auto plan = idle_->propose(gang_of(r, size));
+      if (!plan.ok() || plan->result != apiary::plan_result::bind) continue;
+      at->second = size;
+      break;
+    }
+    return at->second;
+  }
+  // The tasks of a job on these GPUs: those of `size` GPUs first, then the rest.
+  static std::vector<apiary::placement> tasks_of(const apiary::job_placement& where,
+                                                 std::uint32_t size) {
+    std::vector<apiary::placement> tasks;
+    std::vector<apiary::placement> rest;
+    for (const apiary::placement& p : where) {
+      std::uint32_t task = 0;
+      for (std::uint32_t left = p.gpu_mask; left != 0; left &= left - 1) {
+        task |= left & (~left + 1);  // the lowest of the GPUs that are left
+        if (static_cast<std::uint32_t>(std::popcount(task)) < size) continue;
+        tasks.push_back({p.node, task});
+        task = 0;
+      }
+      if (task != 0) rest.push_back({p.node, task});
+    }
+    tasks.insert(tasks.end(), rest.begin(), rest.end());
+    return tasks;
+  }
 
   apiary::gang_scheduler scheduler_;
-  std::shared_ptr<apiary::gang_scheduler> idle_;  // as in the beginning; never changes
+  // Shared by all copies: the scheduler as in the beginning, and task_gpus() by GPUs and demand.
+  std::shared_ptr<apiary::gang_scheduler> idle_;
+  std::shared_ptr<std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>> sizes_;
   std::uint32_t gpus_per_node_ = 1;
   std::vector<job_demand> demands_{};
   std::vector<apiary::resources> free_{};  // CPU and memory of each server

@@ -206,16 +206,21 @@ const example::job_cluster three_models{
 // The model of a server there, as timed_job::model.
 std::uint32_t model_of(std::uint32_t node) { return node < 2 ? 1 : node < 5 ? 2 : 0; }
 
-// Whether the job fits into the idle cluster, by the definition of its tasks.
+// Whether the job fits into the idle cluster, as tasks of one GPU if need be.
 bool fits_three_models(const timed_job& j) {
-  std::uint32_t nodes = 0;
-  for (std::uint32_t n = 0; n < 6; ++n) nodes += j.model == 0 || j.model == model_of(n) ? 1U : 0U;
-  const std::uint32_t most = std::min(j.request.gpus, 4U);  // GPUs of the largest task
-  return (j.request.gpus + 3) / 4 <= nodes && most * j.per_gpu.cpu_milli <= 16'000 &&
-         most * j.per_gpu.memory_mib <= 65'536;
+  std::uint32_t gpus = 0;
+  for (std::uint32_t n = 0; n < 6; ++n) {
+    if (j.model != 0 && j.model != model_of(n)) continue;
+    std::uint32_t here = 0;
+    while (here < 4 && (here + 1) * j.per_gpu.cpu_milli <= 16'000 &&
+           (here + 1) * j.per_gpu.memory_mib <= 65'536)
+      ++here;
+    gpus += here;
+  }
+  return j.request.gpus <= gpus;
 }
 // Jobs of one to eleven GPUs with random demands, as many as fit into the idle cluster.
-job_list jobs_with_demands(rng& random, bool models = true) {
+job_list jobs_with_demands(rng& random) {
   job_list list{.tenants = {"a", "b"}, .models = {"t4", "v100"}};
   const auto placer = example::placer_for(three_models, list).value();  // without demands
   REQUIRE(placer.total_gpus() == 24);
@@ -224,7 +229,7 @@ job_list jobs_with_demands(rng& random, bool models = true) {
                 .arrival = random.uniform(3'600) * 1000,
                 .duration = 60'000 + random.uniform(3'600) * 1000,
                 .per_gpu = {4000 * random.uniform(4), 16'384 * random.uniform(4)},
-                .model = models ? random.uniform(3) : 0};
+                .model = random.uniform(3)};
     j.request.estimate = j.duration;
     job_list one{.jobs = {j}, .tenants = list.tenants, .models = list.models};
     const auto fits = example::placer_for(three_models, one).value().check(one.jobs[0].request);
