@@ -527,6 +527,116 @@ void hard(benchmark::internal::Benchmark* b) {
         b->Args({i, gpus, budget});
 }
 
+// The same for explain(), which searches up to seven times on a part of the budget of its own, and once
+// on five budgets. "s/step" is the time divided by the budget of one proposal.
+void few_steps_explained(benchmark::State& state) {
+  const hard_case& at = hard_cases[state.range(0)];
+  state.SetLabel(at.name);
+  gang_scheduler scheduler =
+      cluster_without_idle_nodes(state.range(1), gang_sizes::small).scheduler;
+  rng random(5);
+  if (at.prepare != nullptr) at.prepare(scheduler, random);
+  scheduler.set_step_budget(static_cast<std::uint64_t>(state.range(2)));
+  const gang_scheduler::request r = at.make(random);
+  scheduler.propose(r, 0).IgnoreError();
+  for (auto _ : state) benchmark::DoNotOptimize(scheduler.explain(r, 0));
+  state.counters["s/step"] = benchmark::Counter(
+      static_cast<double>(state.range(2)),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+void hard_explained(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"case", "gpus", "budget"})->Unit(benchmark::kMicrosecond);
+  for (const std::int64_t gpus : {1'024, 102'400})
+    for (std::int64_t i = 0; i < std::ssize(hard_cases); ++i) b->Args({i, gpus, 10'000});
+}
+
+// A gang that fills nodes and loses a part of them.
+struct lost_gang {
+  const char* name;
+  gang_scheduler::request (*make)(rng& random, std::uint32_t nodes);
+  std::uint32_t stay = 0;  // of 16 nodes
+};
+const lost_gang lost_gangs[] = {
+    {"tasks",
+     [](rng&, std::uint32_t nodes) {
+       return asked({.groups = {{.tasks = (std::min)(nodes, 1'000U), .gpus = 8}}});
+     }},
+    {"kinds",
+     [](rng& r, std::uint32_t nodes) { return asked(kinds(r, (std::min)(nodes, 1'000U))); }},
+    {"groups",
+     [](rng&, std::uint32_t nodes) {
+       topology_constraints gang;
+       gang.groups.assign((std::min)(nodes * 8, 100'000U), {.tasks = 1, .gpus = 1});
+       return asked(gang);
+     }},
+    {"groups_of_which_most_stay",
+     [](rng&, std::uint32_t nodes) {
+       topology_constraints gang;
+       gang.groups.assign((std::min)(nodes * 8, 100'000U), {.tasks = 1, .gpus = 1});
+       return asked(gang);
+     },
+     15},
+    {"kinds_in_a_block",
+     [](rng& r, std::uint32_t) { return with_level(asked(kinds(r, 10, 4)), block); }, 8},
+    {"anti_affinity",
+     [](rng&, std::uint32_t) {
+       return asked(
+           {.groups = {
+                {.tasks = 64, .gpus = 3, .host = {.cpu_milli = 1'000}, .spread = {{rack, 9}}}}});
+     },
+     4},
+};
+// propose_replacement() or explain_replacement() with a budget, for gangs that are hard to replace.
+void few_steps_of_replacement(benchmark::State& state) {
+  const lost_gang& at = lost_gangs[state.range(0)];
+  state.SetLabel(at.name);
+  gang_scheduler scheduler =
+      cluster_without_idle_nodes(state.range(1), gang_sizes::small).scheduler;
+  rng random(5);
+  const gang_scheduler::request r =
+      at.make(random, static_cast<std::uint32_t>(state.range(1) / 16));
+  // Its tasks fill nodes from the first one on.
+  std::vector<placement> tasks;
+  std::uint32_t node = 0;
+  std::uint32_t used = 0;
+  for (const constrained_task_group& m : r.gang.groups) {
+    for (std::uint32_t t = 0; t < m.tasks; ++t) {
+      if (used + m.gpus > 8) {
+        ++node;
+        used = 0;
+      }
+      tasks.push_back({node_id(node), ((1U << m.gpus) - 1) << used});
+      used += m.gpus;
+    }
+  }
+  for (std::uint32_t n = 0; n <= node; ++n)
+    for (const job_key& job : scheduler.jobs_on(node_id(n))) scheduler.finish(job).IgnoreError();
+  if (!scheduler.recover(r, tasks).ok()) return state.SkipWithError("the gang was not recovered");
+  for (std::uint32_t n = 0; n <= node; ++n)
+    if (n % 16 >= at.stay) scheduler.mark_bad(node_id(n)).IgnoreError();
+  scheduler.set_step_budget(static_cast<std::uint64_t>(state.range(2)));
+  gang_scheduler::plan last = scheduler.propose_replacement(r.job).value();
+  for (auto _ : state) {
+    if (state.range(3) == 0) {
+      last = scheduler.propose_replacement(r.job).value();
+    } else {
+      last = scheduler.explain_replacement(r.job).value().plan;
+    }
+  }
+  state.counters["undecided"] =
+      last.result == plan_result::wait && last.reason == wait_reason::undecided ? 1 : 0;
+  state.counters["s/step"] = benchmark::Counter(
+      static_cast<double>(state.range(2)),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+void lost(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"case", "gpus", "budget", "explains"})->Unit(benchmark::kMicrosecond);
+  for (const std::int64_t gpus : {1'024, 102'400, 1'024'000})
+    for (std::int64_t i = 0; i < std::ssize(lost_gangs); ++i)
+      for (const std::int64_t budget : {10'000, 200'000})
+        for (const std::int64_t explains : {0, 1}) b->Args({i, gpus, budget, explains});
+}
+
 void sizes(benchmark::internal::Benchmark* b) {
   for (const std::int64_t gpus : {1'024, 10'240, 102'400, 1'024'000}) b->Arg(gpus);
 }
@@ -565,3 +675,5 @@ BENCHMARK(victims_anywhere<gang_sizes::small>)
     ->Arg(102'400);
 BENCHMARK(memory)->Name("gang_scheduler/memory")->Apply(hard_memory);
 BENCHMARK(few_steps)->Name("gang_scheduler/few_steps")->Apply(hard);
+BENCHMARK(few_steps_explained)->Name("gang_scheduler/few_steps_explained")->Apply(hard_explained);
+BENCHMARK(few_steps_of_replacement)->Name("gang_scheduler/few_steps_of_replacement")->Apply(lost);

@@ -399,6 +399,39 @@ TEST_CASE("jobs are backfilled if the first one does not start later") {
   CHECK(q.scheduler().audit().empty());
 }
 
+TEST_CASE("gang_queue: only short jobs are backfilled before a first job that is undecided") {
+  gang_cluster cluster;
+  cluster.nodes = {{.name = "a", .gpus = 6, .host = {.cpu_milli = 7'000}},
+                   {.name = "b", .gpus = 2, .host = {.cpu_milli = 5'000}},
+                   {.name = "c", .gpus = 5, .host = {.cpu_milli = 6'000}}};
+  for (const std::uint64_t steps : {8U, 200'000U}) {
+    CAPTURE(steps);
+    gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+    scheduler.set_step_budget(steps);
+    gang_queue q(scheduler, {.backfill = true, .demands = {{}, {.per_gpu = {.cpu_milli = 500}}}});
+    std::vector<job_action> actions;
+    const auto started = [&](time_ms now) {
+      actions.clear();
+      REQUIRE(q.decide(now, actions).ok());
+      std::vector<std::uint32_t> jobs;
+      for (const job_action& a : actions) jobs.push_back(a.job.value);
+      return jobs;
+    };
+    REQUIRE(q.submit({.job = job_id(0), .gpus = 7, .estimate = 100}, 0).ok());
+    CHECK(started(0) == std::vector<std::uint32_t>{0});
+    // With 8 steps, nothing is known of job 1: not even that it fits when job 0 has ended.
+    REQUIRE(q.submit({.job = job_id(1), .gpus = 10, .estimate = 10}, 1).ok());
+    REQUIRE(q.submit({.job = job_id(2), .gpus = 3, .estimate = 1'000}, 2).ok());
+    REQUIRE(q.submit({.job = job_id(3), .gpus = 3, .estimate = 50}, 3).ok());
+    CHECK(started(4) == std::vector<std::uint32_t>{3});
+    REQUIRE(q.finish(job_id(3), 54).ok());
+    CHECK(started(54).empty());
+    REQUIRE(q.finish(job_id(0), 100).ok());
+    // Without steps it does not start on the idle cluster either. Then it delays no other job.
+    CHECK(started(100) == std::vector<std::uint32_t>{steps == 8 ? 2U : 1U});
+  }
+}
+
 TEST_CASE("a backfilled job that ends in time is not in the way of the next one") {
   gang_queue q = queue_of(4, {.backfill = true});
   const auto submit = [&](std::uint32_t id, std::uint32_t gpus, time_ms estimate) {

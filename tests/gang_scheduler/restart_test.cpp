@@ -34,6 +34,7 @@ struct changing_cluster {
   gang_cluster description{};
   std::map<std::string, gang_cluster::node> nodes{};
   std::set<std::string> bad{};
+  std::map<std::string, std::set<std::uint32_t>> bad_gpus{};  // of nodes
   std::set<job_key> jobs{};
   std::uint32_t next_job = 0;
   time_ms now = 0;
@@ -84,10 +85,14 @@ std::string plan_by_names(const gang_scheduler& s, const gang_scheduler::plan& p
   return text;
 }
 
+// A cost that depends on no id of a node.
+std::uint64_t own_cost(const gang_scheduler::running_gang& gang, time_ms now) {
+  return 1 + gang.what.job.number() % 3 + gang.gpus + static_cast<std::uint64_t>(now % 2);
+}
 // One event, the same in all schedulers; `kind` and what it needs are random.
 void random_event(rng& random, changing_cluster& host, std::vector<gang_scheduler*> all) {
   host.now += random.uniform(1000);
-  const std::uint32_t kind = random.uniform(16);
+  const std::uint32_t kind = random.uniform(20);
   const auto each = [&](const auto& f) {
     for (gang_scheduler* s : all) REQUIRE(f(*s).ok());
   };
@@ -135,7 +140,28 @@ void random_event(rng& random, changing_cluster& host, std::vector<gang_schedule
     for (std::size_t i = 1; i < all.size(); ++i)
       REQUIRE(all[i]->remove_node(all[i]->find_node(at->first).value()).ok());
     host.bad.erase(at->first);
+    host.bad_gpus.erase(at->first);
     host.nodes.erase(at);
+  } else if (kind < 17 && !host.nodes.empty()) {
+    const auto at = some_node();
+    const std::uint32_t gpus = random.uniform(9);
+    const resources shape{1000 * (1 + random.uniform(10)), 100};
+    if (!all[0]->resize_node(all[0]->find_node(at->first).value(), gpus, shape).ok()) return;
+    for (std::size_t i = 1; i < all.size(); ++i)
+      REQUIRE(all[i]->resize_node(all[i]->find_node(at->first).value(), gpus, shape).ok());
+    at->second.gpus = gpus;
+    at->second.host = shape;
+    std::erase_if(host.bad_gpus[at->first], [&](std::uint32_t gpu) { return gpu >= gpus; });
+  } else if (kind < 19 && !host.nodes.empty()) {
+    const auto& [name, shape] = *some_node();
+    if (shape.gpus == 0) return;
+    const std::uint32_t gpu = random.uniform(shape.gpus);
+    const bool is_bad = host.bad_gpus[name].contains(gpu);
+    for (gang_scheduler* s : all) {
+      const node_id n = s->find_node(name).value();
+      REQUIRE((is_bad ? s->mark_healthy(n, gpu) : s->mark_bad(n, gpu)).ok());
+    }
+    is_bad ? void(host.bad_gpus[name].erase(gpu)) : void(host.bad_gpus[name].insert(gpu));
   } else if (!host.nodes.empty()) {
     const auto& name = some_node()->first;
     const bool is_bad = host.bad.contains(name);
@@ -156,6 +182,9 @@ gang_scheduler built_anew(rng& random, const changing_cluster& host, const gang_
   REQUIRE(made.ok());
   for (const std::string& name : host.bad)
     REQUIRE(made->mark_bad(made->find_node(name).value()).ok());
+  for (const auto& [name, gpus] : host.bad_gpus)
+    for (const std::uint32_t gpu : gpus)
+      REQUIRE(made->mark_bad(made->find_node(name).value(), gpu).ok());
   std::vector<job_key> jobs(host.jobs.begin(), host.jobs.end());
   shuffle(random, jobs);
   for (const job_key& job : jobs) {
@@ -183,9 +212,16 @@ TEST_CASE("a scheduler built anew from inventory decides as the one before") {
       host.description.nodes.push_back(node);
       host.nodes.emplace(node.name, node);
     }
+    const auto configure = [h](gang_scheduler& s) {
+      if (h % 4 == 1) s.set_disruption_budget(tenant_id(1), {.gangs = 1});
+      if (h % 4 == 2) s.set_disruption_budget(tenant_id(0), {.gpus = 5});
+      if (h % 5 == 2) s.set_victim_cost(own_cost);
+    };
     gang_scheduler before = gang_scheduler::create(host.description).value();
+    configure(before);
     for (std::uint32_t e = 0; e < 300; ++e) random_event(random, host, {&before});
     gang_scheduler after = built_anew(random, host, before);
+    configure(after);
     REQUIRE(after.hash() == before.hash());
     host.victims = 0;
     for (std::uint32_t e = 0; e < 300; ++e) {

@@ -206,6 +206,8 @@ mutant(candidate_gpu_time gang_scheduler/detail/candidate_gangs.h "dropped condi
   FROM [[if (b.started >= now) return 0;]] TO [[]] STATEMENT)
 mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition: workers stay with no leader"
   FROM [[leaders != m]] TO [[false]])
+mutant(queue_undecided gang_scheduler/gang_queue.h "dropped case: jobs are backfilled without limit if the first one is undecided"
+  FROM [[can_start(trial, first.gang, at).value_or(true)]] TO [[can_start(trial, first.gang, at).value_or(false)]])
 mutant(queue_products gang_scheduler/gang_queue.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
 mutant(queue_cancelled gang_scheduler/gang_queue.h "dropped condition: a job that waits cannot be cancelled"

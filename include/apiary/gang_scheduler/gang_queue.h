@@ -39,7 +39,8 @@ struct gang_queue_options {
     std::vector<std::string> models{};  // one of these GPU models; empty: any
   };
   // A job may start before the first waiting job if, by the estimates of the running jobs, this does
-  // not delay the first one. If the first one waits for a bad node, every job that fits may start.
+  // not delay the first one. If the first one waits for a bad node, every job that fits may start. If
+  // it is undecided whether the first one can start when a job has ended, no job starts that ends later.
   bool backfill = false;
   std::vector<demand> demands{};  // by job id; jobs from its end on need only GPUs
 };
@@ -267,7 +268,7 @@ class gang_queue {
           trial.finish(end->second).IgnoreError();
         reserved_->free = free_gpus(trial);
         if (reserved_->free < first.gpus && !may_suspend(reserved_->job)) continue;
-        if (can_start(trial, first.gang, at)) reserved_->at = at;
+        if (can_start(trial, first.gang, at).value_or(true)) reserved_->at = at;
       }
     });
   }
@@ -283,13 +284,16 @@ class gang_queue {
       if (!trial.commit(other).ok()) return;
       for (auto end = ends_.begin(); end != ends_.end() && end->first.first <= at; ++end)
         trial.finish(end->second).IgnoreError();
-      starts = can_start(trial, first.gang, at);
+      starts = can_start(trial, first.gang, at).value_or(false);
     });
     return !starts;
   }
-  static bool can_start(gang_scheduler& trial, const gang_scheduler::request& job, time_ms at) {
+  // nullopt: it is not known, because the steps ended.
+  static std::optional<bool> can_start(gang_scheduler& trial, const gang_scheduler::request& job,
+                                       time_ms at) {
     const auto plan = trial.propose(job, at);
-    return plan.ok() && plan->result != plan_result::wait;
+    if (!plan.ok() || plan->result != plan_result::wait) return plan.ok();
+    return plan->reason == wait_reason::undecided ? std::nullopt : std::optional(false);
   }
   // All keys of this queue are numbers below 2^32.
   [[nodiscard]] static job_id id_of(const job_key& job) {

@@ -69,12 +69,6 @@ class victim_bounds {
     }
     return victims;
   }
-  // Whether all tasks need GPUs, and have no constraints of their own.
-  [[nodiscard]] static bool only_gpus(const topology_constraints& gang) {
-    return std::all_of(gang.groups.begin(), gang.groups.end(), [](const constrained_task_group& m) {
-      return m.gpus > 0 && m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
-    });
-  }
   // Whether the cell lacks slots of a size.
   [[nodiscard]] bool lacks_slots(std::uint32_t cell) const {
     return std::any_of(sizes_.begin(), sizes_.end(),
