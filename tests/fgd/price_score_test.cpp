@@ -122,10 +122,15 @@ TEST_CASE("with thousands of kinds decisions by prices are those of a scan") {
   }
 }
 
-// Counts how often it scores a node.
+// Counts how often it scores a node, and how often it prepares for a kind.
 struct counted_prices : price_score {
   explicit counted_prices(price_score prices) : price_score(std::move(prices)) {}
   static inline std::uint32_t scored = 0;
+  static inline std::uint32_t prepared_for = 0;
+  [[nodiscard]] prepared prepare(const node_table& nodes, const task_request& task) const {
+    ++prepared_for;
+    return price_score::prepare(nodes, task);
+  }
   std::uint32_t score(const node_table& nodes, node_id n, const task_request& task,
                       const prepared& kind) const noexcept {
     ++scored;
@@ -173,6 +178,9 @@ TEST_CASE(
     const std::uint32_t scored = counted_prices::scored;
     by_bounds += 0 < scored && scored <= 2 * cache_type::max_scored ? 1U : 0U;
     REQUIRE(where == scan(nodes, naive, task));
+    counted_prices::prepared_for = 0;  // it is known for a kind that has just arrived
+    REQUIRE(cache.place(nodes, task, nullptr) == where);
+    REQUIRE(counted_prices::prepared_for == 0);
   }
   CHECK(10 * by_bounds > 8 * tasks);
 }
