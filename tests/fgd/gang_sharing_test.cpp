@@ -340,8 +340,14 @@ TEST_CASE("each task group of a gang has its own suggested nodes") {
 
   suggested[1].reset(3);  // each group fits alone, but not both on two idle nodes
   CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::not_suggested);
-  suggested[0].set(3);  // all fit, but greedily group 0 takes node 1
-  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::undecided);
+  suggested[0].set(3);  // greedily group 0 takes node 1, and the others do not fit any more
+  CHECK(scheduler.propose(gang, suggested, 0)->reason == wait_reason::undecided);
+  const auto searched = *scheduler.propose(gang, suggested);
+  REQUIRE(searched.result == plan_result::bind);
+  CHECK(searched.placements.size() == 4);
+  CHECK(searched.placements[0] == task_placement{0, {node_id(3), 3}});
+  CHECK(scheduler.commit(job_id(1), gang, searched).ok());
+  CHECK(scheduler.finish(job_id(1)).ok());
   gang.groups[1].tasks = 9;
   CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::never);
   gang.groups[1].tasks = 3;

@@ -678,13 +678,13 @@ TEST_CASE("each task group of a gang preempts on the nodes that are suggested fo
   // One GPU is free, and each task fits there, but not both.
   REQUIRE(scheduler.finish(job_id(2)).ok());
   CHECK(scheduler.propose(job_id(9), gang, 1, sets)->victims == ids({1}));
-  // The gang fits, but greedily the first task takes the node that the second one needs.
+  // The gang fits, although greedily the first task takes the node that the second one needs.
   REQUIRE(scheduler.finish(job_id(3)).ok());
   sets[1].reset(1);
-  const preemption_plan undecided = *scheduler.propose(job_id(9), gang, 1, sets);
-  CHECK(undecided.result == plan_result::wait);
-  CHECK(undecided.reason == wait_reason::undecided);
-  CHECK(undecided.victims.empty());
+  const preemption_plan fits = *scheduler.propose(job_id(9), gang, 1, sets);
+  CHECK(fits.result == plan_result::bind);
+  CHECK(fits.placements[0].where.node == node_id(3));
+  CHECK(fits.placements[1].where.node == node_id(2));
   // No evictions are enough on the nodes of a group, or on all nodes.
   gang.groups[1].tasks = 2;
   CHECK(scheduler.propose(job_id(9), gang, 1, sets)->reason == wait_reason::not_suggested);
@@ -757,7 +757,6 @@ TEST_CASE(
   std::uint32_t bound = 0;
   std::uint32_t by_group = 0;
   std::uint32_t undecided = 0;
-  std::uint32_t undecided_in_vain = 0;
   std::uint32_t never = 0;
   std::uint32_t waits_in_vain = 0;
   std::uint32_t busy_by_group = 0;
@@ -804,8 +803,7 @@ TEST_CASE(
         if (plan.result == plan_result::wait) {
           // Without its reservation, an undecided gang may fit; every other one does not.
           if (plan.reason != wait_reason::undecided) REQUIRE(!fits);
-          // With nodes for each task group it is only placed greedily, so victims may not be enough.
-          if (sets.each.empty() && plan.reason != wait_reason::undecided)
+          if (plan.reason != wait_reason::undecided)
             waits_in_vain += world.least(gang, priority, sets) ? 1U : 0U;
           if (plan.reason == wait_reason::never) {
             node_table idle = world.idle;
@@ -817,7 +815,6 @@ TEST_CASE(
             busy_in_vain += preempting_world::fit(idle, tasks, 0, sets) ? 0U : 1U;
           }
           undecided += plan.reason == wait_reason::undecided ? 1U : 0U;
-          undecided_in_vain += plan.reason == wait_reason::undecided && !fits ? 1U : 0U;
           continue;
         }
         REQUIRE((plan.result == plan_result::bind) == fits);
@@ -863,14 +860,15 @@ TEST_CASE(
   }
   INFO(preempted, " tasks and ", gangs, " gangs preempted; ", best_gangs, " gangs at least cost, ",
        bounded_gangs, " of them proved; ", bound, " ran later; ", by_group,
-       " gangs with nodes for each task group preempted, ", undecided, " waited undecided, ",
-       undecided_in_vain, " of them did not fit; ", never, " gangs can never run; ", busy_by_group,
-       " with nodes for each task group were busy, ", busy_in_vain,
-       " of them fit on no idle nodes; ", waits_in_vain, " waited although victims were enough");
+       " gangs with nodes for each task group preempted, ", undecided, " waited undecided; ", never,
+       " gangs can never run; ", busy_by_group, " with nodes for each task group were busy, ",
+       busy_in_vain, " of them fit on no idle nodes; ", waits_in_vain,
+       " waited although victims were enough");
   CHECK(preempted > scaled(300u));
   CHECK(bound > scaled(40u));
   CHECK(best_gangs == gangs);
   CHECK(waits_in_vain == 0);
+  CHECK(undecided == 0);
   CHECK(by_group > scaled(20u));
   CHECK(never > scaled(400u));
   CHECK(busy_in_vain * 4 <= busy_by_group);

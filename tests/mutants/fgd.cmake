@@ -168,6 +168,12 @@ mutant(victims_reserved fgd/detail/preemption_core.h "forgotten update: what is 
   FROM [[reserved_.ended(nodes_, t.request, t.where);]] TO [[]] STATEMENT)
 mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims of a cancelled job cannot be evicted again"
   FROM [[for (const job_id victim : cancelled.victims) add_candidate(victim);]] TO [[]] STATEMENT)
+mutant(listed_order fgd/detail/listed_gang_fit.h "wrong start: a task is not tried on the node of an equal task"
+  FROM [[is_equal ? placed_.back().where.node.value : 0]] TO [[is_equal ? placed_.back().where.node.value + 1 : 0]])
+mutant(listed_gpus fgd/detail/listed_gang_fit.h "dropped condition: a fraction is tried on the first GPU only"
+  FROM [=[node.gpu_left[before] == node.gpu_left[i]]=] TO [[true]])
+mutant(listed_undecided fgd/detail/listed_gang_fit.h "wrong verdict: without more steps a gang does not fit"
+  FROM [[steps_left_ == 0 ? fit_verdict::budget_ended : fit_verdict::does_not_fit]] TO [[fit_verdict::does_not_fit]])
 mutant(gang_sets fgd/detail/gang_victims.h "dropped step: victims that were found task by task are taken, whatever they cost"
   FROM [[tries >= min_tries && !is_least]] TO [[tries >= min_tries && plan.result == plan_result::wait]])
 mutant(gang_all fgd/detail/gang_victims.h "dropped step: a gang waits if its tasks one by one find no victims"

@@ -9,6 +9,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/detail/gang_checks.h>
+#include <apiary/fgd/detail/listed_gang_fit.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
@@ -114,32 +115,29 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
   }
 
-  // The same without a tree, each task group g on the nodes in suggested[g] only. Such a gang is only
-  // placed greedily. If that fails, the reason is that of a task that fits nowhere, or what counting
-  // tasks and GPUs proves: `never`, `not_suggested` or `unhealthy` if they are too many for all nodes,
-  // for the suggested ones, or for those of them that are healthy, even if all these were idle; `busy`;
-  // otherwise `undecided`. There is no proof.
-  // kInvalidArgument also: not one set for each group, or the gang has slices, anti-affinity, a
-  // leader or a level.
+  // The same without a tree, each task group g on the nodes in suggested[g] only. If such a gang is not
+  // placed greedily, the reason is that of a task that fits nowhere, or what counting tasks and GPUs
+  // proves: `never`, `not_suggested` or `unhealthy` if they are too many for all nodes, for the suggested
+  // ones, or for those of them that are healthy, even if all these were idle; `busy`. If nothing is
+  // proved, detail::listed_gang_fit searches. There is no proof for a proof_check. kInvalidArgument also:
+  // not one set for each group, or the gang has slices, anti-affinity, a leader or a level.
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
-      const topology_constraints& gang, std::span<const summary_bitset> suggested) {
+      const topology_constraints& gang, std::span<const summary_bitset> suggested,
+      std::uint64_t budget = default_gang_budget) {
     APIARY_RETURN_IF_ERROR(detail::check_gang(gang, uniform_tree{nodes_.size()}, 0, nodes_.size()));
     APIARY_RETURN_IF_ERROR(detail::check_suggested(gang, suggested, nodes_.size()));
     shared_gang_plan plan;
     plan.placements = place_one_by_one(gang, suggested);
-    if (!plan.placements.empty()) {
-      plan.result = plan_result::bind;
-      return plan;
+    if (plan.placements.empty()) {
+      plan.reason = reason_to_wait(gang, suggested);
+      if (plan.reason != wait_reason::undecided) return plan;
+      detail::listed_gang_fit fit(nodes_, gang, suggested, budget);
+      const fit_verdict verdict = fit();
+      if (verdict == fit_verdict::does_not_fit) plan.reason = wait_reason::busy;
+      if (verdict != fit_verdict::fits) return plan;
+      plan.placements = std::move(fit).placements();
     }
-    plan.reason = detail::reason_by_counting(nodes_, gang, suggested);
-    if (plan.reason != wait_reason::undecided && plan.reason != wait_reason::busy) return plan;
-    for (std::size_t g = 0; g < gang.groups.size(); ++g) {
-      if (gang.groups[g].tasks == 0) continue;
-      const absl::StatusOr<task_plan> one = base::propose(gang.groups[g].task(), suggested[g]);
-      if (one->result == plan_result::bind) continue;
-      plan.reason = one->reason;
-      break;
-    }
+    plan.result = plan_result::bind;
     return plan;
   }
 
@@ -306,6 +304,18 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       plan.proof = fit.explain(gang);
     }
     return plan;
+  }
+  // Why a gang that was not placed greedily waits, each task group on its nodes; `undecided`: it may fit.
+  [[nodiscard]] wait_reason reason_to_wait(const topology_constraints& gang,
+                                           std::span<const summary_bitset> suggested) {
+    const wait_reason counted = detail::reason_by_counting(nodes_, gang, suggested);
+    if (counted != wait_reason::undecided && counted != wait_reason::busy) return counted;
+    for (std::size_t g = 0; g < gang.groups.size(); ++g) {
+      if (gang.groups[g].tasks == 0) continue;
+      const absl::StatusOr<task_plan> one = base::propose(gang.groups[g].task(), suggested[g]);
+      if (one->result == plan_result::wait) return one->reason;
+    }
+    return counted;
   }
   [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
     for (const constrained_task_group& m : gang.groups)

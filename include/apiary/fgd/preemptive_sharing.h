@@ -43,8 +43,7 @@ APIARY_NAMESPACE_BEGIN
 // Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended. Those
 // for a gang are found task by task, with a lower bound; on clusters of up to 128 nodes, sets of jobs are
 // then tried in the order of their costs. A gang under topology constraints preempts
-// nothing, and neither does one that is `undecided`: it may fit. With suggested nodes for each task
-// group a gang is undecided unless counting tasks and GPUs proves that it does not fit.
+// nothing, and neither does one that is `undecided`: it may fit.
 //
 // Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index::find,
 //          once for a task, and for a gang for each task group and each task that takes victims. That
@@ -106,7 +105,7 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
                                                         std::span<const summary_bitset> suggested) {
     return decide(
         job, gang, priority, [&](std::uint32_t g) { return &suggested[g]; },
-        [&](std::uint64_t) { return base::propose(gang, suggested); });
+        [&](std::uint64_t steps) { return base::propose(gang, suggested, steps); });
   }
 
   // Applies a plan: the task runs, or it has reserved its placement and its victims must end.
