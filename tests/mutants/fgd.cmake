@@ -148,6 +148,8 @@ mutant(victims_priority fgd/detail/evictable_jobs.h "off by one: jobs of the sam
 mutant(victims_own fgd/detail/victim_index.h "wrong key: a request uses the bounds of another one that is rounded to the same"
   FROM [[same(k.request, k.is_own ? task : request)]]
   TO [[same(k.is_own ? rounded(k.request) : k.request, request)]])
+mutant(victims_many fgd/detail/victim_index.h "wrong limit: a request searches all nodes by bounds that it shares with others"
+  FROM "++tried > max_nodes" TO "++tried > size()")
 mutant(victims_models fgd/detail/victim_index.h "forgotten update: nodes of other models are read at each search for a request"
   FROM [[!suits && bounds.is_own]] TO [[false]])
 mutant(victims_shared fgd/detail/victim_index.h "forgotten update: requests that replace each other never count enough"

@@ -105,8 +105,8 @@ struct nodes_with_two_jobs {
   node_table table{};
   detail::victim_index index{0};
 
-  [[nodiscard]] static node_shape shape(gpu_model model) {
-    return {.host = {.cpu_milli = 1000, .memory_mib = 1000}, .gpus = 2, .model = model};
+  [[nodiscard]] static node_shape shape(gpu_model model, std::uint32_t memory = 1000) {
+    return {.host = {.cpu_milli = 1000, .memory_mib = memory}, .gpus = 2, .model = model};
   }
   [[nodiscard]] static task_request job(node_id n, std::uint32_t gpu) {
     return {.job = job_id(2 * n.value + gpu), .memory_mib = 500, .gpus = 1, .gpu_milli = whole_gpu};
@@ -119,8 +119,8 @@ struct nodes_with_two_jobs {
     }
   }
   // Adds a node. Each of its jobs costs this much.
-  void add(std::uint64_t cost, gpu_model model = 0) {
-    const node_id n = table.add(shape(model));
+  void add(std::uint64_t cost, gpu_model model = 0, std::uint32_t memory = 1000) {
+    const node_id n = table.add(shape(model, memory));
     index.add_node();
     start_jobs(n, cost);
   }
@@ -263,6 +263,29 @@ TEST_CASE("a find reads at most three bounds if nothing has changed since the la
   found = nodes.find(700);
   CHECK(found.victims->cost == 2);
   CHECK(found.steps <= 3);
+}
+
+TEST_CASE("a request finds the least victims at once, though bounds are too low on many nodes") {
+  // The request needs the memory of both jobs of a node, but on the last node that of one is enough.
+  const std::uint32_t count = detail::victim_index::max_nodes + 200;
+  nodes_with_two_jobs nodes;
+  for (std::uint32_t n = 0; n < count; ++n) nodes.add(10);
+  nodes.add(15, 0, 1100);
+  for (int times = 0; times < 2; ++times) {
+    const auto found = nodes.find(600);
+    REQUIRE(found.victims.has_value());
+    CHECK(found.victims->where.node == node_id(count));
+    CHECK(found.victims->cost == 15);
+    CHECK(found.victims->lower_bound == 15);
+    CHECK(found.is_own);
+  }
+  // Without the cheap node, both jobs of the first node.
+  nodes.replace(node_id(count), 30, 0);
+  const auto found = nodes.find(600);
+  REQUIRE(found.victims.has_value());
+  CHECK(found.victims->where.node == node_id(0));
+  CHECK(found.victims->cost == 20);
+  CHECK(found.victims->lower_bound == 20);
 }
 
 TEST_CASE("a request that returns does not read the nodes of other models again") {

@@ -43,19 +43,19 @@ struct victims_on_node {
 //
 // A kind has a priority, and its request is rounded down: CPU to powers of four, fractions to eighths of
 // a GPU, memory to none, and it accepts all models. So what evictions cost for it is a bound for all
-// requests of the kind. If these bounds were too low for a request on many nodes, and the request
-// returns, the index makes a kind for this request alone, without rounding.
+// requests of the kind. If these bounds are too low for a request on many nodes, in one search or in
+// several, the index makes a kind for this request alone, without rounding. The answer is the same.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
 // Cost:     find: O(1) for each change of a node since the last search for this kind. It improves
 //           the bound of a node at most twice after each change of the node, if the bound is not
 //           above the least cost. Then it searches each node whose bound is not above the least
-//           cost, at most max_nodes once victims are found; without victims, each node with a
-//           bound. O(nodes) for a kind or a priority that is new or was replaced: max_kinds,
-//           max_own_kinds and max_levels are kept at a time. If at most an eighth of the nodes is
-//           allowed, it reads only these; otherwise each find reads the nodes that are not allowed
-//           and cost less. If the kind is rounded, each find also reads the nodes of other models
-//           that cost less.
+//           cost. If these are more than max_nodes, it makes the kind of the request alone, the
+//           bounds of which are higher. O(nodes) for a kind or a priority that is new or was
+//           replaced: max_kinds, max_own_kinds and max_levels are kept at a time. If at most an
+//           eighth of the nodes is allowed, it reads only these; otherwise each find reads the nodes
+//           that are not allowed and cost less. If the kind is rounded, each find also reads the
+//           nodes of other models that cost less.
 //           Memory: 10 bytes a node and kind, 64 a node and priority, 72 a job on a node.
 class victim_index {
  public:
@@ -65,7 +65,7 @@ class victim_index {
   static constexpr std::size_t max_own_kinds = 64;
   // The most priorities for which bounds of each node are kept.
   static constexpr std::size_t max_levels = 16;
-  // After so many nodes, a search ends if it has found victims.
+  // So many nodes are searched by the bounds of a rounded kind.
   static constexpr std::uint32_t max_nodes = 1024;
 
   // What find() returns.
@@ -128,7 +128,7 @@ class victim_index {
     }
     result to{.is_own = bounds.is_own};
     std::optional<victims_on_node>& best = to.victims;
-    std::uint64_t bound = cost_tree::never;
+    std::uint64_t bound = cost_tree::never;  // of the nodes that were searched
     std::uint32_t tried = 0;
     std::uint32_t too_low = 0;  // nodes on which the bound of the kind was too low
     for (std::optional<cost_tree::entry> next = walk_.next(); next; next = walk_.next()) {
@@ -150,11 +150,11 @@ class victim_index {
         continue;
       }
       if (refine(nodes, bounds, *next)) continue;
-      if (best && tried >= max_nodes) {
-        bound = (std::min)(bound, at_least);
-        break;
+      if (!bounds.is_own && ++tried > max_nodes) {
+        walk_.finish();
+        count_too_low(task, priority, enough_too_low());
+        return find(nodes, task, priority, allowed);
       }
-      ++tried;
       walk_.drop(*next);
       const auto found = search_(nodes[n], task, jobs_on_[n].below(priority));
       if (found.verdict != fit_verdict::fits || found.cost > at_least) ++too_low;
@@ -366,7 +366,7 @@ class victim_index {
     });
   }
   // A search for the task came to so many nodes that a kind of its own would have passed over.
-  void count_too_low(const task_request& task, std::uint32_t priority, std::uint32_t nodes) {
+  void count_too_low(const task_request& task, std::uint32_t priority, std::uint64_t nodes) {
     auto found = find_shared(task, priority);
     // A request takes over the count of the one that it replaces. Otherwise requests that replace each
     // other would never count enough. Of equal counts, it takes over that of the oldest one.
