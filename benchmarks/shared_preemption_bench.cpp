@@ -174,4 +174,33 @@ BENCHMARK(shared_gang_preemption)
     ->Iterations(200)
     ->Unit(benchmark::kMicrosecond);
 
+// A gang of so many tasks of a GPU starts on an idle cluster, and its tasks end one by one. The time is
+// that of one task.
+void gang_ends_task_by_task(benchmark::State& state) {
+  const auto tasks = static_cast<std::uint32_t>(state.range(0));
+  node_table nodes;
+  while (nodes.size() * 8 < tasks)
+    nodes.add({.host = {.cpu_milli = 64'000, .memory_mib = 64'000}, .gpus = 8});
+  auto scheduler = *preempting_fgd::create(std::move(nodes),
+                                           fragmentation_gradient(fragmentation(load_openb().mix)));
+  topology_constraints gang;
+  gang.groups = {{.tasks = tasks, .gpus = 1, .host = {.cpu_milli = 1000}}};
+  const job_id job(0);
+  for (auto _ : state) {
+    state.PauseTiming();
+    const auto plan = scheduler.propose(job, gang, 0);
+    if (!scheduler.commit(job, gang, *plan, {}).ok()) state.SkipWithError("it does not start");
+    state.ResumeTiming();
+    for (const task_placement& task : plan->placements)
+      if (!scheduler.finish(job, task).ok()) state.SkipWithError("a task does not run");
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(gang_ends_task_by_task)
+    ->ArgName("tasks")
+    ->RangeMultiplier(10)
+    ->Range(1000, 100'000)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
 }  // namespace

@@ -169,13 +169,11 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
   }
   // One task of a gang has ended. Errors as gang_sharing_scheduler::finish.
   absl::Status finish(job_id job, const task_placement& task) {
-    std::vector<running_task> tasks = base::tasks_of(job);
+    std::vector<running_task> ended;
+    if (const running_task* its = running_.find_one(job, task.group, task.where))
+      ended.push_back(*its);
     APIARY_RETURN_IF_ERROR(base::finish(job, task));
-    std::erase_if(tasks, [&](const running_task& t) {
-      return t.group != task.group || t.where != task.where;
-    });
-    tasks.resize(1);  // equal tasks may run at the same placement
-    base::ended(job, tasks);
+    base::ended(job, ended);
     return absl::OkStatus();
   }
   // Changes the cost of evicting a running job, for example after a checkpoint. kNotFound: it does

@@ -82,6 +82,10 @@ TEST_CASE("running_tasks: tasks start and end, one by one or as a gang") {
         return t.request.job == job && t.where == where && t.group == group;
       });
       const bool ends = naive.gangs.contains(job) && at != naive.all.end();
+      REQUIRE(same(tasks.first_of(job), its.front()));
+      const running_task* one = tasks.find_one(job, group, where);
+      REQUIRE((one != nullptr) == ends);
+      if (ends) REQUIRE(same(*one, *at));
       REQUIRE(tasks.finish_one(job, group, where, end) == ends);
       REQUIRE(ended.size() == (ends ? 1 : 0));
       if (ends) {

@@ -149,7 +149,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   void added(running_task task, job_id job) {
     task.request.job = job;
     known_job& its = known_.find(job.value)->second;
-    if (!its.spans && running_.tasks_of(job).front().where.node != task.where.node) {
+    if (!its.spans && running_.first_of(job).where.node != task.where.node) {
       its.spans = true;
       ++spanning_jobs_;
     }

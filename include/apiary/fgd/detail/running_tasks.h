@@ -30,7 +30,7 @@ struct running_task {
 //
 // Requires: nodes are below the number of calls of add_node().
 // Cost:     start: O(1) and a hash look-up. finish: O(tasks of the job) and a hash look-up.
-//           finish_one: O(tasks of the node). Others: in proportion to their result, or O(1).
+//           finish_one, find_one: O(tasks of the node). Others: in proportion to their result, or O(1).
 //           Memory: 64 bytes for each task, 8 for each node, and a map of the jobs.
 class running_tasks {
  public:
@@ -79,19 +79,13 @@ class running_tasks {
   // ends with its last task. Returns whether there was such a task.
   template <class Ended>
   bool finish_one(job_id job, std::uint32_t group, placement where, const Ended& ended) {
+    const std::uint32_t t = index_of(job, group, where);
+    if (t == none) return false;
     const auto found = jobs_.find(job.value);
-    if (found == jobs_.end() || !found->second.is_gang || where.node.value >= on_node_.size())
-      return false;
-    for (std::uint32_t t = on_node_[where.node.value].first; t != none;
-         t = tasks_[t].links[of_node].after) {
-      const running_task& task = tasks_[t].task;
-      if (task.request.job != job || task.group != group || task.where != where) continue;
-      ended(task);
-      erase(found->second.tasks, t);
-      if (found->second.tasks.first == none) jobs_.erase(found);
-      return true;
-    }
-    return false;
+    ended(tasks_[t].task);
+    erase(found->second.tasks, t);
+    if (found->second.tasks.first == none) jobs_.erase(found);
+    return true;
   }
 
   // Where the only task of the job runs; nullopt if the job does not run or is a gang.
@@ -104,6 +98,16 @@ class running_tasks {
   [[nodiscard]] bool is_gang(job_id job) const {
     const auto found = jobs_.find(job.value);
     return found != jobs_.end() && found->second.is_gang;
+  }
+  // A task of a gang, in this task group and at this placement; nullptr if there is none.
+  [[nodiscard]] const running_task* find_one(job_id job, std::uint32_t group,
+                                             placement where) const {
+    const std::uint32_t t = index_of(job, group, where);
+    return t == none ? nullptr : &tasks_[t].task;
+  }
+  // The task of the job that started first. Requires: the job runs.
+  [[nodiscard]] const running_task& first_of(job_id job) const {
+    return tasks_[jobs_.find(job.value)->second.tasks.first].task;
   }
   // The tasks of the job, in the order of their start; empty if it does not run.
   [[nodiscard]] std::vector<running_task> tasks_of(job_id job) const {
@@ -153,6 +157,16 @@ class running_tasks {
     bool is_gang = false;
   };
 
+  // The number of a task of a gang; none if there is none.
+  [[nodiscard]] std::uint32_t index_of(job_id job, std::uint32_t group, placement where) const {
+    if (!is_gang(job) || where.node.value >= on_node_.size()) return none;
+    for (std::uint32_t t = on_node_[where.node.value].first; t != none;
+         t = tasks_[t].links[of_node].after) {
+      const running_task& task = tasks_[t].task;
+      if (task.request.job == job && task.group == group && task.where == where) return t;
+    }
+    return none;
+  }
   void append(list& to, list_kind kind, std::uint32_t t) noexcept {
     tasks_[t].links[kind] = {to.last, none};
     (to.last == none ? to.first : tasks_[to.last].links[kind].after) = t;
