@@ -8,14 +8,20 @@ mutant(early_end_moves batch/conservative_queue.h "forgotten update: a job that 
   FROM [[move_up_ = move_up_ || now < r->ends;]] TO [[]] STATEMENT)
 mutant(move_up_once batch/detail/reservations.h "forgotten step: jobs move up once, not until none moves"
   IN [[    } while (!freed_.empty());]] FROM [[!freed_.empty()]] TO [[false]])
-mutant(moved_frees batch/detail/reservations.h "forgotten update: what a job frees when it moves up is not offered"
-  FROM [[offer_all(freed, r);]] TO [[]] STATEMENT)
+mutant(moved_frees batch/detail/reservations.h "forgotten update: what a job frees when it moves up is no gap for later ones"
+  IN [[    freed_.push_back(freed);
+    find_gaps(freed);]] FROM [[find_gaps(freed);]] TO [[]] STATEMENT)
 mutant(gap_reaches batch/detail/reservations.h "dropped condition: a job does not move up by less than its length"
-  FROM [[first <= gap.until || shortest <= gap.until - gap.from]] TO [[shortest <= gap.until - gap.from]])
-mutant(gap_offered_on batch/detail/reservations.h "forgotten step: the rest of a gap is offered to no other job"
-  FROM [[offer_gaps(o.to.gpus, jobs_.at(o.to.gpus), o.when, o.to);]] TO [[]] STATEMENT)
-mutant(offers_in_order batch/detail/reservations.h "wrong order: the first gap comes first, not the first job"
-  FROM [[if (reserved_job::before(a.to, b.to)) return false;]] TO [[]] STATEMENT)
+  FROM [[gap.until - gap.from >= r.length || gap.until >= r.reserved]] TO [[gap.until - gap.from >= r.length]])
+mutant(gap_taken batch/detail/reservations.h "dropped condition: two jobs move into one gap"
+  IN [[while (found != nullptr && profile_.first_below(found->from, r.gpus) != found->until) {]]
+  FROM [[profile_.first_below(found->from, r.gpus) != found->until]] TO [[false]])
+mutant(gap_left batch/detail/reservations.h "forgotten step: what is left of a gap is forgotten"
+  FROM [[find_gaps(r.gpus, k, taken);]] TO [[]] STATEMENT)
+mutant(first_kind batch/detail/reservations.h "wrong order: jobs of one GPU count move before those of another"
+  FROM [[first == nullptr || reserved_job::before(*k->next, *first->next)]] TO [[first == nullptr]])
+mutant(gap_shortened batch/detail/reservations.h "dropped term: of a gap in which GPUs were taken, only the first part stays"
+  FROM [[(std::max)(gap.until, end)]] TO [[end]])
 mutant(late_job_rebuilds batch/conservative_queue.h "forgotten update: a job that runs longer than its estimate frees its GPUs"
   IN [[ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;]] FROM [[rebuild_ = true;]] TO [[]] STATEMENT)

@@ -62,6 +62,8 @@ struct gang_queue_options {
 //       are of one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal for each
 //       kind and a trial for the first job: ends of running jobs, a proposal after each one from which
 //       enough GPUs are free; and a trial for each kind that may delay it, again after each start.
+//       At 80 % use an event costs 1.1 us on 2,000 GPUs and 3.8 on 100,000, probably because of cache
+//       misses (sim_bench, growth/gang).
 class gang_queue {
  public:
   // Starts with an empty queue. Requires: no gang runs.

@@ -40,10 +40,11 @@ struct reserved_job {
 // with enough free GPUs for a job to the first one with fewer. A job can start earlier if such a gap
 // begins before its reservation, and either reaches to it or is long enough for the job.
 //
-// Cost: O(log jobs) for a call, and for each gap that is too short for a new job. move_up: a search
-//       for each GPU count and each gap in an interval that became free, first when it did and again
-//       for each job that moves into the gap. A search is O(log jobs) where the jobs that are short
-//       enough are not all reserved before the gap.
+// Cost: O(log jobs) for a call, and for each gap that is too short for a new job. move_up: O(log jobs)
+//       for each GPU count and each gap in an interval that became free, for each job that moves and
+//       each gap that it takes from jobs of some GPU count; and after each move for each GPU count
+//       a search of the next job, which is O(log jobs) where the jobs that are short enough are not
+//       all reserved before the gaps.
 class reservations {
  public:
   explicit reservations(std::int64_t free, time_ms now = 0) : profile_(free, now) {}
@@ -52,7 +53,7 @@ class reservations {
   // key, the id and the GPUs of `which` count, and cancel() and start() require that it was added.
   [[nodiscard]] std::optional<time_ms> find(const reserved_job& which) const {
     const auto jobs = jobs_.find(which.gpus);
-    const reserved_job* const found = jobs == jobs_.end() ? nullptr : jobs->second.find(which);
+    const reserved_job* const found = jobs == jobs_.end() ? nullptr : jobs->second.jobs.find(which);
     return found == nullptr ? std::nullopt : std::optional(found->reserved);
   }
   // How many jobs have a known reserved time.
@@ -94,25 +95,28 @@ class reservations {
   void forget_freed() noexcept { freed_.clear(); }
   // Moves the jobs to earlier times, one after the other in order, again and again until none can
   // move: as if each job gave up its reservation and took the earliest one. The jobs of `added`, in
-  // order, have no reservation yet; they get one when it is their turn in the first round.
+  // order, have no reservation yet; they get one when all jobs before them have moved in the first
+  // round.
   void move_up(const std::vector<reserved_job>& added) {
     auto next = added.begin();
     do {
-      const std::vector<interval> freed = joined(std::exchange(freed_, {}));
-      constexpr reserved_job none{.key = (std::numeric_limits<std::int64_t>::min)()};
-      for (const interval& f : freed) offer_all(f, none);
-      while (next != added.end() || !offers_.empty()) {
+      tried_ = {.key = (std::numeric_limits<std::int64_t>::min)()};
+      for (const interval& f : joined(std::exchange(freed_, {}))) find_gaps(f);
+      while (true) {
+        kind* const first = first_kind();
         if (next != added.end() &&
-            (offers_.empty() || reserved_job::before(*next, offers_.front().to))) {
+            (first == nullptr || reserved_job::before(*next, *first->next))) {
           add(*next++, profile_.start());
-          continue;
+        } else if (first != nullptr) {
+          tried_ = *first->next;
+          first->searches = true;
+          move(*first, tried_);
+        } else {
+          break;
         }
-        std::pop_heap(offers_.begin(), offers_.end());
-        const offer o = offers_.back();
-        offers_.pop_back();
-        take(o);
-        offer_gaps(o.to.gpus, jobs_.at(o.to.gpus), o.when, o.to);
       }
+      for (kind* const k : with_gaps_) *k = {.jobs = std::move(k->jobs)};
+      with_gaps_.clear();
     } while (!freed_.empty());
   }
 
@@ -128,10 +132,6 @@ class reservations {
       time_ms shortest = max_time;  // the least length
       time_ms first = max_time;     // the first reservation
       time_ms last = 0;             // the last one
-      // Whether a job may start earlier in a gap. For a single job: whether it can.
-      [[nodiscard]] bool gains(const interval& gap) const noexcept {
-        return last > gap.from && (first <= gap.until || shortest <= gap.until - gap.from);
-      }
     };
     [[nodiscard]] static bool before(const item& a, const item& b) noexcept {
       return reserved_job::before(a, b);
@@ -150,22 +150,47 @@ class reservations {
     }
   };
   using tree = summed_tree<in_order>;
-  // A gap, when it was found, and the first job, after those that had it offered, that gains.
-  struct offer {
-    reserved_job to{};
-    interval when{};
-    // The first job in order comes first, with its earliest gap.
-    friend bool operator<(const offer& a, const offer& b) noexcept {
-      if (reserved_job::before(a.to, b.to)) return false;
-      return reserved_job::before(b.to, a.to) || a.when.from > b.when.from;
+  // Gaps by their begins.
+  struct by_begin {
+    using item = interval;
+    struct summary {
+      time_ms from = max_time;  // the first begin
+      time_ms until = 0;        // the last end
+      time_ms longest = 0;      // the greatest length
+    };
+    [[nodiscard]] static bool before(const item& a, const item& b) noexcept {
+      return a.from < b.from;
     }
+    [[nodiscard]] static std::uint64_t number(const item& gap) noexcept {
+      return static_cast<std::uint64_t>(gap.from);
+    }
+    [[nodiscard]] static summary sum(const summary* left, const item& gap,
+                                     const summary* right) noexcept {
+      summary all{gap.from, gap.until, gap.until - gap.from};
+      for (const summary* const child : {left, right}) {
+        if (child == nullptr) continue;
+        all.from = (std::min)(all.from, child->from);
+        all.until = (std::max)(all.until, child->until);
+        all.longest = (std::max)(all.longest, child->longest);
+      }
+      return all;
+    }
+  };
+  // The jobs of some GPU count. During a round of move_up() also gaps for them: those that became
+  // free, as they were then. Other jobs may have taken GPUs there since.
+  struct kind {
+    tree jobs{};
+    summed_tree<by_begin> gaps{};
+    std::optional<reserved_job> next{};  // the first job after tried_ for which there is a gap
+    bool searches = false;               // whether `next` must be searched
+    bool has_gaps = false;               // whether the kind is in with_gaps_
   };
 
   [[nodiscard]] static time_ms end_of(const reserved_job& r) noexcept {
     return add_time(r.reserved, r.length);
   }
   void insert(const reserved_job& r) {
-    jobs_[r.gpus].insert(r);
+    jobs_[r.gpus].jobs.insert(r);
     book(r);
   }
   void book(const reserved_job& r) {
@@ -174,7 +199,7 @@ class reservations {
     profile_.take(r.reserved, end_of(r), r.gpus);
   }
   reserved_job remove(const reserved_job& which) {
-    tree& jobs = jobs_.at(which.gpus);
+    tree& jobs = jobs_.at(which.gpus).jobs;
     const reserved_job r = *jobs.find(which);
     jobs.erase(r);
     if (r.reserved != max_time) starts_.erase(r.reserved, r.job.value);
@@ -196,61 +221,95 @@ class reservations {
     }
     return all;
   }
-  // Offers the gaps that overlap `freed` to the jobs after `passed`.
-  void offer_all(const interval& freed, const reserved_job& passed) {
-    for (const auto& [gpus, jobs] : jobs_) {
-      if (!offer_gaps(gpus, jobs, freed, passed)) return;
+  // Finds the gaps that overlap `freed`.
+  void find_gaps(const interval& freed) {
+    for (auto& [gpus, k] : jobs_) {
+      if (!find_gaps(gpus, k, freed)) return;
     }
   }
   // The same for jobs of `gpus` GPUs. Returns whether there is such a gap.
-  bool offer_gaps(std::uint32_t gpus, const tree& jobs, const interval& freed,
-                  const reserved_job& passed) {
+  bool find_gaps(std::uint32_t gpus, kind& k, const interval& freed) {
     if (profile_.first_at_least(freed.from, gpus) >= freed.until) return false;
-    if (jobs.empty()) return true;
+    if (k.jobs.empty()) return true;
     // A gap that begins after the last reservation is of no use.
-    const time_ms last = jobs[jobs.root()].all.last;
+    const time_ms last = k.jobs[k.jobs.root()].all.last;
     const time_ms until = (std::max)(freed.from + 1, (std::min)(freed.until, last));
+    // A gap of this begin that is longer may hold a second one, behind GPUs that were taken.
     profile_.each_gap(freed.from, until, gpus, [&](time_ms from, time_ms end) {
-      const interval gap{from, end};
-      const auto any = [&](const in_order::summary& all) { return all.gains(gap); };
-      const auto gains = [&](const reserved_job& r) {
-        return in_order::sum(nullptr, r, nullptr).gains(gap);
-      };
-      const reserved_job* const first = jobs.first_after(passed, any, gains);
-      if (first == nullptr) return;
-      offers_.push_back({*first, gap});
-      std::push_heap(offers_.begin(), offers_.end());
+      if (!k.gaps.edit({from, end}, [&](interval& gap) { gap.until = (std::max)(gap.until, end); }))
+        k.gaps.insert({from, end});
     });
+    k.searches = true;
+    if (!std::exchange(k.has_gaps, true)) with_gaps_.push_back(&k);
     return true;
   }
-  // The job moves to the earliest time that it can, if it still gains.
-  void take(const offer& o) {
-    tree& jobs = jobs_.at(o.to.gpus);
-    reserved_job r = *jobs.find(o.to);
+  // The first gap in which the job starts earlier; null: there is none.
+  [[nodiscard]] static const interval* gap_for(const kind& k, const reserved_job& r) {
+    // The job may give up its own reservation, so a gap that reaches to it is long enough.
+    const interval* const found = k.gaps.first_after(
+        {(std::numeric_limits<time_ms>::min)(), 0},
+        [&](const by_begin::summary& all) {
+          return all.longest >= r.length || all.until >= r.reserved;
+        },
+        [&](const interval& gap) {
+          return gap.until - gap.from >= r.length || gap.until >= r.reserved;
+        });
+    return found != nullptr && found->from < r.reserved ? found : nullptr;
+  }
+  // The kind of the first job after tried_ for which there is a gap; null: there is none.
+  [[nodiscard]] kind* first_kind() {
+    kind* first = nullptr;
+    for (kind* const k : with_gaps_) {
+      if (std::exchange(k->searches, false)) search(*k);
+      if (k->next && (first == nullptr || reserved_job::before(*k->next, *first->next))) first = k;
+    }
+    return first;
+  }
+  void search(kind& k) const {
+    k.next.reset();
+    if (k.gaps.empty()) return;
+    const by_begin::summary& gaps = k.gaps[k.gaps.root()].all;
+    const reserved_job* const found = k.jobs.first_after(
+        tried_,
+        [&](const in_order::summary& all) {
+          return all.last > gaps.from && (all.shortest <= gaps.longest || all.first <= gaps.until);
+        },
+        [&](const reserved_job& r) { return gap_for(k, r) != nullptr; });
+    if (found != nullptr) k.next = *found;
+  }
+  // The job moves to the earliest time that it can, if there is one.
+  void move(kind& k, reserved_job r) {
+    const interval* found = gap_for(k, r);
+    while (found != nullptr && profile_.first_below(found->from, r.gpus) != found->until) {
+      const interval taken = *found;
+      k.gaps.erase(taken);
+      find_gaps(r.gpus, k, taken);  // what is left of it
+      found = gap_for(k, r);
+    }
+    if (found == nullptr) return;
     const time_ms before = r.reserved;
-    if (o.when.from >= before) return;  // it has moved since
-    const time_ms at = profile_.earliest(o.when.from, r.length, r.gpus, before);
-    if (at == before) return;
+    const time_ms end = end_of(r);
     if (before != max_time) {
       starts_.erase(before, r.job.value);
-      profile_.give(before, end_of(r), r.gpus);
+      profile_.give(before, end, r.gpus);
     }
-    const time_ms end = end_of(r);
-    r.reserved = at;
+    r.reserved = found->from;
     book(r);
-    jobs.edit(r, [&](reserved_job& here) { here.reserved = at; });
+    k.jobs.edit(r, [&](reserved_job& here) { here.reserved = r.reserved; });
     if (before == max_time) return;
     const interval freed{(std::max)(before, end_of(r)), end};
     if (freed.from >= freed.until) return;
     freed_.push_back(freed);
-    offer_all(freed, r);
+    find_gaps(freed);
   }
 
   reservation_profile profile_;         // without running jobs and reservations
-  std::map<std::uint32_t, tree> jobs_;  // by GPUs
+  std::map<std::uint32_t, kind> jobs_;  // by GPUs
   weighted_tree starts_;                // reserved times
   std::vector<interval> freed_;         // since the last move_up()
-  std::vector<offer> offers_;           // of a round of move_up(), as a heap
+  // During a round of move_up():
+  reserved_job tried_{};          // all jobs up to this one had the chance to move
+  std::vector<kind*> with_gaps_;  // kinds for which there are gaps
 };
 
 }  // namespace detail
