@@ -443,11 +443,11 @@ struct outcome {
   bool gave_up = false;      // the time was over
 };
 
-// Gives up after a minute, so that each row ends.
+// Gives up after five minutes, so that each row ends.
 template <class Scheduler>
 struct limited : apiary_test::forwarding_scheduler<Scheduler> {
   using clock = std::chrono::steady_clock;
-  clock::time_point end = clock::now() + std::chrono::seconds(60);
+  clock::time_point end = clock::now() + std::chrono::seconds(300);
   std::uint32_t calls = 0;
 
   absl::Status decide(time_ms t, std::vector<job_action>& actions) {
@@ -621,7 +621,7 @@ void run_policy(benchmark::State& state, const policy& p, std::int64_t gpus,
     came = *done;
     if (expected != 0 && came.ends != expected) state.SkipWithError("other ends than the rival's");
   }
-  if (came.gave_up) return state.SetLabel("more than 60 s");
+  if (came.gave_up) return state.SetLabel("more than 300 s");
   count_events(state, came.events);
   state.counters["decisions"] = static_cast<double>(came.decisions);
   state.counters["use_percent"] = 100 * came.use;
