@@ -8,6 +8,8 @@
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva.h>
+#include <apiary/gang_scheduler/gang_queue.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
 
@@ -124,4 +126,9 @@ TEST_CASE("jobs numbered up to the highest id: every queue over time decides as 
   cells.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
                             {.name = "b", .cells = {{"RACK.NODE", 2}}}};
   check_ids(hived_queue::create(cells).value());
+  gang_cluster cluster;
+  for (const char* const node : {"n0", "n1", "n2", "n3"})
+    cluster.nodes.push_back({.name = node, .gpus = 4});
+  for (const bool backfill : {false, true})
+    check_ids(gang_queue(gang_scheduler::create(cluster).value(), {.backfill = backfill}));
 }
