@@ -425,6 +425,9 @@ TEST_CASE("hived_queue: whatever arrives, a job on idle GPUs waits no longer tha
       add(1 + random.uniform(16), random.uniform(30), 20 + random.uniform(80));
     for (time_ms t = 0; t < 400; t += gap)
       add(1 + random.uniform(most), t, 2 + random.uniform(8 * gap));
+    for (timed_job& j : jobs) {
+      if (seed % 2 == 0) j.request.estimate = j.duration;
+    }
     job_list::number_by_arrival(jobs);
     for (const bool bounded : {true, false}) {
       watched_idle_waits watch{

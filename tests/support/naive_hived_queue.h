@@ -186,13 +186,17 @@ class naive_hived_queue {
       return std::tuple(-a.request.priority, a.came, a.request.job) <
              std::tuple(-b.request.priority, b.came, b.request.job);
     });
-    std::set<std::tuple<std::uint32_t, bool, std::uint32_t>> seen;
-    std::erase_if(order, [&](const record& r) {
-      return !seen.emplace(r.request.tenant.value, r.request.priority < 0, r.request.gpus).second;
-    });
-    std::sort(order.begin(), order.end(), [](const record& a, const record& b) {
-      return std::pair(a.came, a.request.job) < std::pair(b.came, b.request.job);
-    });
+    std::vector<record> later = order;  // jobs that may start before one that starves
+    const auto sort = [](std::vector<record>& jobs) {
+      std::set<std::tuple<std::uint32_t, bool, std::uint32_t>> seen;
+      std::erase_if(jobs, [&](const record& r) {
+        return !seen.emplace(r.request.tenant.value, r.request.priority < 0, r.request.gpus).second;
+      });
+      std::sort(jobs.begin(), jobs.end(), [](const record& a, const record& b) {
+        return std::pair(a.came, a.request.job) < std::pair(b.came, b.request.job);
+      });
+    };
+    sort(order);
     // Of those that need idle GPUs, have waited too long and would fit in the idle cluster, the first.
     std::optional<record> starving;
     for (const record& r : waiting_) {
@@ -210,10 +214,37 @@ class naive_hived_queue {
       });
       starved_ += all > order.size() + 1 ? 1U : 0U;
       order.push_back(*starving);
+      const time_ms by = enough_idle(starving->request.gpus, now);
+      std::erase_if(later, [&](const record& r) {
+        return by == now || by == apiary::max_time || r.request.estimate > by - now;
+      });
+      sort(later);
+      order.insert(order.end(), later.begin(), later.end());
     }
     return std::any_of(order.begin(), order.end(), [&](const record& r) {
       return start(r, true, now, actions) == answer::started;
     });
+  }
+  // When so many GPUs are idle, if each job ends by its estimate, and those that are late end now.
+  time_ms enough_idle(std::uint32_t gpus, time_ms now) const {
+    std::uint32_t idle = 0;
+    for (std::uint32_t c = 0; c < scheduler_.cells().num_chains(); ++c) {
+      const apiary::detail::physical_chain& chain = scheduler_.cells().chain(c);
+      for (const apiary::cell_id leaf : chain.tree().cells(0))
+        idle += chain.healthy().healthy(leaf) ? 1U : 0U;
+    }
+    std::vector<std::pair<time_ms, std::uint32_t>> ends;
+    for (const auto& [job, r] : running_) {
+      idle -= r.request.gpus;
+      ends.emplace_back(std::max(r.ends, now), r.request.gpus);
+    }
+    if (idle >= gpus) return now;
+    std::sort(ends.begin(), ends.end());
+    for (const auto& [end, more] : ends) {
+      idle += more;
+      if (idle >= gpus) return end;
+    }
+    return apiary::max_time;
   }
   // Whether the job would fit, with this priority, if no other one ran: on the healthy hardware, or on
   // all.

@@ -39,8 +39,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The JobScheduler of a HiveD cluster: decides when jobs start, and when it suspends them for other
-// jobs. Each job is a gang, as hived_jobs makes it.
+// The JobScheduler of a HiveD cluster: starts and suspends jobs, which are gangs made by hived_jobs.
 //
 // A guaranteed job (priority 0 to 1000) starts on its tenant's cells as soon as it fits there. It
 // suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
@@ -51,25 +50,23 @@ APIARY_NAMESPACE_BEGIN
 //           the estimates (EASY); with rules::first_fit each job that fits overtakes. On idle GPUs,
 //           jobs start by arrival, then id: of each tenant and number of GPUs only the first job by
 //           priority. A job that can only run there (of priority -1, or larger than its tenant's
-//           cells) starves when it has waited for `patience` without a break: then no job that came
-//           later starts on idle GPUs before it.
+//           cells) starves when it has waited for `patience` without a break: then jobs that came
+//           later start on idle GPUs only if they end, by the estimates, before it can start.
 // Bound:    a guaranteed job that fits into its tenant's cells waits at most (k + 1 + 2 s) * T at a
 //           time. k jobs of its tenant wait before it when it begins to wait, s times one of those
 //           before it is suspended on idle GPUs while it waits, and no job of the tenant runs longer
 //           than T. This holds while hardware is healthy, jobs keep to their estimates, no job of
 //           higher priority of its tenant waits or arrives, and under rules::easy. A job that can
-//           only run on idle GPUs, and fits on the healthy nodes, waits at most `patience`, and then
-//           until the jobs that run or came before it have ended, while no job starts on its
-//           tenant's cells and no node breaks; otherwise without a bound.
+//           only run on idle GPUs waits at most `patience`, and then until the jobs that run or came
+//           before it have ended, while no job starts on its tenant's cells, hardware is healthy and
+//           jobs keep to their estimates; otherwise without a bound.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
 //           has fewer free GPUs than the job asks for; an opportunistic job for order if it must not
 //           overtake one that starves, for capacity while fewer are idle; else for fragmentation.
-// Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The
-//           order inside a tenant, and over_quota, are ours.
+// Model:    "HiveD" (OSDI 2020), §3. The order inside a tenant, over_quota and patience are ours.
 // Limits:   bad hardware is not foreseen: a first job that has enough cells, but bad ones, is
 //           overtaken. Jobs without estimates are taken to end in the order of their starts.
-// Requires: times in [0, 2^52) that never decrease; decide() is called after each moment at which a
-//           job was submitted or ended, or a node broke or was repaired.
+// Requires: times in [0, 2^52) that never decrease; decide() after each moment with another call.
 // Cost:     submit, finish O(log jobs + queues of the tenant), one for each number of GPUs and
 //           priority. decide: a walk over all queues; for each tenant with a change a propose for each
 //           start and each queue that may fit again, and O(nodes whose jobs changed) steps of O(log
@@ -100,9 +97,8 @@ class hived_queue {
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
     return hived_queue(std::move(scheduler), std::move(jobs), rule, patience);
   }
-  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time, estimate or priority out of range,
-  // or a job that would not fit into the idle and healthy cluster; without over_quota, into its
-  // tenant's cells (see fits_cells). kNotFound: no such tenant. kAlreadyExists: this job id exists.
+  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time, estimate or priority out of range, or
+  // more GPUs than fit (see fits_cells). kNotFound: no such tenant. kAlreadyExists: this job id exists.
   // kFailedPrecondition: the tenant has no cells, and over_quota is off.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
@@ -193,7 +189,7 @@ class hived_queue {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
-  // Whether the job fits into its tenant's empty cells, or only runs as opportunistic. nullopt: no job.
+  // Whether the job fits into its tenant's empty cells, or only runs on idle GPUs. nullopt: no job.
   [[nodiscard]] std::optional<bool> fits_cells(job_id job) const {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.fits_cells);
@@ -244,16 +240,18 @@ class hived_queue {
       tenants_[t].forecast = detail::cell_forecast(scheduler_.cells(), tenant_id(t));
   }
 
-  // The most GPUs that a job may ask for to start on idle GPUs.
   [[nodiscard]] std::uint32_t most_on_idle() const noexcept {
     return (std::min)(idle_gpus(), too_large_ - 1);
   }
-  // The next job that may start on idle GPUs: none that comes after the first one that starves.
+  // The next job that may start on idle GPUs; beside one that starves only jobs that end before it starts.
   [[nodiscard]] std::optional<job_id> next_on_idle(time_ms now) {
     const auto end = idle_waits_.first_starving(now, gangs_);
     const auto next = waiting_.next_on_idle(most_on_idle(), gangs_.over_quota(), end);
-    if (next || !end || jobs_.at(end->second).request.gpus > most_on_idle()) return next;
-    return job_id(end->second);
+    if (next || !end) return next;
+    const std::uint32_t gpus = jobs_.at(end->second).request.gpus;
+    if (gpus <= most_on_idle()) return job_id(end->second);
+    const time_ms longest = idle_waits_.longest_beside(gpus, idle_gpus(), now);
+    return waiting_.next_on_idle(most_on_idle(), gangs_.over_quota(), {}, longest);
   }
   // The job waits from now on.
   void enter(record& r, time_ms now) {
@@ -273,6 +271,7 @@ class hived_queue {
   // Stops the job; its GPUs are idle then.
   [[nodiscard]] absl::Status stop(const record& r) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(r.request.job));
+    idle_waits_.end_run(r.request.job);
     used_ -= r.request.gpus;
     too_large_ = no_limit;
     if (r.phase == phase::guaranteed) {
@@ -370,6 +369,7 @@ class hived_queue {
       APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
     }
     const delays waited = leave(r, now);
+    idle_waits_.begin_run(r.request, now);
     r.phase = as;
     used_ += r.request.gpus;
     if (as == phase::guaranteed) {

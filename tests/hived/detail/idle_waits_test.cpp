@@ -17,6 +17,26 @@
 using namespace apiary;
 using namespace apiary::detail;
 
+TEST_CASE("idle_waits: when enough running jobs have ended") {
+  idle_waits waits(0, 1);
+  const auto run = [&](std::uint32_t id, std::uint32_t gpus, time_ms estimate) {
+    waits.begin_run({.job = job_id(id), .gpus = gpus, .estimate = estimate}, 10);
+  };
+  CHECK(waits.longest_beside(1, 0, 10) == -1);
+  run(0, 2, 30);
+  run(1, 3, 5);
+  run(2, 4, max_time);
+  CHECK(waits.longest_beside(3, 2, 10) == 5);
+  CHECK(waits.longest_beside(5, 2, 10) == 5);
+  CHECK(waits.longest_beside(5, 2, 20) == -1);  // job 1 runs longer than estimated
+  CHECK(waits.longest_beside(2, 2, 10) == -1);
+  CHECK(waits.longest_beside(6, 2, 20) == 20);
+  CHECK(waits.longest_beside(7, 2, 20) == 20);
+  CHECK(waits.longest_beside(8, 2, 20) == -1);  // job 2 has no estimate
+  waits.end_run(job_id(1));
+  CHECK(waits.longest_beside(3, 2, 20) == 20);
+}
+
 TEST_CASE("idle_waits: random waits, against looking at all of them") {
   hived_config nodes;  // two nodes of two GPUs
   nodes.cell_types = {{"NODE", "GPU", 2, true}, {"RACK", "NODE", 2}};

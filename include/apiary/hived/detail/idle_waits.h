@@ -21,8 +21,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The waiting jobs that can only run on idle GPUs. A job starves when it has waited for `patience`.
-// Cost: enter, leave O(log jobs); first_starving O(log jobs) for each job that has begun to starve. On
+// The waiting jobs that can only run on idle GPUs, and when running jobs end. A waiting job starves when
+// it has waited for `patience`.
+// Cost: enter, leave, begin_run, end_run O(log jobs); longest_beside O(jobs that end); first_starving O(log jobs) for each job that has begun to starve. On
 //       bad hardware it looks at jobs that starve until one would fit, and each number of GPUs costs a
 //       copy of the cluster after each change of health.
 class idle_waits {
@@ -57,6 +58,27 @@ class idle_waits {
     patient_.erase({found->second.since, job.value});
     jobs_.erase(found);
   }
+  // The job runs, or does not any more.
+  void begin_run(const job_request& r, time_ms now) {
+    const time_ms end = add_time(now, r.estimate);
+    running_[r.job.value] = end;
+    ends_.try_emplace({end, r.job.value}, r.gpus);
+  }
+  void end_run(job_id job) {
+    const auto found = running_.find(job.value);
+    ends_.erase({found->second, job.value});
+    running_.erase(found);
+  }
+  // How long jobs may run that start now beside a job that needs more than the idle GPUs: until enough
+  // running jobs have ended, by their estimates. -1: none may start.
+  [[nodiscard]] time_ms longest_beside(std::uint32_t gpus, std::uint32_t idle, time_ms now) const {
+    for (auto at = ends_.begin(); at != ends_.end() && gpus > idle; ++at) {
+      idle += at->second;
+      const time_ms end = at->first.first;
+      if (gpus <= idle && end > now && end != max_time) return end - now;
+    }
+    return -1;
+  }
   // The first job by arrival and id that starves now and would fit on the healthy hardware, with its
   // arrival; nullopt: there is none.
   [[nodiscard]] std::optional<time_and_id> first_starving(time_ms now, const hived_jobs& gangs) {
@@ -89,6 +111,8 @@ class idle_waits {
   bool any_bad_ = false;
   std::map<std::uint32_t, bool> fits_;  // by GPUs, since the last change of health
   std::unordered_map<std::uint32_t, wait> jobs_;
+  std::unordered_map<std::uint32_t, time_ms> running_;  // when they end, by their estimates
+  std::map<time_and_id, std::uint32_t> ends_;           // the same with their GPUs
   std::map<time_and_id, job_id> patient_;   // those that do not starve, by the begin of their wait
   std::map<time_and_id, job_id> starving_;  // the others, by arrival
 };

@@ -117,15 +117,17 @@ class tenant_queues {
     return job_id(least->id);
   }
   // The first job by arrival and id of at most so many GPUs, of the first jobs by priority of each
-  // tenant and number of GPUs; with `guaranteed` also guaranteed jobs. Only jobs before `end`.
+  // tenant and number of GPUs; with `guaranteed` also guaranteed jobs. Only jobs before `end`, and with
+  // estimates of at most `longest`.
   [[nodiscard]] std::optional<job_id> next_on_idle(
       std::uint32_t max_gpus, bool guaranteed,
-      const std::optional<std::pair<time_ms, std::uint32_t>>& end = {}) const {
+      const std::optional<std::pair<time_ms, std::uint32_t>>& end = {},
+      time_ms longest = max_time) const {
     std::optional<std::pair<time_ms, std::uint32_t>> best = end;
     std::optional<std::tuple<std::uint32_t, bool, std::uint32_t>> passed;
     for (const auto& [key, q] : queues_) {
       const auto& [t, opportunistic, gpus, rank] = key;
-      const std::optional<weighted_tree::item> first = q.jobs.first();
+      const std::optional<weighted_tree::item> first = q.jobs.first_at_most(longest);
       if (!first || std::exchange(passed, std::tuple(t, opportunistic, gpus)) ==
                         std::tuple(t, opportunistic, gpus))
         continue;
