@@ -92,7 +92,7 @@ mutant(preempt_quantum batch/preemptive_queue.h "off by one: the next choice is 
 mutant(bounded_patience batch/bounded_wait_queue.h "wrong time: a job starves a millisecond late"
   FROM [[waits_.begin()->first <= now - options_.patience]] TO [[waits_.begin()->first < now - options_.patience]])
 mutant(bounded_lost batch/bounded_wait_queue.h "forgotten update: work that a breakdown undid counts as done"
-  FROM [[if (broke) r.lost]] TO [[if (!broke) r.lost]])
+  IN [[if (broke) r.lost]] FROM [[broke]] TO [[false]])
 mutant(kept_work batch/detail/job_records.h "wrong value: what was lost is kept, and the other way round"
   FROM [[work - work % interval]] TO [[work % interval]])
 mutant(bounded_turns batch/bounded_wait_queue.h "wrong order: a job that starves stops those that have starved for longer"

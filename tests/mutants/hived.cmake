@@ -200,9 +200,9 @@ mutant(queue_erased hived/detail/tenant_queues.h "dropped step: a queue stays wh
 mutant(queue_same_end hived/detail/cell_forecast.h "dropped condition: of jobs that end together only some have ended"
   FROM [[at == max_time ? number : 0]] TO [[number]])
 mutant(queue_starving hived/hived_queue.h "dropped condition: jobs that came later overtake one that starves"
-  FROM [[gangs_.over_quota(), end)]] TO [[gangs_.over_quota())]])
+  IN [[gangs_.over_quota(), end)]] FROM [[end]] TO [[decltype(end)()]])
 mutant(queue_beside hived/hived_queue.h "dropped condition: jobs that would delay one that starves start"
-  FROM [[gangs_.over_quota(), {}, longest)]] TO [[gangs_.over_quota())]])
+  IN [[gangs_.over_quota(), {}, longest)]] FROM [[longest]] TO [[max_time]])
 mutant(queue_patience hived/detail/idle_waits.h "wrong comparison: a job starves one moment late"
   FROM [[now - patient_.begin()->first.first >= patience_]] TO [[now - patient_.begin()->first.first > patience_]])
 mutant(queue_bad_wait hived/detail/idle_waits.h "dropped condition: a job that fits only on bad hardware keeps others waiting"
