@@ -81,6 +81,12 @@ mutant(branch_with preempt/detail/group_victim_search.h "wrong bound: the half w
   FROM [[(std::min)(with, without)]] TO [[with]])
 mutant(branch_unforced preempt/detail/group_victim_search.h "dropped restore: a gang that was protected in a branch stays so"
   FROM [[cells_.set_protected(j, false);]] TO [[]] STATEMENT)
+mutant(branch_by_steps preempt/detail/group_victim_search.h "dropped condition: slices are never searched one after the other"
+  IN [[of_unit != nullptr && step() > 1]] FROM [[step() > 1]] TO [[false]])
+mutant(budget_of_slices preempt/detail/split_cost_bound.h "wrong factor: a step pays for one operation with slices, too"
+  FROM [[step() > 1 ? of_slices : 1]] TO [[1]])
+mutant(excerpt_running preempt/detail/unit_excerpt.h "dropped condition: gangs that are evicted run in a cell that is copied"
+  FROM [[cells.runs(i.candidate)]] TO [[true]])
 mutant(topology_too_few preempt/topology_victim_search.h "off by one: one victim more than enough stays"
   FROM [[too_few + 1 < enough]] TO [[too_few + 2 < enough]]
   EQUIVALENT "the set is made minimal afterwards: the victim that is too many is reprieved")

@@ -74,7 +74,7 @@ class group_victim_sets : protected units_by_key {
     set_.clear();
     bool enough = false;
     // A step may take as long as the eviction of a gang does.
-    const std::uint64_t most = few_evictions + budget_ + budget_ / 2;
+    const std::uint64_t most = few_evictions + (std::min)(budget_, never / 4) / 2 * 3;
     for (std::uint64_t sum = 0; !enough; cheapest_.pop()) {
       const keyed_number* const top = cheapest_.top(price);
       work_ += cheapest_.take_work();
@@ -242,25 +242,20 @@ class group_victim_sets : protected units_by_key {
   // Improves the best set, unit by unit, for the units where the set adds capacity. It takes out the
   // gangs of the unit (all, or those that are in no other such unit) and fills the set again, with
   // the unit and without it. It stops when no set is cheaper, or when no more than `reserve` is left
-  // of the budget.
+  // of the budget; with the same best set the next call goes on from there.
   void improve(std::uint64_t reserve) {
     if (victims_.empty()) return;
     begin_root(best_root_);
-    lean_vector<std::uint32_t> in;
-    for (bool cheaper = true; cheaper;) {
-      cheaper = false;
-      list_filled_units(in);
-      for (const std::uint32_t u : in)
-        for (const change& c : changes) {
-          if (left() <= reserve || bounds_[root_] >= cost_) return;
-          const std::uint64_t before = cost_;
-          set_.clear();
-          for (const std::uint32_t j : victims_)
-            if (!is_in(j, u) || (!c.all && is_in_another(j, u, in))) set_.push_back(j);
-          if (set_.size() == victims_.size()) continue;
-          fill(c.several, none, c.with ? none : u, few_tries);
-          cheaper = cheaper || cost_ < before;
-        }
+    if (cost_ != improved_.cost || best_root_ != improved_.root) begin_improving();
+    while (true) {
+      if (improved_.next == improved_.units.size() * changes.size()) {
+        if (!improved_.cheaper) return;
+        begin_improving();
+        continue;
+      }
+      if (left() <= reserve || bounds_[root_] >= cost_) return;
+      const std::size_t i = improved_.next++;
+      improve_unit(improved_.units[i / changes.size()], changes[i % changes.size()]);
     }
   }
   // The units that hold more steps once the best set is evicted, ascending.
@@ -299,12 +294,42 @@ class group_victim_sets : protected units_by_key {
     bool several = false;  // as fill()
     bool with = false;     // the unit may be filled again
   };
-  static constexpr change changes[] = {{false, false, false}, {false, true, false},
-                                       {true, false, false},  {true, false, true},
-                                       {true, true, false},   {true, true, true}};
+  void begin_improving() {
+    list_filled_units(improved_.units);
+    improved_.root = best_root_;
+    improved_.cost = cost_;
+    improved_.next = 0;
+    improved_.cheaper = false;
+  }
+  void improve_unit(std::uint32_t u, const change& c) {
+    set_.clear();
+    for (const std::uint32_t j : victims_)
+      if (!is_in(j, u) || (!c.all && is_in_another(j, u, improved_.units))) set_.push_back(j);
+    if (set_.size() == victims_.size()) return;
+    fill(c.several, none, c.with ? none : u, few_tries);
+    improved_.cheaper = improved_.cheaper || cost_ < improved_.cost;
+    improved_.cost = cost_;
+  }
+
+  static constexpr std::array<change, 6> changes{{{false, false, false},
+                                                  {false, true, false},
+                                                  {true, false, false},
+                                                  {true, false, true},
+                                                  {true, true, false},
+                                                  {true, true, true}}};
   static constexpr std::uint32_t tries_of_solving = 16;
   static constexpr std::uint64_t few_evictions = 512;
   static constexpr std::size_t max_starts = 12;
+
+  // How far improve() has come.
+  struct progress {
+    std::uint64_t cost = never;  // of the best set then
+    std::uint32_t root = none;
+    std::size_t next = 0;  // unit and change
+    bool cheaper = false;  // since the units were listed
+    lean_vector<std::uint32_t> units{};
+  };
+  progress improved_;
 
   disruption_tally* tally_ = nullptr;
   lean_vector<keyed_number> later_;  // not looked at before the next step is taken

@@ -37,6 +37,7 @@ class split_cost_bound {
  protected:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::uint64_t of_slices = 2;    // operations of a step if units hold slices
   static constexpr std::uint32_t few_tries = 256;  // units looked at for each that is taken
   // The least cost of a step, with costs in full, if `steps` steps are freed together; if `steps` is
   // 0, a lower bound on that cost.
@@ -57,7 +58,7 @@ class split_cost_bound {
     lean_vector<std::uint64_t> cost{};  // split: of so many steps more than now
   };
   // Begins with no gang evicted. bounds_ has a cheap lower bound for each cell of the root level,
-  // `never` where the tasks do not fit whatever is evicted. `budget`: operations from now on.
+  // `never` where the tasks do not fit whatever is evicted. `budget`: steps from now on.
   void begin(const eviction_levels& levels, std::span<const std::uint32_t> free,
              std::span<const resources> hosts, std::span<const eviction_candidate> candidates,
              std::span<const gpus_on_node> allocations, std::span<const resources> freed,
@@ -76,7 +77,8 @@ class split_cost_bound {
       bounds_.push_back(cells_.most_capacity(r) < levels.tasks ? never : first_bound(r));
     by_count_.begin(candidates);
     begun_ = work();
-    budget_ = budget;
+    of_step_ = step() > 1 ? of_slices : 1;
+    budget_ = (std::min)(budget, never / of_step_) * of_step_;
     limit_tables();
   }
   // Tables end with the budget.
@@ -92,16 +94,19 @@ class split_cost_bound {
   }
   // Tasks of one step of a unit.
   [[nodiscard]] std::uint32_t step() const noexcept { return levels_->levels[at_].step; }
+  // The steps of the budget so far.
   [[nodiscard]] std::uint64_t steps() const noexcept {
-    return (std::min)(work() - begun_, budget_);
+    return used() / of_step_ + (used() % of_step_ != 0 ? 1 : 0);
   }
   [[nodiscard]] bool ended() const noexcept { return work_left() == 0; }
-  // Operations until the end: four for each step before the first set is known, then one.
+  // Operations until the end: four for each step before the first set is known.
   [[nodiscard]] std::uint64_t work_left() const noexcept {
-    const std::uint64_t most = has_set_ ? budget_ : (std::min)(budget_, never / 4) * 4;
+    const std::uint64_t times = has_set_ ? 1 : 4 / of_step_;
+    const std::uint64_t most = (std::min)(budget_, never / times) * times;
     return most - (std::min)(work() - begun_, most);
   }
-  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps(); }
+  [[nodiscard]] std::uint64_t used() const noexcept { return (std::min)(work() - begun_, budget_); }
+  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - used(); }
 
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> units_of(std::uint32_t root) const {
     std::uint32_t first = root;
@@ -210,9 +215,10 @@ class split_cost_bound {
   lean_vector<std::uint64_t> bounds_;
   lean_vector<std::uint32_t> chosen_;  // allocations, of the solution with split costs
   lean_vector<std::uint32_t> touched_;
-  std::uint64_t budget_ = 0;
-  std::uint64_t begun_ = 0;  // work() then
-  bool has_set_ = false;     // a set of victims is known
+  std::uint64_t budget_ = 0;   // operations
+  std::uint64_t of_step_ = 1;  // operations that a step of the budget pays for
+  std::uint64_t begun_ = 0;    // work() then
+  bool has_set_ = false;       // a set of victims is known
   std::uint64_t work_ = 0;
 
  private:
