@@ -180,6 +180,10 @@ mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal 
   FROM [[state_->is_before(b, a)]] TO [[state_->is_before(a, b)]])
 mutant(one_gang_steps gang_scheduler/detail/victim_planner.h "forgotten update: gangs that are tried alone take no steps of the budget"
   FROM [[steps_ += used;]] TO [[]] STATEMENT)
+mutant(one_gang_listed gang_scheduler/detail/victim_planner.h "dropped condition: all gangs that cost the same are listed, whatever the budget is"
+  FROM [[at != alone_.end() && used + equal_.size() / 16 + each <= eighth]] TO [[at != alone_.end()]])
+mutant(planner_least gang_scheduler/detail/victim_planner.h "forgotten update: a gang that does not fit may need no victim"
+  FROM [[if (refused) lower_bound_ = (std::max)(lower_bound_, costs_.least());]] TO [[]] STATEMENT)
 mutant(planner_left gang_scheduler/detail/victim_planner.h "wrong budget: each batch of racks has the whole budget"
   FROM [[budget_ - (std::min)(budget_, steps_)]] TO [[budget_]])
 mutant(planner_can_read gang_scheduler/detail/victim_planner.h "dropped condition: all gangs are listed, whatever the budget is"

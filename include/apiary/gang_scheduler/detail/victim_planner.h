@@ -43,8 +43,8 @@ namespace detail {
 //
 // All of it is within one budget of steps. What it reads counts: bounds of cells, the candidates and
 // nodes that it lists, the gangs that it tries alone, besides the steps of topology_victim_search.
-// What the budget does not pay for is not read. If there are not enough steps for the bound of a cell,
-// its bound is that of so many of the cheapest gangs as it needs at least.
+// What the budget does not pay for is not read; the bound of a cell is then the cost of so many of the
+// cheapest gangs as it needs at least.
 // Cost: the budget, and bringing the lists of gangs up to date: O(nodes of what has changed since the
 //       last search), all the first time. Memory: O(nodes + gangs).
 class victim_planner {
@@ -62,7 +62,7 @@ class victim_planner {
                   std::uint64_t search_budget = never) {
     budget_ = budget;
     search_budget_ = search_budget;
-    steps_ = searched_ = 0;
+    steps_ = searched_ = lower_bound_ = 0;
     state_ = &state;
     view_ = &view;
     request_ = &r;
@@ -70,7 +70,7 @@ class victim_planner {
     list_.begin(state, view, hosts_);
     victims_.clear();
     cells_of_victims_.clear();
-    cost_ = lower_bound_ = never;
+    cost_ = never;
     level_ = (std::max)(r.gang.required, level_t{1});
     in_cells_ = level_ < state.layout().num_levels();
     budget_ended_ = !pay(candidate_costs::price(state, now, budgets) + r.gang.groups.size() / 16);
@@ -82,6 +82,7 @@ class victim_planner {
     } else if (!refused || !find_one_gang()) {
       search_cluster();
     }
+    if (refused) lower_bound_ = (std::max)(lower_bound_, costs_.least());  // one gang ends
     lower_bound_ = list_.overcommitted() ? 0 : (std::min)(lower_bound_, cost_);
     return cost_ != never;
   }
@@ -118,8 +119,7 @@ class victim_planner {
 
  private:
   [[nodiscard]] std::uint64_t left() const { return budget_ - (std::min)(budget_, steps_); }
-  // What the searches of preempt/ may still take.
-  [[nodiscard]] std::uint64_t search_left() const {
+  [[nodiscard]] std::uint64_t search_left() const {  // what searches of preempt/ may still take
     return (std::min)(left(), search_budget_ - (std::min)(search_budget_, searched_));
   }
   bool pay(std::uint64_t steps) noexcept {
@@ -128,12 +128,12 @@ class victim_planner {
     return true;
   }
 
-  // Counts the steps of a search, and keeps its set if it costs less than the best one.
-  bool keep(const victim_set& set) {
+  // Counts the steps of a search whose sets cost at least this, and keeps its set if it is the best.
+  bool keep(const victim_set& set, std::uint64_t least = 0) {
     steps_ += set.steps;
     searched_ += set.steps;
-    lower_bound_ = (std::min)(lower_bound_,
-                              set.verdict == fit_verdict::does_not_fit ? never : set.lower_bound);
+    if (set.verdict != fit_verdict::does_not_fit)
+      lower_bound_ = (std::min)(lower_bound_, (std::max)(set.lower_bound, least));
     budget_ended_ = budget_ended_ || set.verdict == fit_verdict::budget_ended;
     if (set.verdict != fit_verdict::fits || set.cost >= cost_) return false;
     cost_ = set.cost;
@@ -141,9 +141,8 @@ class victim_planner {
     for (const std::uint32_t i : set.victims) victims_.push_back(list_.slots()[i]);
     return true;
   }
-  // Finds the cheapest gang that is enough alone, if no other set can cost less: it costs at most as
-  // much as any two gangs. False if there is none, or if an eighth of the budget does not suffice to
-  // know it; the last gang that it tries may take another eighth. Requires: the gang does not fit now.
+  // After a no: finds the cheapest gang that is enough alone, if it costs at most as much as any two
+  // gangs. False if there is none, or if an eighth of the budget (two with the last gang) ends before.
   bool find_one_gang() {
     const std::uint64_t eighth = budget_ / 8;
     // The steps that each gang counts as, besides those of topology_fit.
@@ -167,15 +166,14 @@ class victim_planner {
     }
     const auto equal = std::partition(alone_.begin(), alone_.end(),
                                       [&](const keyed_number& k) { return k.key != cost; });
+    used += static_cast<std::uint64_t>(equal - alone_.begin()) / 64;
     equal_.clear();
-    for (auto at = equal; at != alone_.end(); ++at) equal_.push_back(state_->ordered(at->number));
+    for (auto at = equal; at != alone_.end() && used + equal_.size() / 16 + each <= eighth; ++at)
+      equal_.push_back(state_->ordered(at->number));
+    used += equal_.size() / 16;
     alone_.erase(equal, alone_.end());
-    used += alone_.size() / 64 + equal_.size() / 16;
     keyed_number::make_heap(alone_);
-    const auto later = [&](const scheduled_gangs::ordered_gang& a,
-                           const scheduled_gangs::ordered_gang& b) {
-      return state_->is_before(b, a);
-    };
+    const auto later = [&](const auto& a, const auto& b) { return state_->is_before(b, a); };
     topology_constraints gang = request_->gang;
     gang.preferred = any_level;
     fit_.set_budget(eighth);
@@ -184,7 +182,8 @@ class victim_planner {
       if (equal_.empty()) {
         if (alone_.empty()) break;
         cost = alone_.front().key;
-        while (!alone_.empty() && alone_.front().key == cost)
+        while (!alone_.empty() && alone_.front().key == cost &&
+               used + equal_.size() / 8 + each <= eighth)
           equal_.push_back(state_->ordered(keyed_number::pop(alone_).number));
         used += equal_.size() / 8;
         std::make_heap(equal_.begin(), equal_.end(), later);
@@ -229,6 +228,7 @@ class victim_planner {
                                 gangs / (in_place ? 64 : 16) + costs_.more_reading() * gangs / 16;
     budget_ended_ = !pay(price) || !search_.can_read(entries, search_left());
     if (budget_ended_) return;
+    lower_bound_ = never;
     list_.clear();
     // Reading takes at most three times one step for 48 entries.
     search_.set_budget((std::min)(left(), search_left() + entries / 16));
@@ -247,6 +247,7 @@ class victim_planner {
     const std::uint64_t cells = view_->free.num_cells(level_);
     budget_ended_ = !pay(cells * (2 + 2 * bounds_.num_sizes()) / 128);
     if (budget_ended_) return;
+    lower_bound_ = never;
     const cell_gangs& gangs = state_->in_cells(level_);
     fewest_.resize(gangs.num_cells());
     for (std::uint32_t c = 0; c < gangs.num_cells(); ++c)
@@ -263,6 +264,7 @@ class victim_planner {
       keyed_number::make_heap(order_);
       while (!order_.empty() && order_.front().key < cost_) {
         cells_.clear();
+        const std::uint64_t least = order_.front().key;
         std::uint64_t read = 0;    // gangs, and their nodes in these cells
         std::uint64_t listed = 0;  // gangs, each once, and all their nodes
         std::uint64_t nodes = 0;   // of the cells
@@ -285,7 +287,7 @@ class victim_planner {
         }
         steps_ += price_of(listed, nodes);
         std::sort(cells_.begin(), cells_.end());
-        search_some(gangs);
+        search_some(gangs, least);
         batch = (std::min)(batch * 4, most_cells);
       }
     }
@@ -326,8 +328,8 @@ class victim_planner {
                             g.nodes, costs_.of(g.slot)});
     return of_cell_.empty() ? never : bounds_.cost(cell, of_cell_);
   }
-  // Searches the cells in cells_.
-  void search_some(const cell_gangs& gangs) {
+  // Searches the cells in cells_. `least`: the least of their bounds.
+  void search_some(const cell_gangs& gangs, std::uint64_t least) {
     in_order_.clear();
     for (const std::uint32_t c : cells_)
       for (const cell_gangs::gang& g : gangs.in(c))
@@ -336,15 +338,13 @@ class victim_planner {
               [&](const auto& a, const auto& b) { return state_->is_before(a, b); });
     excerpt_.begin(view_->free, hosts_, level_, cells_);
     list_.clear();
-    std::uint32_t last = ~std::uint32_t{0};
-    for (const scheduled_gangs::ordered_gang& g : in_order_) {
-      if (g.slot != last) list_.add(g.slot, costs_, &excerpt_);
-      last = g.slot;
-    }
+    for (std::size_t i = 0; i < in_order_.size(); ++i)
+      if (i == 0 || in_order_[i].slot != in_order_[i - 1].slot)
+        list_.add(in_order_[i].slot, costs_, &excerpt_);
     if (list_.empty()) return;
     search_.set_budget(search_left());
     const victim_set set = search(excerpt_.capacities(), excerpt_.hosts());
-    if (!keep(set)) return;
+    if (!keep(set, least)) return;
     // The gang fits in a cell with victims.
     nodes_.clear();
     for (const std::uint32_t i : set.victims)
