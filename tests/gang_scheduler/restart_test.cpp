@@ -238,6 +238,51 @@ TEST_CASE("a scheduler built anew from inventory decides as the one before") {
   CHECK(victims >= histories);
 }
 
+TEST_CASE("victims do not depend on how many gangs ran before") {
+  std::uint64_t preempted = 0;
+  for (std::uint64_t seed = 0; seed < 14; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    gang_cluster cluster{.levels = {"rack"}};
+    for (std::uint32_t n = 0; n < 40; ++n)
+      cluster.nodes.push_back(
+          {.name = "n" + std::to_string(n), .cells = {"r" + std::to_string(n / 8)}, .gpus = 8});
+    gang_scheduler fresh = gang_scheduler::create(cluster).value();
+    gang_scheduler old = fresh;
+    const auto start = [](gang_scheduler& s, const gang_scheduler::request& r, time_ms now) {
+      const auto plan = s.propose(r, now);
+      REQUIRE(plan.ok());
+      if (plan->result == plan_result::bind) REQUIRE(s.commit(*plan).ok());
+    };
+    for (std::uint64_t j = 10'000; j < 10'320; ++j)
+      start(old, {.job = j, .gang = {.groups = {{.tasks = 1, .gpus = 1}}}}, 0);
+    for (std::uint64_t j = 10'000; j < 10'320; ++j) REQUIRE(old.finish(j).ok());
+    time_ms now = 0;
+    for (std::uint64_t j = 1; j < 200; ++j) {
+      gang_scheduler::request r{.job = j * 7'919 % 1'009};
+      r.gang.groups = {{.tasks = 1 + random.uniform(3), .gpus = 1 + random.uniform(8)}};
+      now += random.uniform(2);
+      start(fresh, r, now);
+      start(old, r, now);
+    }
+    REQUIRE(fresh.hash() == old.hash());
+    // An eighth of these budgets pays for exactly one gang that is tried alone, or for two.
+    for (const std::uint64_t steps : {1'176U, 2'344U}) {
+      fresh.set_step_budget(steps);
+      old.set_step_budget(steps);
+      for (const std::uint32_t gpus : {6U, 8U}) {
+        gang_scheduler::request r{.job = 5'000, .priority = 1};
+        r.gang.groups = {{.tasks = gpus == 6 ? 2U : 1U, .gpus = gpus}};
+        const auto a = fresh.propose(r, now);
+        const auto b = old.propose(r, now);
+        REQUIRE(plan_by_names(fresh, a.value()) == plan_by_names(old, b.value()));
+        preempted += a->victims.size();
+      }
+    }
+  }
+  CHECK(preempted > 20);
+}
+
 TEST_CASE("ties go by names, with numbers by their values") {
   gang_cluster cluster{.levels = {"rack"}};
   for (const char* const name : {"n10", "n9", "n1", "n02", "n2", "m30"})

@@ -164,6 +164,24 @@ TEST_CASE(
   CHECK(planner.victims().size() == 1);
 }
 
+TEST_CASE("victim_planner: gangs beyond the disruption budget of their tenant take steps, too") {
+  // Each of 2,048 gangs of a GPU would be enough alone, but no gang of the tenant may end.
+  scheduled_gangs state(racks(32));
+  for (std::uint32_t job = 0; job < 2'048; ++job) {
+    scheduled_gangs::gang added{.what = {.job = job, .tenant = tenant_id(1)},
+                                .tasks = {{node_id(job / 8), 1U << job % 8}},
+                                .gpus = 1};
+    added.what.gang.groups = {{.tasks = 1, .gpus = 1}};
+    state.insert(std::move(added));
+  }
+  gang_scheduler_types::request r{.job = "asked", .priority = 1};
+  r.gang.groups = {{.tasks = 1, .gpus = 1}};
+  victim_planner planner;
+  planner.budgets.emplace(1, disruption_budget{.gangs = 0});
+  CHECK(!planner(state, state.view(r.filter), r, true, false, 0, 100'000, 0));
+  CHECK(planner.steps() >= 3 * 2'048);
+}
+
 TEST_CASE("victim_planner: gangs that the budget does not pay to read are undecided") {
   // 9,000 tasks without GPUs on one node: 18,001 gangs, their nodes and nodes; 16,384 are free.
   scheduled_gangs state(gang_cluster{.nodes = {{.name = "n", .gpus = 1, .host = {9'000, 0}}}});

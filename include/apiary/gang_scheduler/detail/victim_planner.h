@@ -150,23 +150,23 @@ class victim_planner {
     const std::uint64_t each =
         (std::max<std::uint64_t>)(128, reads_nodes ? view_->free.num_nodes() / 16 : 0) +
         request_->gang.groups.size() / 8;
-    std::uint64_t used = state_->num_slots() / slots_of_a_step;
-    if (costs_.by_function() || costs_.least() == 0 || used + each > eighth) return false;
-    const std::uint64_t two = 2 * costs_.least();
+    if (costs_.by_function() || costs_.least() == 0 || each > eighth) return false;
     bounds_.begin(view_->free, view_->free.top(), request_->gang);
     if (!bounds_.lacks_slots(0)) return false;  // all gangs may be enough
+    // Not of the eighth: which gangs are tried must not depend on how many ran once.
+    if (!pay(state_->num_slots() / slots_of_a_step)) return false;
     alone_.clear();
     std::uint64_t cost = never;  // of the gangs in equal_
     for (std::uint32_t slot = 0; slot < state_->num_slots(); ++slot) {
       const scheduled_gangs::brief& b = state_->brief_of(slot);
       if (!costs_.is_candidate(slot) || !bounds_.may_be_enough(0, b.gpus, b.nodes)) continue;
       const std::uint64_t of_gang = costs_.of(slot);
-      if (of_gang <= two) alone_.push_back({of_gang, slot});
+      if (of_gang <= 2 * costs_.least()) alone_.push_back({of_gang, slot});
       cost = (std::min)(cost, of_gang);
     }
     const auto equal = std::partition(alone_.begin(), alone_.end(),
                                       [&](const keyed_number& k) { return k.key != cost; });
-    used += static_cast<std::uint64_t>(equal - alone_.begin()) / 64;
+    std::uint64_t used = static_cast<std::uint64_t>(equal - alone_.begin()) / 64;
     equal_.clear();
     for (auto at = equal; at != alone_.end() && used + equal_.size() / 16 + each <= eighth; ++at)
       equal_.push_back(state_->ordered(at->number));
@@ -191,7 +191,10 @@ class victim_planner {
       std::pop_heap(equal_.begin(), equal_.end(), later);
       const std::uint32_t one = equal_.back().slot;
       equal_.pop_back();
-      if (!costs_.is_within_budget(one)) continue;
+      if (!costs_.is_within_budget(one)) {
+        used += 3;  // to take it from the heap
+        continue;
+      }
       const std::uint64_t price = each + step_prices::of_changes(state_->brief_of(one).nodes);
       if (used + price > eighth) break;
       journal log;
@@ -314,8 +317,7 @@ class victim_planner {
     const std::uint64_t rest = (std::min)(left() - price, search_left());
     return search_.can_read(read + nodes, request_->gang.groups.size() > 1 ? rest / 3 : rest);
   }
-  // A lower bound on the cost of the victims in a cell. Bounds take at most half of what is left;
-  // otherwise the bound is `least`.
+  // A lower bound on the cost of the victims in a cell; `least` if it takes over half of what is left.
   [[nodiscard]] std::uint64_t bound_of(std::uint32_t cell, std::span<const cell_gangs::gang> gangs,
                                        std::uint64_t least) {
     const std::uint64_t looks = gangs.size() * (1 + bounds_.num_sizes() + costs_.more_reading());
@@ -362,7 +364,6 @@ class victim_planner {
 
   static constexpr std::size_t most_cells = 512;         // of a batch
   static constexpr std::uint32_t slots_of_a_step = 256;  // that are read for gangs alone
-
   scheduled_gangs* state_ = nullptr;
   node_view* view_ = nullptr;
   const gang_scheduler_types::request* request_ = nullptr;
