@@ -138,9 +138,10 @@ class adversary {
   struct job {
     std::uint32_t gpus = 1;
     time_ms left = 0;
-    time_ms since = 0;          // when it began to run, or to wait
-    std::size_t servers = 0;    // on which it runs; 0: it waits
-    time_ms latest = max_time;  // when it must run; known when it begins to wait, or once it starves
+    time_ms since = 0;        // when it began to run, or to wait
+    std::size_t servers = 0;  // on which it runs; 0: it waits
+    time_ms latest =
+        max_time;  // when it must run; known when it begins to wait, or once it starves
     bool is_late = false;
   };
   void submit(std::uint32_t gpus, time_ms duration) {

@@ -24,7 +24,7 @@ struct simulation_options {
   // A failure of a job itself, not of its server.
   struct job_failure {
     using kind = failure_class;  // unknown: the job is retried up to max_retries times
-    job_id job{};  // the job
+    job_id job{};                // the job
     // It fails with so much progress, in ms at full speed, kept work included. A retry that keeps as
     // much or more fails as soon as it can make progress.
     time_ms at = 0;
