@@ -286,6 +286,25 @@ TEST_CASE("gang_planner: a preferred level takes no steps from the answer withou
   CHECK(ended > 0);
 }
 
+TEST_CASE("gang_planner: a gang that reads many nodes is decided with a preferred level, too") {
+  // Two tasks fit on one node but for their CPU, so that all 2,048 nodes are read: for each level.
+  gang_scheduler s = racks(256);
+  gang_scheduler::request plain = asked(2, 1);
+  plain.gang.groups[0].host.cpu_milli = 64'000;
+  gang_scheduler::request r = plain;
+  r.gang.preferred = 0;
+  bool was_undecided = false;
+  bool was_decided = false;
+  for (std::uint64_t budget = 1; budget < 2'000; budget += 1 + budget / 30) {
+    CAPTURE(budget);
+    const bool is_undecided = undecided(propose(s, plain, budget));
+    REQUIRE(undecided(propose(s, r, budget)) <= is_undecided);
+    (is_undecided ? was_undecided : was_decided) = true;
+  }
+  CHECK(was_undecided);
+  CHECK(was_decided);
+}
+
 TEST_CASE(
     "gang_planner: a gang that costs nothing does not end if the steps for the proof are few") {
   // Seven nodes are idle, one in each rack but the last; anywhere, one victim is enough. A rack needs
