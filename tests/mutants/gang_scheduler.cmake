@@ -173,9 +173,11 @@ mutant(boards gang_scheduler/detail/slurm_nodes.h "dropped factor: a node has th
 mutant(level_default gang_scheduler/detail/slurm_writer.h "wrong condition: the name of a level is never written"
   FROM [[level != default_level_name(l + 1)]] TO [[false]])
 mutant(one_gang_cost gang_scheduler/detail/victim_planner.h "dropped condition: a gang that costs more than two others is the victim"
-  FROM [[of_gang <= two]] TO [[true]])
+  FROM [[of_gang <= 2 * costs_.least()]] TO [[true]])
 mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition: a gang that its tenant may not lose is the victim"
-  FROM [[if (!costs_.is_within_budget(one)) continue;]] TO [[]] STATEMENT)
+  FROM [[!costs_.is_within_budget(one)]] TO [[false]])
+mutant(one_gang_passed gang_scheduler/detail/victim_planner.h "forgotten update: gangs that a tenant may not lose take no steps"
+  FROM [[used += 3;]] TO [[]] STATEMENT)
 mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal gangs the last job is the victim"
   FROM [[state_->is_before(b, a)]] TO [[state_->is_before(a, b)]])
 mutant(one_gang_steps gang_scheduler/detail/victim_planner.h "forgotten update: gangs that are tried alone take no steps of the budget"
