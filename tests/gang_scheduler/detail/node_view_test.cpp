@@ -177,8 +177,8 @@ TEST_CASE("node_view: after any updates it has what its members have") {
       REQUIRE(view.whole.free(q) == (member[q] ? m.shape.gpus : 0));
       REQUIRE(view.hosts[q] == (member[q] ? m.free_host() : resources{}));
       REQUIRE(view.whole_hosts[q] == (member[q] ? m.shape.host : resources{}));
-      members += member[q] ? 1 : 0;
-      slots += member[q] ? free / 2 : 0;
+      members += member[q] ? 1U : 0U;
+      slots += member[q] ? free / 2 : 0U;
     }
     REQUIRE(view.num_members == members);
     REQUIRE(view.free.slots(view.free.top(), 2)[0] == slots);
