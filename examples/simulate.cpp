@@ -451,5 +451,6 @@ int main(int argc, char** argv) {
   absl::StatusOr<simulate_task> t = prepare(*o);
   if (!t.ok()) return fail(t.status(), 2);
   const absl::Status done = perform(*std::move(t));
-  return done.ok() ? 0 : fail(done, 1);
+  // A job that can never run is wrong input, which only the scheduler finds out.
+  return done.ok() ? 0 : fail(done, absl::IsInvalidArgument(done) ? 2 : 1);
 }

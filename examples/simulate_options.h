@@ -79,13 +79,14 @@ inline constexpr const char* simulate_usage =
     "  --quotas A,B,...   GPUs of each tenant under philly, philly_fgd, hived and gandiva_hived, "
     "in\n"
     "                     order of the first job of each tenant\n"
-    "  --cpus N           cores of each server, --memory-gib N its memory, --models A:8,B:8 how "
-    "many\n"
-    "                     servers have GPUs of each model, for the columns cpus_per_gpu,\n"
-    "                     memory_gib_per_gpu and gpu_model of a Philly trace. Without --policy, "
-    "the\n"
-    "                     schedulers run that know them: all but Philly, HiveD and Gandiva,\n"
-    "                     and gang and gang_backfill\n"
+    "  --cpus N           cores of each server (default: without limit)\n"
+    "  --memory-gib N     memory of each server (default: without limit)\n"
+    "  --models A:8,B:8   how many servers have GPUs of each model; the other servers have no "
+    "model\n"
+    "                     These three are for the columns cpus_per_gpu, memory_gib_per_gpu and\n"
+    "                     gpu_model of a Philly trace. Without --policy, the schedulers run that\n"
+    "                     know them: all but Philly, HiveD and Gandiva, and gang and "
+    "gang_backfill\n"
     "  --report FILE      writes the figures of the table, and more, as JSON\n"
     "  --csv FILE         writes a row for each job of each run: times in ms, -1 for never\n"
     "  --events FILE      writes each event of the first trace with the place of the job, and "
@@ -119,7 +120,7 @@ inline constexpr const char* simulate_usage =
     "then always drawn: without --plot it is simulate.svg, beside the program or, if the program "
     "was\n"
     "called without a path, in the current directory.\n"
-    "Exit status: 0; 1 if output failed; 2 for wrong arguments or input.\n";
+    "Exit status: 0; 1 if output or a run of a sweep failed; 2 for wrong arguments or input.\n";
 
 // "a, b and c".
 inline std::string in_words(std::span<const std::string_view> names) {

@@ -7,6 +7,7 @@
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/gang_scheduler/detail/job_demand.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
@@ -55,8 +56,11 @@ class demand_placer {
   // kInvalidArgument: the job does not fit into the idle cluster.
   absl::Status check(const apiary::job_request& r) const {
     if (task_gpus(r) > 0) return absl::OkStatus();
-    return absl::InvalidArgumentError("job " + std::to_string(r.job.value) +
-                                      " does not fit even into the idle cluster");
+    const job_demand& d = demands_[r.demand];
+    return absl::InvalidArgumentError("job " + std::to_string(r.job.value) + " asks for " +
+                                      apiary::detail::text_of_demand(r.gpus, d.per_gpu, d.models) +
+                                      ", which " + (r.gpus == 1 ? "does" : "do") +
+                                      " not fit even in the idle cluster");
   }
   absl::StatusOr<std::optional<apiary::job_placement>> propose(const apiary::job_request& r) {
     APIARY_ASSIGN_OR_RETURN(const auto plan, scheduler_.propose(gang_of(r)));

@@ -97,6 +97,12 @@ refused("--cpus is given, but philly ${able}" --cpus 8 --policy all)
 refused("--models is given, but hived ${able}" --models t4:1 --policy gang,hived)
 refused("--models \"t4\" is not a name, a colon and a number" --policy gang --models t4)
 refused("--models adds up to 3 servers; there are 2" ${demands} --policy gang --models t4:1,v100:2)
+# Jobs that can never run, as the policies say it.
+set(two "job 0 asks for 2 GPUs with 4 cores and 16 GiB each, of model \"v100\", which do not fit even in the idle cluster")
+refused("${two}" ${demands} --models t4:2 --policy bounded --report old)
+refused("${two}; it has 0 such GPUs" ${demands} --models t4:2 --policy gang)
+refused("job 1 asks for 1 GPU with 8 cores and 16 GiB, of model \"t4\", which does not fit even in the idle cluster"
+        ${demands} --models v100:2 --policy fifo)
 refused("--failures has 2 numbers, not 3" --failures 1,2)
 refused("--failures adds up to 101 %, which is above 100 %" --failures 100,0,1)
 refused("--failures \"101\" is not a whole number from 0 to 100" --failures 101,0,0)
