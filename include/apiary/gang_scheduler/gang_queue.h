@@ -55,9 +55,11 @@ struct gang_queue_options {
 // on a node with taints. The first job waits for capacity if fewer GPUs are free on nodes without
 // taints than it asks for, whatever their models are; otherwise for fragmentation.
 // Bound: a job waits at most (k + 1) * T, where k jobs of no lower priority wait before it when it
-//       begins to wait, and no job runs longer than T. This holds while all nodes are healthy and no
-//       job of higher priority arrives; with backfilling also if all jobs keep to their estimates.
-// Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
+//       begins to wait, and no job runs longer than T. This holds while all nodes are healthy, no
+//       job of higher priority arrives and no proposal is `undecided`, neither in submit nor in
+//       decide; with backfilling also if all jobs keep to their estimates.
+// Cost: finish and mark_*: as in gang_scheduler; submit: one proposal for each size of tasks until
+//       one may fit, so up to 32 for a job that never fits; decide: one proposal for each job that
 //       starts and one for the first that does not. Jobs of equal tenant, priority, GPUs and demand
 //       are of one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal for each
 //       kind and a trial for the first job: ends of running jobs, a proposal after each one from which

@@ -131,7 +131,9 @@ class gang_scheduler : public gang_scheduler_types {
   // The gangs on a node, preempting ones included, ascending; empty if there is no such node.
   [[nodiscard]] std::vector<job_key> jobs_on(node_id n) const;
   // The capacity of each cell of a level; level 0: of each node. Cells go by the names of the cells
-  // above them, then by their own. kNotFound: no such level. Cost: O(nodes).
+  // above them, then by their own. Keep the result in a variable before a loop over its value():
+  // `for (auto& c : s.free_capacity(1).value())` reads a vector that is destroyed before the loop.
+  // kNotFound: no such level. Cost: O(nodes).
   [[nodiscard]] absl::StatusOr<std::vector<cell_capacity>> free_capacity(level_t level) const;
   // The healthy GPUs of the cluster that no gang uses or has reserved. Cost: O(1).
   [[nodiscard]] std::uint64_t free_gpus() const noexcept;

@@ -106,7 +106,7 @@ struct gang_scheduler_types {
     level_t level = any_level;               // the gang is in one cell of this level; the
                                              // number of levels: in the whole cluster
     std::vector<job_key> victims{};          // gangs to end, ascending
-    std::uint64_t cost = 0;                  // of the victims
+    std::uint64_t cost = 0;                  // of the victims; 0 if the gang has reserved GPUs
     std::uint64_t lower_bound = 0;           // no set of victims costs less; 0: not known
     wait_reason reason = wait_reason::busy;  // if the result is wait
     std::uint64_t steps = 0;                 // of the step budget that the proposal has used

@@ -119,7 +119,8 @@ class victim_planner {
 
  private:
   [[nodiscard]] std::uint64_t left() const { return budget_ - (std::min)(budget_, steps_); }
-  [[nodiscard]] std::uint64_t search_left() const {  // what searches of preempt/ may still take
+  // The steps that the searches of topology_victim_search may still take.
+  [[nodiscard]] std::uint64_t search_left() const {
     return (std::min)(left(), search_budget_ - (std::min)(search_budget_, searched_));
   }
   bool pay(std::uint64_t steps) noexcept {
@@ -128,7 +129,8 @@ class victim_planner {
     return true;
   }
 
-  // Counts the steps of a search whose sets cost at least this, and keeps its set if it is the best.
+  // Counts the steps of a search, and keeps its set if it costs less than the best one so far. All
+  // sets that it could have found cost at least `least`.
   bool keep(const victim_set& set, std::uint64_t least = 0) {
     steps_ += set.steps;
     searched_ += set.steps;
@@ -141,8 +143,9 @@ class victim_planner {
     for (const std::uint32_t i : set.victims) victims_.push_back(list_.slots()[i]);
     return true;
   }
-  // After a no: finds the cheapest gang that is enough alone, if it costs at most as much as any two
-  // gangs. False if there is none, or if an eighth of the budget (two with the last gang) ends before.
+  // Finds the cheapest gang that is enough alone, if it costs at most as much as any two gangs.
+  // False if there is none, or if an eighth of the budget is used up before; the last gang that is
+  // tried may take another eighth. Requires: it is certain that the gang does not fit now.
   bool find_one_gang() {
     const std::uint64_t eighth = budget_ / 8;
     // The steps that each gang counts as, besides those of topology_fit.
@@ -153,7 +156,7 @@ class victim_planner {
     if (costs_.by_function() || costs_.least() == 0 || each > eighth) return false;
     bounds_.begin(view_->free, view_->free.top(), request_->gang);
     if (!bounds_.lacks_slots(0)) return false;  // all gangs may be enough
-    // Not of the eighth: which gangs are tried must not depend on how many ran once.
+    // The eighth does not pay for this: which gangs are tried must not depend on how many ran once.
     if (!pay(state_->num_slots() / slots_of_a_step)) return false;
     alone_.clear();
     std::uint64_t cost = never;  // of the gangs in equal_
@@ -168,6 +171,7 @@ class victim_planner {
                                       [&](const keyed_number& k) { return k.key != cost; });
     std::uint64_t used = static_cast<std::uint64_t>(equal - alone_.begin()) / 64;
     equal_.clear();
+    // A list that is cut off has used the eighth: none of its gangs is tried.
     for (auto at = equal; at != alone_.end() && used + equal_.size() / 16 + each <= eighth; ++at)
       equal_.push_back(state_->ordered(at->number));
     used += equal_.size() / 16;
@@ -317,7 +321,8 @@ class victim_planner {
     const std::uint64_t rest = (std::min)(left() - price, search_left());
     return search_.can_read(read + nodes, request_->gang.groups.size() > 1 ? rest / 3 : rest);
   }
-  // A lower bound on the cost of the victims in a cell; `least` if it takes over half of what is left.
+  // A lower bound on the cost of the victims in a cell; it is `least` if a better one takes more
+  // than half of the steps that are left.
   [[nodiscard]] std::uint64_t bound_of(std::uint32_t cell, std::span<const cell_gangs::gang> gangs,
                                        std::uint64_t least) {
     const std::uint64_t looks = gangs.size() * (1 + bounds_.num_sizes() + costs_.more_reading());
