@@ -302,6 +302,13 @@ struct preempting_world {
     REQUIRE(one->result == other->result);
     CHECK(one->placements == other->placements);
     CHECK(one->victims == other->victims);
+    const topology_constraints gang = any_gang();
+    const auto for_gang = scheduler->propose(job_id(next_job), gang, 3);
+    const auto afresh = fresh->propose(job_id(next_job), gang, 3);
+    REQUIRE(for_gang->result == afresh->result);
+    CHECK(for_gang->placements == afresh->placements);
+    CHECK(for_gang->victims == afresh->victims);
+    CHECK(for_gang->lower_bound == afresh->lower_bound);
   }
 
   // Commits a plan for a new job.
@@ -835,7 +842,14 @@ TEST_CASE(
       } else if (what < 8 && !world.jobs.empty()) {
         auto victim = world.jobs.begin();
         std::advance(victim, random.uniform(static_cast<std::uint32_t>(world.jobs.size())));
-        world.finish(victim->first);
+        host_job& job_of = victim->second;
+        if (job_of.runs && job_of.tasks.size() > 1 && random.uniform(2) == 0) {
+          const placed_task one = job_of.tasks.back();
+          REQUIRE(world.scheduler->finish(job_id(victim->first), {one.group, one.where}).ok());
+          job_of.tasks.pop_back();
+        } else {
+          world.finish(victim->first);
+        }
       } else if (what == 8) {
         world.change_node();
       } else {  // the victims of a preempting job have ended

@@ -41,14 +41,15 @@ APIARY_NAMESPACE_BEGIN
 // no victims of others. nodes() shows what is reserved as used.
 //
 // Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended. Those
-// for a gang are found task by task, with a lower bound; on clusters of up to 128 nodes, sets of jobs are
-// then tried in the order of their costs. A gang under topology constraints preempts
-// nothing, and neither does one that is `undecided`: it may fit.
+// for a gang are found task by task, with a lower bound; on small clusters, sets of jobs are then tried
+// in the order of their costs (detail::gang_victims has the limits). A gang under topology constraints
+// preempts nothing, and neither does one that is `undecided`: it may fit.
 //
 // Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index::find,
 //          once for a task, and for a gang for each task group and each task that takes victims. That
 //          is O(nodes) for the first task of its kind and priority, and where most nodes that cost
-//          little cannot be taken; see there. commit, finish: as there, and O(jobs on the node).
+//          little cannot be taken; see there. For a gang on a small cluster also a plan for each set of
+//          jobs that is tried. commit, finish: as there, and O(jobs on the node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
 class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
@@ -196,7 +197,9 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
   absl::Status remove_node(node_id n) {
     if (reserved_.contains(n)) return detail::is_reserved(n);
-    return touched(n, base::remove_node(n));
+    APIARY_RETURN_IF_ERROR(base::remove_node(n));
+    base::shape_changed(n);
+    return absl::OkStatus();
   }
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
   absl::Status resize_node(node_id n, std::uint32_t gpus, resources host) {

@@ -7,6 +7,7 @@
 #include <apiary/fgd/preemptive_sharing.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
 
 #include <doctest/doctest.h>
@@ -59,7 +60,7 @@ TEST_CASE("gang_victims: on a small cluster they cost least, also where single t
 TEST_CASE(
     "gang_victims: if tasks one by one find none, all jobs are tried, on small clusters only") {
   // The first task would take node 1, the only one with enough CPU for the second one.
-  for (const std::uint32_t count : {2U, 128U, 129U}) {
+  for (const std::uint32_t count : {2U, 254U, 255U}) {
     CAPTURE(count);
     auto scheduler = one_gpu_each(count, {2000, 9000}, {5, 1});
     topology_constraints gang;
@@ -68,7 +69,7 @@ TEST_CASE(
     const node_table before = scheduler.nodes();
     const preemption_plan plan = *scheduler.propose(job_id(9), gang, 1);
     CHECK(scheduler.nodes() == before);
-    if (count > 128) {
+    if (count > 254) {  // with the two tasks of the gang more than 256
       CHECK(plan.result == plan_result::wait);
       CHECK(plan.reason == wait_reason::busy);
       continue;
@@ -83,6 +84,41 @@ TEST_CASE(
     CHECK(scheduler.propose(job_id(8), gang, 0)->result == plan_result::wait);
     CHECK(scheduler.propose(job_id(8), gang, 9)->result == plan_result::wait);
   }
+}
+
+TEST_CASE(
+    "gang_victims: the lower bound is that of what runs now, and of the nodes that are there") {
+  // So many nodes that no sets are tried. The gang needs the GPUs of the three jobs.
+  auto scheduler = one_gpu_each(300, {1000, 1000, 1000}, {5, 7});
+  topology_constraints runs;
+  runs.groups = {{.tasks = 1, .gpus = 1}, {.tasks = 1, .host = {.cpu_milli = 1000}}};
+  const std::vector<task_placement> where{{0, {node_id(2), 1}}, {1, {node_id(100), 0}}};
+  REQUIRE(scheduler.recover(job_id(2), runs, where, {.cost = 9}).ok());
+  topology_constraints gang;
+  gang.groups = {{.tasks = 3, .gpus = 1}};
+  const auto bound = [&] {
+    const preemption_plan plan = *scheduler.propose(job_id(9), gang, 1);
+    CHECK(plan.cost == 21);
+    return plan.lower_bound;
+  };
+  // Job 2 could be on two of the nodes, so their costs do not add up.
+  CHECK(bound() == 5);
+  REQUIRE(scheduler.finish(job_id(2), where[1]).ok());
+  CHECK(bound() == 21);
+  REQUIRE(scheduler.commit(job_id(2), runs.groups[1].task(), where[1]).ok());
+  CHECK(bound() == 5);
+  REQUIRE(scheduler.finish(job_id(2), where[1]).ok());
+  CHECK(bound() == 21);
+  // One node could run three of the tasks, until it has left or has only one GPU.
+  const node_id large = *scheduler.add_node({.host = {.cpu_milli = 1000}, .gpus = 3});
+  REQUIRE(scheduler.mark_bad(large).ok());
+  CHECK(bound() == 5);
+  REQUIRE(scheduler.resize_node(large, 1, {.cpu_milli = 1000}).ok());
+  CHECK(bound() == 21);
+  REQUIRE(scheduler.resize_node(large, 3, {.cpu_milli = 1000}).ok());
+  CHECK(bound() == 5);
+  REQUIRE(scheduler.remove_node(large).ok());
+  CHECK(bound() == 21);
 }
 
 }  // namespace

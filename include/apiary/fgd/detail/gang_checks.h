@@ -126,6 +126,7 @@ template <class StateOf>
   for (const node_id n : nodes.ids()) {
     std::uint64_t on_node = 0;
     for (std::size_t g = 0; nodes.contains(n) && g < gang.groups.size(); ++g) {
+      if (missing[g] == 0 && on_node > 0) continue;
       const node_state state = state_of(g, n);
       if (!state.healthy) continue;
       on_node = state.total_gpu_left();
@@ -153,7 +154,8 @@ template <class StateOf>
     return if_suggested(g, n, idle_and_healthy(nodes, n));
   };
   const auto idle_if_healthy = [&](std::size_t g, node_id n) {
-    return if_suggested(g, n, nodes[n].healthy ? idle_and_healthy(nodes, n) : node_state{});
+    return if_suggested(
+        g, n, nodes[n].healthy ? idle_and_healthy(nodes, n) : node_state{.healthy = false});
   };
   if (!is_too_large(nodes, gang, now)) return wait_reason::undecided;
   if (!is_too_large(nodes, gang, idle_if_healthy)) return wait_reason::busy;

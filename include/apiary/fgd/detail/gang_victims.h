@@ -31,6 +31,10 @@ namespace detail {
 // The part of preemptive_sharing_scheduler that finds victims for a gang. First task by task, the largest
 // first; victims that are not needed stay. On small clusters it then tries sets of jobs in the order of
 // their costs, until the gang fits, no cheaper set is left, or max_tries or max_looks is reached.
+//
+// Requires: as preemptive_sharing_scheduler.
+// Cost:     a search of victim_index for each task group, and for each task that takes victims; then for
+//           each set that is tried, a plan for the gang, and O(tasks of the set).
 template <NodeScore Score>
 class gang_victims : public preemption_core<Score> {
   using base = preemption_core<Score>;
@@ -38,9 +42,10 @@ class gang_victims : public preemption_core<Score> {
  public:
   // The most sets of jobs that are tried for a gang.
   static constexpr std::uint32_t max_tries = 512;
-  // The same times the nodes of the cluster. If it allows less than min_tries, no set is tried.
-  static constexpr std::uint32_t max_looks = 8192;
-  static constexpr std::uint32_t min_tries = 64;
+  // The most nodes, tasks of the gang and tasks of the set, added up over all tries. If nodes and tasks of
+  // the gang allow less than min_tries, no set is tried.
+  static constexpr std::uint64_t max_looks = 16'384;
+  static constexpr std::uint64_t min_tries = 64;
   // The most steps that the search for a placement of the gang takes for a set.
   static constexpr std::uint64_t steps_of_a_try = 256;
 
@@ -59,18 +64,18 @@ class gang_victims : public preemption_core<Score> {
                     const Sets& suggested_of, const Try& try_now, preemption_plan& plan) {
     const std::uint64_t bound = victims_bound(gang, priority, suggested_of);
     place_greedily(gang, priority, suggested_of, bound, plan);
-    const std::uint32_t tries =
-        (std::min)(max_tries, max_looks / (std::max)(nodes_.size(), std::uint32_t{1}));
+    std::uint64_t looks = nodes_.size();  // of a try
+    for (const constrained_task_group& group : gang.groups) looks += group.tasks;
     const bool is_least = plan.result != plan_result::wait && plan.cost == plan.lower_bound;
-    if (tries >= min_tries && !is_least)
-      try_sets(gang, evictable(gang, priority, suggested_of), bound, tries, try_now, plan);
+    if (looks * min_tries <= max_looks && !is_least)
+      try_sets(gang, evictable(gang, priority, suggested_of), bound, looks, try_now, plan);
   }
 
  private:
   using base::cost_of;
   using base::fits_again;
   using base::known_;
-  using base::most_gpus_;
+  using base::most_gpus;
   using base::spanning_jobs_;
   using base::touch;
   using base::try_without;
@@ -143,21 +148,25 @@ class gang_victims : public preemption_core<Score> {
     plan.lower_bound = (std::min)(bound, plan.cost);
   }
 
-  // Tries sets of these jobs, at most so many; no set that costs less than `bound` is enough.
+  // Tries sets of these jobs; a try looks at so many nodes and tasks of the gang. No set that costs less
+  // than `bound` is enough.
   template <class Try>
   void try_sets(const topology_constraints& gang, std::vector<sets_by_cost::job> jobs,
-                std::uint64_t bound, std::uint32_t tries, const Try& try_now,
+                std::uint64_t bound, std::uint64_t looks, const Try& try_now,
                 preemption_plan& plan) {
     if (plan.result == plan_result::wait && !try_all(gang, jobs, bound, try_now, plan)) return;
     sets_by_cost sets(std::move(jobs));
     bool all_decided = true;  // all sets that cost less were tried, and are not enough
+    std::uint32_t tries = 0;
+    std::uint64_t looked = 0;
     for (std::uint32_t listed = 0; sets.next() && sets.cost() < plan.cost; ++listed) {
-      if (tries == 0 || listed == 8 * max_tries) return;
+      if (tries == max_tries || looked >= max_looks || listed == 8 * max_tries) return;
       if (sets.cost() < bound) continue;
       if (all_decided) plan.lower_bound = sets.cost();
-      --tries;
+      ++tries;
+      looked += looks;
       const std::vector<job_id> victims = sets.jobs();
-      for (const job_id victim : victims) try_without(victim);
+      for (const job_id victim : victims) looked += try_without(victim);
       const shared_gang_plan now = try_now();
       take_back({}, victims);
       if (now.result == plan_result::bind) {
@@ -231,7 +240,7 @@ class gang_victims : public preemption_core<Score> {
       if (const auto found = index_.find(nodes_, task, priority, suggested).victims)
         bound = (std::max)(bound, found->lower_bound);
       if (!task.wants_whole_gpus() || spanning_jobs_ > 0) continue;
-      const std::uint32_t on_a_node = (std::max)(most_gpus_ / task.gpus, std::uint32_t{1});
+      const std::uint32_t on_a_node = (std::max)(most_gpus() / task.gpus, std::uint32_t{1});
       const std::uint64_t sum =
           index_.least_sum(nodes_, task, priority, (group.tasks + on_a_node - 1) / on_a_node);
       if (sum != cost_tree::never) bound = (std::max)(bound, sum);

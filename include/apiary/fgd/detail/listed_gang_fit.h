@@ -27,7 +27,7 @@ namespace detail {
 // runs, and takes that back.
 //
 // Requires: check_suggested() is OK.
-// Cost:     O(nodes * groups), and at most `budget` steps; a step looks at a node, or places a task.
+// Cost:     O(nodes * groups), and at most `budget` steps; a step looks at a node.
 class listed_gang_fit {
  public:
   // The most tasks, because calls are as deep.

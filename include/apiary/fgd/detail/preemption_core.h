@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
@@ -16,7 +15,6 @@
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/preemption_plan.h>
-#include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
@@ -26,9 +24,9 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -53,7 +51,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
 
   preemption_core(node_table nodes, Score score)
       : base(std::move(nodes), std::move(score)), index_(nodes_.size()) {
-    for (const node_id n : nodes_.ids()) most_gpus_ = (std::max)(most_gpus_, nodes_.shape(n).gpus);
+    for (const node_id n : nodes_.ids()) count_gpus(n);
   }
 
   // What a preempting job does now.
@@ -85,10 +83,11 @@ class preemption_core : public gang_sharing_scheduler<Score> {
       for (const running_task& t : tasks) reserved_.started(t.request, t.where);
       total_cost_ += terms.cost - (its == nullptr ? 0 : its->terms.cost);
       if (its != nullptr) preempting_.remove(job);
-      bool spans = false;
-      for (const running_task& t : tasks) spans = spans || t.where.node != tasks[0].where.node;
-      spanning_jobs_ += spans ? 1U : 0U;
-      known_.emplace(job.value, known_job{terms, spans});
+      std::vector<node_id> on;
+      for (const running_task& t : tasks) on.push_back(t.where.node);
+      sort_unique(on);
+      spanning_jobs_ += on.size() > 1 ? 1U : 0U;
+      known_.emplace(job.value, known_job{terms, static_cast<std::uint32_t>(on.size())});
       add_candidate(job);
     }
     for (const running_task& t : tasks) {
@@ -149,10 +148,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   void added(running_task task, job_id job) {
     task.request.job = job;
     known_job& its = known_.find(job.value)->second;
-    if (!its.spans && running_.first_of(job).where.node != task.where.node) {
-      its.spans = true;
-      ++spanning_jobs_;
-    }
+    if (running_.count_on(job, task.where.node) == 1 && ++its.nodes == 2) ++spanning_jobs_;
     reserved_.started(task.request, task.where);
     if (!preempting_.is_victim(job))
       index_.add(task.request, task.where, its.terms.priority, its.terms.cost);
@@ -167,10 +163,15 @@ class preemption_core : public gang_sharing_scheduler<Score> {
         index_.remove(t.request, t.where, found->second.terms.priority);
       touch(t.where.node);
     }
-    if (running_.contains(job)) return;
+    known_job& its = found->second;
+    if (running_.contains(job)) {
+      for (const running_task& t : tasks)
+        if (running_.count_on(job, t.where.node) == 0 && --its.nodes == 1) --spanning_jobs_;
+      return;
+    }
     preempting_.ended(job);
-    total_cost_ -= found->second.terms.cost;
-    spanning_jobs_ -= found->second.spans ? 1U : 0U;
+    total_cost_ -= its.terms.cost;
+    spanning_jobs_ -= its.nodes > 1 ? 1U : 0U;
     known_.erase(found);
   }
   // Changes the cost of evicting a running job.
@@ -185,17 +186,23 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     if (!is_victim) add_candidate(job);
     return absl::OkStatus();
   }
-  // A node has another shape.
+  // A node has another shape, is new, or has left.
   void shape_changed(node_id n) {
     if (n.value == index_.size()) index_.add_node();
-    most_gpus_ = (std::max)(most_gpus_, nodes_.shape(n).gpus);
+    count_gpus(n);
     index_.touch(n);
+  }
+  // No node has more GPUs.
+  [[nodiscard]] std::uint32_t most_gpus() const noexcept {
+    std::uint32_t most = max_gpus_per_node;
+    while (most > 0 && nodes_with_[most] == 0) --most;
+    return most;
   }
 
   // What is known of a running job.
   struct known_job {
     eviction_terms terms{};
-    bool spans = false;  // it has had tasks on several nodes
+    std::uint32_t nodes = 0;  // on which it has tasks
   };
 
   [[nodiscard]] std::uint64_t cost_of(job_id job) const {
@@ -218,13 +225,15 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     for (const running_task& t : running_.tasks_of(job))
       index_.remove(t.request, t.where, priority);
   }
-  // The tasks of a running job leave the nodes, in a search for victims.
-  void try_without(job_id victim) {
+  // The tasks of a running job leave the nodes, in a search for victims. Returns how many.
+  std::size_t try_without(job_id victim) {
     remove_candidate(victim);
-    for (const running_task& t : running_.tasks_of(victim)) {
+    const std::vector<running_task> tasks = running_.tasks_of(victim);
+    for (const running_task& t : tasks) {
       nodes_.remove(t.request, t.where);
       touch(t.where.node);
     }
+    return tasks.size();
   }
   // Takes try_without() back if the nodes have enough left. Returns whether they have.
   bool fits_again(job_id victim) {
@@ -247,8 +256,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   reserved_nodes reserved_{};
   preempting_jobs preempting_{};
   std::unordered_map<std::uint32_t, known_job> known_{};  // running jobs, by id
-  std::uint32_t spanning_jobs_ = 0;
-  std::uint32_t most_gpus_ = 1;  // no node has more
+  std::uint32_t spanning_jobs_ = 0;                       // those with tasks on several nodes
 
  private:
   // OK if the job, which had the cost `before`, may have this cost.
@@ -287,7 +295,17 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     return status;
   }
 
-  std::uint64_t total_cost_ = 0;  // of running and preempting jobs
+  // Node n has the GPUs that nodes_ shows.
+  void count_gpus(node_id n) {
+    if (n.value >= gpus_of_.size()) gpus_of_.resize(n.value + std::size_t{1}, 0);
+    --nodes_with_[gpus_of_[n.value]];
+    gpus_of_[n.value] = static_cast<std::uint8_t>(nodes_.contains(n) ? nodes_.shape(n).gpus : 0);
+    ++nodes_with_[gpus_of_[n.value]];
+  }
+
+  std::uint64_t total_cost_ = 0;         // of running and preempting jobs
+  std::vector<std::uint8_t> gpus_of_{};  // by node; 0: it has none, or there is no such node
+  std::array<std::uint32_t, max_gpus_per_node + 1> nodes_with_{};  // so many GPUs; [0] is not used
 };
 
 }  // namespace detail

@@ -30,7 +30,7 @@ struct running_task {
 //
 // Requires: nodes are below the number of calls of add_node().
 // Cost:     start: O(1) and a hash look-up. finish: O(tasks of the job) and a hash look-up.
-//           finish_one, find_one: O(tasks of the node). Others: in proportion to their result, or O(1).
+//           finish_one, find_one, count_on: O(tasks of the node). Others: in proportion to their result, or O(1).
 //           Memory: 64 bytes for each task, 8 for each node, and a map of the jobs.
 class running_tasks {
  public:
@@ -105,9 +105,12 @@ class running_tasks {
     const std::uint32_t t = index_of(job, group, where);
     return t == none ? nullptr : &tasks_[t].task;
   }
-  // The task of the job that started first. Requires: the job runs.
-  [[nodiscard]] const running_task& first_of(job_id job) const {
-    return tasks_[jobs_.find(job.value)->second.tasks.first].task;
+  // How many tasks of the job run on the node.
+  [[nodiscard]] std::uint32_t count_on(job_id job, node_id n) const {
+    std::uint32_t count = 0;
+    for (std::uint32_t t = on_node_[n.value].first; t != none; t = tasks_[t].links[of_node].after)
+      if (tasks_[t].task.request.job == job) ++count;
+    return count;
   }
   // The tasks of the job, in the order of their start; empty if it does not run.
   [[nodiscard]] std::vector<running_task> tasks_of(job_id job) const {
