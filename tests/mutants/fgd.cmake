@@ -183,7 +183,7 @@ mutant(gang_looks fgd/detail/gang_victims.h "dropped condition: however many tas
 mutant(spanning_nodes fgd/detail/preemption_core.h "forgotten update: a gang counts as one on several nodes after its tasks on others have ended"
   FROM [[--its.nodes == 1]] TO [[false]])
 mutant(most_gpus fgd/detail/preemption_core.h "forgotten update: the GPUs of a node that has left count"
-  FROM [[--nodes_with_[gpus_of_[n.value]];]] TO [[]] STATEMENT)
+  FROM [=[--nodes_with_[gpus_of_[n.value]];]=] TO [[]] STATEMENT)
 mutant(gang_all fgd/detail/gang_victims.h "dropped step: a gang waits if its tasks one by one find no victims"
   FROM [[plan.result == plan_result::wait && !try_all(gang, jobs, bound, try_now, plan)]]
   TO [[plan.result == plan_result::wait]])
