@@ -177,9 +177,9 @@ mutant(listed_gpus fgd/detail/listed_gang_fit.h "dropped condition: a fraction i
 mutant(listed_undecided fgd/detail/listed_gang_fit.h "wrong verdict: without more steps a gang does not fit"
   FROM [[steps_left_ == 0 ? fit_verdict::budget_ended : fit_verdict::does_not_fit]] TO [[fit_verdict::does_not_fit]])
 mutant(gang_sets fgd/detail/gang_victims.h "dropped step: victims that were found task by task are taken, whatever they cost"
-  IN [[if (looks * min_tries <= max_looks && !is_least)]] FROM [[!is_least]] TO [[plan.result == plan_result::wait]])
+  FROM [[plan.result != plan_result::wait && plan.cost == plan.lower_bound]] TO [[plan.result != plan_result::wait]])
 mutant(gang_looks fgd/detail/gang_victims.h "dropped condition: however many tasks the gang has, sets are tried"
-  IN [[if (looks * min_tries <= max_looks && !is_least)]] FROM [[looks * min_tries <= max_looks]] TO [[true]])
+  FROM [[looks * min_tries <= max_looks]] TO [[true]])
 mutant(spanning_nodes fgd/detail/preemption_core.h "forgotten update: a gang counts as one on several nodes after its tasks on others have ended"
   FROM [[--its.nodes == 1]] TO [[false]])
 mutant(most_gpus fgd/detail/preemption_core.h "forgotten update: the GPUs of a node that has left count"
