@@ -23,12 +23,15 @@ mutant(checkpoint sim/detail/simulator.h "wrong comparison: a failure loses the 
 mutant(shared_twice sim/detail/gpu_tenants.h "wrong count: a shared GPU is in use twice"
   FROM [[at.gpu_mask & ~used]] TO [[at.gpu_mask]])
 mutant(booked_twice sim/detail/gpu_tenants.h "dropped condition: a job may start on the GPUs of another"
-  FROM [[(!t.shares && !o.shares)]] TO [[false]])
+  FROM [[&o != &t && both != 0]] TO [[o.job == t.job && &o != &t && both != 0]])
 mutant(shares_always sim/detail/gpu_tenants.h "forgotten update: a job that was packed once shares its GPUs for good"
-  IN [[    for (tenant& t : here) t.shares = t.shares && (t.fresh || !is_alone(here, t));]]
-  FROM [[for (tenant& t : here) t.shares = t.shares && (t.fresh || !is_alone(here, t));]] TO [[]] STATEMENT)
+  FROM [[is_alone(here, t, true)]] TO [[false]])
 mutant(shares_early sim/detail/gpu_tenants.h "dropped condition: a job is alone before the decision has ended"
-  FROM [[t.fresh || !is_alone(here, t)]] TO [[!is_alone(here, t)]])
+  FROM [[t.shared != 0 && t.before != 0]] TO [[t.shared != 0]])
+mutant(shares_new sim/detail/gpu_tenants.h "wrong operand: a job that was packed shares beside one that has come to its GPU since"
+  FROM [[kept ? o.gpus & o.before : o.gpus]] TO [[o.gpus]])
+mutant(resized_alone sim/detail/gpu_tenants.h "dropped condition: a job that is resized shares no more"
+  FROM [[how == tenancy::resized && t.job == job]] TO [[false]])
 mutant(broken_start sim/detail/simulator.h "dropped condition: a job starts on a broken server"
   FROM [[std::binary_search(broken_.begin(), broken_.end(), at.node)]] TO [[false]])
 mutant(fewer_gpus sim/detail/check_simulation.h "dropped condition: a job runs on fewer GPUs than it asks for"

@@ -57,11 +57,21 @@ struct restless {
     if (where.empty()) where.push_back({node_id(0), 1});
     return where;
   }
+  // Whether no other job has one of these GPUs that the job does not have.
   bool is_free(const job_placement& where, job_id but) const {
-    for (const auto& [job, other] : running) {
-      for (const placement& p : where) {
-        for (const placement& q : other) {
-          if (job != but && p.node == q.node && (p.gpu_mask & q.gpu_mask) != 0) return false;
+    const auto has = [&](job_id job, placement gpu) {
+      const auto it = running.find(job);
+      return it != running.end() &&
+             std::any_of(it->second.begin(), it->second.end(), [&](const placement& p) {
+               return p.node == gpu.node && (p.gpu_mask & gpu.gpu_mask) != 0;
+             });
+    };
+    for (const placement& p : where) {
+      for (std::uint32_t mask = p.gpu_mask; mask != 0; mask &= mask - 1) {
+        const placement gpu{p.node, mask & -mask};
+        if (has(but, gpu)) continue;
+        for (const auto& [job, other] : running) {
+          if (has(job, gpu)) return false;
         }
       }
     }

@@ -464,6 +464,36 @@ TEST_CASE("simulate: two jobs have a GPU only if one of them came to share it") 
         "the scheduler gives GPUs to job 2 at 1, but job 1 has GPUs 1 (as bits) of server 0");
   CHECK(error({{packed}, {start(2, 1)}}) ==
         "the scheduler gives GPUs to job 2 at 1, but job 1 has GPUs 1 (as bits) of server 0");
+  // So it is if the other one leaves last.
+  const std::string second =
+      "the scheduler gives GPUs to job 2 at 1, but job 1 has GPUs 1 (as bits) of server 0";
+  const job_action away = action(verb::migrate, 0, 0, 2);
+  CHECK(error({{start(0, 1), packed}, {start(2, 1), suspend}}) == second);
+  CHECK(error({{start(0, 1), packed}, {away, start(2, 1)}}) == second);
+  CHECK(error({{start(0, 1), packed}, {start(2, 1), away}}) == second);
+  const job_action next = action(verb::pack, 2, 0, 1);  // job 1 has the GPU, and job 2 shares it
+  CHECK(error({{start(0, 1), packed}, {suspend, next}, {start(3, 1)}}) ==
+        "the scheduler gives GPUs to job 3 at 2, but job 1 has GPUs 1 (as bits) of server 0");
+  CHECK(error({{start(0, 1), packed}, {next, suspend}, {start(3, 1)}}) ==
+        "the scheduler gives GPUs to job 3 at 2, but job 1 has GPUs 1 (as bits) of server 0");
+  // A job that shares GPUs grows and shrinks beside the other one, whichever of them came to share.
+  const job_action grow = action(verb::grow, 4, 0, 7);
+  const job_action shrink = action(verb::shrink, 4, 0, 3);
+  const job_action beside = action(verb::pack, 4, 0, 3);
+  CHECK(error({{start(4, 3), packed}, {grow}, {shrink}, {grow}}).empty());
+  CHECK(error({{start(0, 1), beside}, {grow}, {shrink}, {grow}}).empty());
+  CHECK(error({{start(0, 1), beside, grow}}).empty());
+  // It does not share the GPUs that it gets.
+  const std::string third =
+      "the scheduler gives GPUs to job 4 at 1, but job 2 has GPUs 4 (as bits) of server 0";
+  CHECK(error({{start(4, 3), packed, start(2, 4)}, {grow}}) == third);
+  CHECK(error({{start(0, 1), beside, start(2, 4)}, {grow}}) == third);
+  CHECK(error({{start(0, 1), beside}, {grow}, {start(2, 4)}}) ==
+        "the scheduler gives GPUs to job 2 at 2, but job 4 has GPUs 4 (as bits) of server 0");
+  // The one that it leaves has its GPU alone.
+  const job_action off = action(verb::shrink, 4, 0, 6);
+  CHECK(error({{start(4, 3), packed}, {off, start(2, 1)}}) == second);
+  CHECK(error({{start(4, 3), packed}, {start(2, 1), off}}) == second);
   // A job has the GPUs that it asks for.
   CHECK(error({{start(4, 1)}}) ==
         "the scheduler starts job 4 at 0, but it asks for 2 to 4 GPUs, and `where` has 1");

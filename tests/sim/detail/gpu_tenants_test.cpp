@@ -1,4 +1,4 @@
-// apiary/tests/sim/detail/gpu_tenants_test.cpp - who has which GPUs, against a table of every GPU.
+// apiary/tests/sim/detail/gpu_tenants_test.cpp - which job has which GPUs, against a table of every GPU.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -18,65 +18,83 @@ using namespace apiary::detail;
 TEST_CASE("gpu_tenants: random jobs, against a table of every GPU") {
   constexpr std::uint32_t servers = 2;
   constexpr std::uint32_t gpus = 4;
+  struct naive {
+    placement where{};
+    std::uint32_t shared = 0;
+  };
+  using table = std::map<job_id, naive>;
+  struct change {
+    job_id job{};
+    placement from{};  // without a node: it comes
+    placement to{};    // without a node: it leaves
+    tenancy how = tenancy::alone;
+  };
+  const auto neighbours = [](const table& jobs, job_id job, placement where) {
+    std::vector<job_id> found;
+    for (const auto& [id, j] : jobs) {
+      if (id != job && j.where.node == where.node && (j.where.gpu_mask & where.gpu_mask) != 0)
+        found.push_back(id);
+    }
+    return found;
+  };
   std::uint32_t conflicts = 0;
+  std::uint32_t shared_resizes = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     gpu_tenants tenants;
-    struct naive {
-      placement where{};
-      bool shares = false;
-    };
-    std::map<job_id, naive> jobs;
-    const auto neighbours = [&](job_id job, placement where) {
-      std::vector<job_id> found;
-      for (const auto& [id, j] : jobs) {
-        if (id != job && j.where.node == where.node && (j.where.gpu_mask & where.gpu_mask) != 0)
-          found.push_back(id);
-      }
-      return found;
-    };
-    const auto settle = [&] {  // jobs that are alone share no more
-      for (auto& [id, j] : jobs) j.shares = j.shares && !neighbours(id, j.where).empty();
-    };
+    table jobs;
     bool wrong = false;
     for (int step = 0; step < 60 && !wrong; ++step) {
-      std::vector<job_id> came;  // since the last check
+      const table before = jobs;
+      gpu_tenants backwards = tenants;
+      std::vector<change> changes;
+      std::vector<job_id> came;  // since the last check, and has not only been resized
+      bool again = false;        // a job changes twice
       for (std::uint32_t n = random.uniform(4); n > 0; --n) {
         const job_id job(random.uniform(8));
+        for (const change& c : changes) again = again || c.job == job;
         std::vector<job_id> others;
-        std::uint32_t alone = 0;
-        std::uint32_t free = 0;
         const auto add = [&](job_id other) { others.push_back(other); };
-        const auto count = [&](placement where) {
+        // The neighbours of the job and the GPUs without one are as in the table.
+        const auto check = [&](placement where, std::uint32_t alone) {
+          std::uint32_t free = 0;
           for (std::uint32_t g = 0; g < gpus; ++g) {
-            const placement one{where.node, 1U << g};
-            if ((where.gpu_mask >> g & 1) != 0) free += neighbours(job, one).empty() ? 1U : 0U;
+            if ((where.gpu_mask >> g & 1) != 0)
+              free += neighbours(jobs, job, {where.node, 1U << g}).empty() ? 1U : 0U;
           }
-          return neighbours(job, where);
+          sort_unique(others);
+          CHECK(others == neighbours(jobs, job, where));
+          CHECK(alone == free);
+          others.clear();
         };
-        std::vector<job_id> expected;
-        if (jobs.contains(job)) {
-          const placement where = jobs[job].where;
-          alone = tenants.remove(job, where, add);
-          jobs.erase(job);
-          expected = count(where);
-          for (const job_id other : expected) {
-            naive& j = jobs[other];
-            const bool fresh = std::find(came.begin(), came.end(), other) != came.end();
-            j.shares = j.shares && (fresh || !neighbours(other, j.where).empty());
-          }
+        change c{.job = job};
+        const bool runs = jobs.contains(job);
+        if (runs) {
+          c.from = jobs[job].where;
+          c.how = random.uniform(2) == 0 ? tenancy::resized : tenancy::alone;
         } else {
-          const placement where{node_id(random.uniform(servers)), 1 + random.uniform(15)};
-          const bool shares = random.uniform(2) == 0;
-          alone = tenants.put(job, where, shares, add);
-          expected = count(where);
-          jobs[job] = {where, shares};
+          c.how = random.uniform(2) == 0 ? tenancy::shared : tenancy::alone;
+        }
+        if (!runs || c.how == tenancy::resized) {
+          c.to = {runs ? c.from.node : node_id(random.uniform(servers)), 1 + random.uniform(15)};
+        }
+        changes.push_back(c);
+        std::uint32_t shared = c.how == tenancy::shared ? c.to.gpu_mask : 0;
+        if (runs) {
+          if (c.to.node.valid()) shared = jobs[job].shared;
+          if (c.to.node.valid() && !neighbours(jobs, job, c.to).empty()) ++shared_resizes;
+          const std::uint32_t alone = tenants.remove(job, c.from, c.how, add);
+          jobs.erase(job);
+          check(c.from, alone);
+        } else {
           came.push_back(job);
         }
-        sort_unique(others);
-        CHECK(others == expected);
-        CHECK(alone == free);
+        if (c.to.node.valid()) {
+          const std::uint32_t alone = tenants.put(job, c.to, c.how, add);
+          check(c.to, alone);
+          jobs[job] = {c.to, shared};
+        }
       }
       for (std::uint32_t s = 0; s < servers; ++s) {
         const job_id any = tenants.any_on(node_id(s));
@@ -86,25 +104,48 @@ TEST_CASE("gpu_tenants: random jobs, against a table of every GPU") {
         CHECK(any.valid() != empty);
         if (any.valid()) CHECK(jobs.at(any).where.node == node_id(s));
       }
-      for (const job_id job : came) {
-        if (!jobs.contains(job) || jobs[job].shares) continue;
-        for (const job_id other : neighbours(job, jobs[job].where))
-          wrong = wrong || !jobs[other].shares;
+      // A job that stayed shares beside another one that stayed, on a GPU that both kept.
+      const auto kept = [&](job_id job) {
+        placement where = jobs[job].where;
+        where.gpu_mask &= before.contains(job) ? before.at(job).where.gpu_mask : 0;
+        return std::find(came.begin(), came.end(), job) != came.end() ? placement{} : where;
+      };
+      for (auto& [id, j] : jobs) {
+        bool stays = !kept(id).node.valid();
+        for (const job_id other : neighbours(jobs, id, j.where))
+          stays = stays || (kept(other).gpu_mask & kept(id).gpu_mask) != 0;
+        if (!stays) j.shared = 0;
+      }
+      for (std::uint32_t gpu = 0; gpu < servers * gpus; ++gpu) {
+        const placement one{node_id(gpu / gpus), 1U << gpu % gpus};
+        int alone = 0;
+        for (const job_id job : neighbours(jobs, job_id(), one))
+          alone += (jobs[job].shared & one.gpu_mask) == 0 ? 1 : 0;
+        wrong = wrong || alone > 1;
       }
       const auto conflict = tenants.check();
       REQUIRE(conflict.has_value() == wrong);
-      if (!conflict) {
-        settle();
+      // The order of the changes does not matter.
+      const auto ignore = [](job_id /*other*/) {};
+      for (auto c = changes.rbegin(); c != changes.rend() && !again; ++c) {
+        if (c->from.node.valid()) backwards.remove(c->job, c->from, c->how, ignore);
+        if (c->to.node.valid()) backwards.put(c->job, c->to, c->how, ignore);
+      }
+      if (!again) REQUIRE(backwards.check().has_value() == wrong);
+      if (!conflict) {  // jobs that are alone share no more
+        for (auto& [id, j] : jobs)
+          j.shared = neighbours(jobs, id, j.where).empty() ? 0 : j.shared & j.where.gpu_mask;
         continue;
       }
       ++conflicts;
-      const placement both{conflict->where.node, jobs[conflict->job].where.gpu_mask &
-                                                     jobs[conflict->other].where.gpu_mask};
-      CHECK(conflict->where == both);
-      CHECK(both.gpu_mask != 0);
-      CHECK(!jobs[conflict->job].shares);
-      CHECK(!jobs[conflict->other].shares);
+      const naive& job = jobs[conflict->job];
+      const naive& other = jobs[conflict->other];
+      CHECK(conflict->where.node == job.where.node);
+      CHECK(conflict->where.gpu_mask ==
+            (job.where.gpu_mask & other.where.gpu_mask & ~job.shared & ~other.shared));
+      CHECK(conflict->where.gpu_mask != 0);
     }
   }
   CHECK(conflicts > apiary_test::scaled(100U));
+  CHECK(shared_resizes > apiary_test::scaled(100U));
 }

@@ -6,19 +6,25 @@
 #include <apiary/core/ids.h>
 #include <apiary/model/placement.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The jobs on the GPUs of each server. On a GPU, all jobs but one must have come to share it.
-// Cost: O(jobs on the server) a call.
+// How a job gets GPUs: it must have them alone; it may share them; or it is resized: it shares the
+// GPUs of a server that it shared before, and must have the others alone.
+enum class tenancy : std::uint8_t { alone, shared, resized };
+
+// The jobs on the GPUs of each server. On a GPU, all jobs but one must have come to share it. check()
+// judges that, so the order of the changes between two calls of it does not matter.
+// Cost: O(jobs on the server) a call; check for each server with a change O(jobs that came, are
+//       resized or share GPUs) times that.
 class gpu_tenants {
  public:
   // Two jobs that have the same GPUs, but neither has come to share them. Both are the same job if it
@@ -35,77 +41,105 @@ class gpu_tenants {
     }
   };
 
-  // The job gets GPUs of a server, and may share them. Calls other(job) for each job that has one of
-  // them. Returns how many of them no job had.
+  // The job gets GPUs of a server. Calls other(job) for each job that has one of them. Returns how
+  // many of them no job had.
   template <class Other>
-  std::uint32_t put(job_id job, const placement& at, bool shares, Other&& other) {
+  std::uint32_t put(job_id job, const placement& at, tenancy how, Other&& other) {
     const std::uint32_t alone = others(job, at, other);
-    tenants(at.node).push_back({job, at.gpu_mask, shares, true});
-    came_.emplace_back(at.node, job);
+    std::vector<tenant>& here = change(at.node);
+    const auto kept = std::find_if(here.begin(), here.end(), [&](const tenant& t) {
+      return how == tenancy::resized && t.job == job && t.gpus == 0;
+    });
+    if (kept != here.end())
+      kept->gpus = at.gpu_mask;
+    else
+      here.push_back({job, at.gpu_mask, how == tenancy::shared ? at.gpu_mask : 0, 0});
     return alone;
   }
-  // The job leaves the server; otherwise as put(). A job that is then alone on its GPUs shares them
-  // no more, unless it came after the last check().
+  // The job leaves the server; otherwise as put(). `resized`: for a put() that is `resized`, too.
   template <class Other>
-  std::uint32_t remove(job_id job, const placement& at, Other&& other) {
-    std::vector<tenant>& here = tenants(at.node);
-    std::erase_if(here, [&](const tenant& t) { return t.job == job; });
-    for (tenant& t : here) t.shares = t.shares && (t.fresh || !is_alone(here, t));
+  std::uint32_t remove(job_id job, const placement& at, tenancy how, Other&& other) {
+    std::vector<tenant>& here = change(at.node);
+    for (tenant& t : here) t.gpus = t.job == job ? 0 : t.gpus;
+    if (how != tenancy::resized) std::erase_if(here, [&](const tenant& t) { return t.job == job; });
     return others(job, at, other);
   }
   // Calls other(job) for each other job that has one of these GPUs. Returns how many no job has.
   template <class Other>
   std::uint32_t others(job_id job, const placement& at, Other&& other) {
     std::uint32_t used = 0;
-    for (const tenant& t : tenants(at.node)) {
+    for (const tenant& t : on(at.node).tenants) {
       used |= t.gpus;
       if (t.job != job && (t.gpus & at.gpu_mask) != 0) other(t.job);
     }
     return static_cast<std::uint32_t>(std::popcount(at.gpu_mask & ~used));
   }
-  // A conflict of the last job that has one and came since the last call.
+  // A conflict since the last call: of the last job that has one on its server. A job that was there
+  // at the last call shares only while it and another such job keep a GPU that both had.
   [[nodiscard]] std::optional<conflict> check() {
-    for (; !came_.empty(); came_.pop_back()) {
-      const auto [n, job] = came_.back();
-      std::vector<tenant>& here = tenants(n);
+    for (; !changed_.empty(); changed_.pop_back()) {
+      server& s = servers_[changed_.back().value];
+      s.changed = false;
+      std::vector<tenant>& here = s.tenants;
+      std::erase_if(here, [](const tenant& t) { return t.gpus == 0; });
       for (tenant& t : here) {
-        if (t.job != job) continue;
+        if (t.shared != 0 && t.before != 0 && is_alone(here, t, true)) t.shared = 0;
+      }
+      for (std::size_t i = here.size(); i-- > 0;) {
+        const tenant& t = here[i];
+        if (t.gpus == t.before) continue;
         for (const tenant& o : here) {
-          const std::uint32_t both = t.gpus & o.gpus;
-          if (&o != &t && both != 0 && (o.job == job || (!t.shares && !o.shares)))
-            return conflict{job, o.job, {n, both}};
+          const std::uint32_t shared = o.job == t.job ? 0 : t.shared | o.shared;
+          const std::uint32_t both = t.gpus & o.gpus & ~shared;
+          if (&o != &t && both != 0) return conflict{t.job, o.job, {changed_.back(), both}};
         }
-        t.shares = t.shares && !is_alone(here, t);
-        t.fresh = false;
+      }
+      for (tenant& t : here) {
+        t.shared = t.shared == 0 || is_alone(here, t, false) ? 0 : t.shared & t.gpus;
+        t.before = t.gpus;
       }
     }
     return std::nullopt;
   }
   // A job on the server; not valid: there is none.
   [[nodiscard]] job_id any_on(node_id n) {
-    const std::vector<tenant>& here = tenants(n);
+    const std::vector<tenant>& here = on(n).tenants;
     return here.empty() ? job_id() : here.front().job;
   }
 
  private:
   struct tenant {
     job_id job{};
-    std::uint32_t gpus = 0;  // as bits
-    bool shares = false;     // it came to share GPUs, and has not been alone since the next check()
-    bool fresh = false;      // it came after the last check()
+    std::uint32_t gpus = 0;    // as bits; 0: it is being resized
+    std::uint32_t shared = 0;  // those that it came to share, if it has not been alone since
+    std::uint32_t before = 0;  // those that it had at the last check(), if it has not left since
   };
-  [[nodiscard]] std::vector<tenant>& tenants(node_id n) {
+  struct server {
+    std::vector<tenant> tenants{};
+    bool changed = false;  // since the last check()
+  };
+  [[nodiscard]] server& on(node_id n) {
     if (n.value >= servers_.size()) servers_.resize(n.value + std::size_t{1});
     return servers_[n.value];
   }
-  [[nodiscard]] static bool is_alone(const std::vector<tenant>& here, const tenant& t) noexcept {
+  [[nodiscard]] std::vector<tenant>& change(node_id n) {
+    server& s = on(n);
+    if (!s.changed) changed_.push_back(n);
+    s.changed = true;
+    return s.tenants;
+  }
+  // Whether no other job has its GPUs. kept: only GPUs count that both also had before.
+  [[nodiscard]] static bool is_alone(const std::vector<tenant>& here, const tenant& t,
+                                     bool kept) noexcept {
     std::uint32_t used = 0;
-    for (const tenant& o : here) used |= &o == &t ? 0U : o.gpus;
-    return (used & t.gpus) == 0;
+    for (const tenant& o : here) {
+      if (&o != &t) used |= kept ? o.gpus & o.before : o.gpus;
+    }
+    return (used & t.gpus & (kept ? t.before : t.gpus)) == 0;
   }
 
-  std::vector<std::vector<tenant>> servers_;
-  std::vector<std::pair<node_id, job_id>> came_;  // since the last check()
+  std::vector<server> servers_;
+  std::vector<node_id> changed_;  // servers, since the last check()
 };
 
 }  // namespace detail

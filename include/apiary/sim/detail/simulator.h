@@ -91,9 +91,8 @@ class simulator {
       if (repaired < repairs.size()) now = (std::min)(now, repairs[repaired].first);
       if (now == max_time || now > options_.until || (unended_ == 0 && arrived == jobs_.size()))
         break;
-      while (!ends_.empty() && ends_.first().at == now) {
+      while (!ends_.empty() && ends_.first().at == now)
         APIARY_RETURN_IF_ERROR(end(job_id(ends_.pop().id), now));
-      }
       for (; repaired < repairs.size() && repairs[repaired].first == now; ++repaired) {
         const node_id n = outages[repairs[repaired].second].node;
         APIARY_RETURN_IF_ERROR(calls_.mark_healthy(n, now));
@@ -101,9 +100,8 @@ class simulator {
         if (n.value < idle_.num_servers()) idle_.set_health(n, true, now);
         record({simulation_event::kind::repair, now, {}, n}, {});
       }
-      for (; broken < outages.size() && outages[broken].from == now; ++broken) {
+      for (; broken < outages.size() && outages[broken].from == now; ++broken)
         APIARY_RETURN_IF_ERROR(fail(outages[broken].node, now));
-      }
       for (; arrived < jobs_.size() && jobs_[arrived].arrival == now; ++arrived) {
         APIARY_RETURN_IF_ERROR(submit(arrived, now));
         ++unended_;
@@ -151,7 +149,7 @@ class simulator {
     record({what, now, job, {}, p.gpus, nodes, p.speed, p.since, retried}, where);
   }
   // Adds the job to the GPUs of its placement, or removes it from them.
-  void occupy(job_id job, bool comes, time_ms now, bool shares = false) {
+  void occupy(job_id job, bool comes, time_ms now, tenancy how = tenancy::alone) {
     progress& p = state_[job.value];
     p.gpus = 0;
     const auto changed = [&](job_id other) {
@@ -160,7 +158,7 @@ class simulator {
     for (const placement& at : p.where) {
       p.gpus += at.num_gpus();
       const std::uint32_t alone =
-          comes ? tenants_.put(job, at, shares, changed) : tenants_.remove(job, at, changed);
+          comes ? tenants_.put(job, at, how, changed) : tenants_.remove(job, at, how, changed);
       used_ = comes ? used_ + alone : used_ - alone;
       if (idle_.num_servers() > 0)
         idle_.use(at.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
@@ -279,7 +277,8 @@ class simulator {
     simulation_result::job_record& r = out_.jobs[action.job.value];
     APIARY_VERIFY(p.speed == 0 && r.ended == max_time);
     p.where = action.where;
-    occupy(action.job, true, now, action.what == job_action::verb::pack);
+    const bool packed = action.what == job_action::verb::pack;
+    occupy(action.job, true, now, packed ? tenancy::shared : tenancy::alone);
     p.since = now;
     set_speed(action.job, speed_of(action.job), options_.start_cost, now);
     if (r.started == max_time) r.started = now;
@@ -289,9 +288,10 @@ class simulator {
   void go_on(const job_action& action, time_ms now, time_ms pause, simulation_event::kind what) {
     progress& p = state_[action.job.value];
     APIARY_VERIFY(p.speed > 0);
-    occupy(action.job, false, now);
+    const auto how = what == simulation_event::kind::resize ? tenancy::resized : tenancy::shared;
+    occupy(action.job, false, now, how);
     p.where = action.where;
-    occupy(action.job, true, now, what == simulation_event::kind::migration);
+    occupy(action.job, true, now, how);
     set_speed(action.job, speed_of(action.job), pause, now);
     record(what, action.job, now, action.where);
   }
