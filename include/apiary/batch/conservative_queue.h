@@ -57,7 +57,7 @@ struct conservative_options {
 //           event: as a submit of every waiting job; after a server event a copy of the placer also
 //           ends all running jobs. By the definition one such event may move every waiting job: on
 //           2,000 full GPUs, with servers of 8 on which jobs often do not fit at their times, a
-//           decision moves 250 of 500 waiting jobs (2 ms). With `depth` it moves only jobs with
+//           decision moves 250 of 500 waiting jobs. With `depth` it moves only jobs with
 //           reservations, and jobs whose start becomes known.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>

@@ -42,7 +42,8 @@ struct preemptive_options {
   // threshold that they have reached, or 0, then by id. Empty: by what they have attained.
   std::vector<std::int64_t> thresholds{};
   // shortest_remaining only: a job whose server breaks keeps its work in whole intervals of this
-  // length, in ms; 0: it keeps nothing.
+  // length, in ms; 0: it keeps nothing. All time since its start counts as work: if a start costs
+  // time, it keeps less than the order of the jobs assumes.
   time_ms checkpoint_interval = 0;
 };
 

@@ -58,8 +58,8 @@ APIARY_NAMESPACE_BEGIN
 //           than T. This holds while hardware is healthy, jobs keep to their estimates, no job of
 //           higher priority of its tenant waits or arrives, and under rules::easy. A job that can
 //           only run on idle GPUs waits at most `patience`, and then until the jobs that run or came
-//           before it have ended, while no job starts on its tenant's cells, hardware is healthy and
-//           jobs keep to their estimates; otherwise without a bound.
+//           before it have ended, while no job of any tenant starts on that tenant's cells, hardware
+//           is healthy and jobs keep to their estimates; otherwise without a bound.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
 //           has fewer free GPUs than the job asks for; an opportunistic job for order if it must not
 //           overtake one that starves, for capacity while fewer are idle; else for fragmentation.

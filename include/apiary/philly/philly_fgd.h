@@ -272,8 +272,9 @@ static_assert(ServerPool<gpu_sharing_pool<fragmentation_gradient>>);
 //                               pool::create(nodes, 4, fragmentation_gradient(metric)).value());
 //   p->use_pool([&](pool& shared) { return shared.commit(task, shared.propose(task).value()); });
 //
-// Cost:    as philly, but each search for a placement reads all servers that the job may use: an event
-//          at 80 % use costs 1.2 us on 2,000 GPUs and 29 on 100,000 (sim_bench, growth/philly_fgd).
+// Cost:    as philly, but each search for a placement reads all servers that the job may use, because
+//          the pool has no index of servers by their idle GPUs, as philly's own has: an event at 80 %
+//          use costs 1.2 us on 2,000 GPUs and 29 on 100,000 (sim_bench, growth/philly_fgd).
 // Example: examples/philly_fgd.cpp
 using philly_fgd = philly_scheduler<gpu_sharing_pool<fragmentation_gradient>>;
 

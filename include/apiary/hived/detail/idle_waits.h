@@ -23,9 +23,10 @@ namespace detail {
 
 // The waiting jobs that can only run on idle GPUs, and when running jobs end. A waiting job starves when
 // it has waited for `patience`.
-// Cost: enter, leave, begin_run, end_run O(log jobs); longest_beside O(jobs that end); first_starving O(log jobs) for each job that has begun to starve. On
-//       bad hardware it looks at jobs that starve until one would fit, and each number of GPUs costs a
-//       copy of the cluster after each change of health.
+// Cost: enter, leave, begin_run, end_run O(log jobs); longest_beside O(jobs that end);
+//       first_starving O(log jobs) for each job that has begun to starve. On bad hardware it looks at
+//       jobs that starve until one would fit, and each number of GPUs costs a copy of the cluster
+//       after each change of health.
 class idle_waits {
  public:
   using time_and_id = std::pair<time_ms, std::uint32_t>;
