@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -311,6 +312,164 @@ TEST_CASE("batch_queue: easy_gpus reserves the earliest time at which the first 
     REQUIRE(simulate(earliest, jobs).ok());
   }
   CHECK(kept > 0);
+}
+
+namespace {
+
+// GPUs of any kind; demand d needs d % spares GPUs that stay idle beside those that the job takes.
+struct sparing_placer : server_placer {
+  std::uint32_t spares = 1;
+  std::uint64_t proposals = 0;
+
+  sparing_placer(std::uint32_t gpus, std::uint32_t n)
+      : server_placer(gpus_of_any_kind(gpus)), spares(n) {}
+  [[nodiscard]] std::uint32_t needs(const job_request& r) const {
+    return r.gpus + r.demand % spares;
+  }
+  [[nodiscard]] absl::Status check(const job_request& r) const {
+    return server_placer::check({.job = r.job, .gpus = needs(r)});
+  }
+  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
+    ++proposals;
+    if (needs(r) > idle_gpus()) return std::optional<job_placement>();
+    return server_placer::propose(r);
+  }
+};
+
+// The rules of batch_queue by looking at each waiting job, by its id, and at each tick.
+struct queue_by_jobs {
+  batch_options::rules rule;
+  sparing_placer placer;
+  std::map<std::uint32_t, job_request> waiting{};
+  std::map<std::uint32_t, time_ms> ends{};  // of running jobs, by the estimates
+
+  // The placer when the jobs that end until then, by the estimates, have ended.
+  [[nodiscard]] sparing_placer at(time_ms then) const {
+    sparing_placer after = placer;
+    for (const auto& [job, end] : ends)
+      if (end <= then) REQUIRE(after.finish(job_id(job)).ok());
+    return after;
+  }
+  void start(const job_request& r, const job_placement& where, time_ms now,
+             std::vector<job_id>& started) {
+    REQUIRE(placer.commit(r, where).ok());
+    ends[r.job.value] = now + r.estimate;
+    started.push_back(r.job);
+    waiting.erase(r.job.value);
+  }
+  [[nodiscard]] std::vector<job_id> decide(time_ms now) {
+    std::vector<job_id> started;
+    while (!waiting.empty()) {
+      const job_request r = waiting.begin()->second;
+      const auto where = placer.propose(r).value();
+      if (!where) break;
+      start(r, *where, now, started);
+    }
+    if (waiting.empty() || rule == batch_options::rules::fifo) return started;
+    const job_request first = waiting.begin()->second;
+    time_ms from = now;  // of the reservation
+    if (rule == batch_options::rules::easy)
+      while (at(from).idle_gpus() < first.gpus) ++from;
+    if (rule == batch_options::rules::easy_gpus)
+      while (!at(from).propose(first).value()) ++from;
+    sparing_placer then = at(from);
+    std::uint32_t extra = then.idle_gpus() - first.gpus;
+    if (rule == batch_options::rules::easy_gpus)
+      REQUIRE(then.commit(first, *then.propose(first).value()).ok());
+    for (bool again = true; again;) {
+      again = false;
+      for (const auto& [id, job] : std::map(waiting)) {
+        const auto where = placer.propose(job).value();
+        if (id == first.job.value || !where) continue;
+        const bool ends_before = now + job.estimate <= from;
+        if (!ends_before && rule == batch_options::rules::easy) {
+          if (job.gpus > extra) continue;
+          extra -= job.gpus;
+        }
+        if (!ends_before && rule == batch_options::rules::easy_gpus &&
+            !then.commit(job, *where).ok())
+          continue;
+        start(job, *where, now, started);
+        again = true;
+        break;
+      }
+    }
+    return started;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("batch_queue: with demands, every start is that of a look at each waiting job") {
+  std::uint64_t overtook = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
+    for (const batch_options::rules rule :
+         {batch_options::rules::fifo, batch_options::rules::backfill, batch_options::rules::easy,
+          batch_options::rules::easy_gpus}) {
+      CAPTURE(seed);
+      const auto number = static_cast<int>(rule);
+      CAPTURE(number);
+      rng random(seed);
+      const sparing_placer placer(10, 1 + random.uniform(5));
+      batch_queue queue(placer, {.rule = rule});
+      queue_by_jobs naive{rule, placer};
+      std::map<std::uint32_t, time_ms> ends;  // of running jobs
+      std::map<std::uint32_t, time_ms> runs;
+      std::uint32_t id = 0;
+      for (time_ms now = 0; now < 40 || queue.num_running() + queue.num_waiting() > 0; ++now) {
+        REQUIRE(now < 4000);
+        for (auto i = ends.begin(); i != ends.end();) {
+          if (i->second > now) {
+            ++i;
+            continue;
+          }
+          REQUIRE(queue.finish(job_id(i->first), now).ok());
+          REQUIRE(naive.placer.finish(job_id(i->first)).ok());
+          naive.ends.erase(i->first);
+          i = ends.erase(i);
+        }
+        for (std::uint32_t more = now < 40 ? random.uniform(3) : 0; more > 0; --more, ++id) {
+          job_request r = wants(id, 1 + random.uniform(6), 1 + random.uniform(12));
+          r.demand = random.uniform(30);
+          REQUIRE(queue.submit(r, now).ok());
+          naive.waiting[id] = r;
+          runs[id] = 1 + random.uniform(static_cast<std::uint32_t>(r.estimate));
+        }
+        std::vector<job_action> actions;
+        REQUIRE(queue.decide(now, actions).ok());
+        REQUIRE(started(actions) == naive.decide(now));
+        for (const job_action& a : actions) {
+          ends[a.job.value] = now + runs[a.job.value];
+          if (!naive.waiting.empty() && naive.waiting.begin()->first < a.job.value) ++overtook;
+        }
+      }
+    }
+  }
+  CHECK(overtook > 0);
+}
+
+TEST_CASE("batch_queue: of thousands of demands, each that does not start is proposed once") {
+  const std::uint32_t kinds = 4000;
+  // Of 8 GPUs one is idle. The first job waits for `gpus` idle ones; others fit, or do not.
+  const auto proposals = [&](batch_options::rules rule, std::uint32_t gpus, bool fit) {
+    batch_queue queue(sparing_placer(8, 2), {.rule = rule});
+    std::vector<job_action> actions;
+    CHECK(queue.submit(wants(0, 7, 10), 0).ok());
+    CHECK(queue.submit(wants(1, gpus, 10), 0).ok());
+    for (std::uint32_t job = 2; job < kinds + 2; ++job) {
+      job_request r = wants(job, 1, 20);
+      r.demand = 2 * job + (fit ? 0 : 1);
+      CHECK(queue.submit(r, 0).ok());
+    }
+    CHECK(queue.submit(wants(kinds + 2, 1, 10), 0).ok());
+    CHECK(queue.decide(0, actions).ok());
+    CHECK(started(actions) == std::vector{job_id(0), job_id(kinds + 2)});
+    return queue.placer().proposals;
+  };
+  CHECK(proposals(batch_options::rules::backfill, 2, false) == kinds + 2);
+  CHECK(proposals(batch_options::rules::easy, 7, false) == kinds + 2);
+  CHECK(proposals(batch_options::rules::easy_gpus, 8, false) == kinds + 2);
+  CHECK(proposals(batch_options::rules::easy_gpus, 8, true) == kinds + 2);  // all but one delay it
 }
 
 TEST_CASE("batch_queue: with broken servers and wrong estimates, every job ends") {

@@ -65,11 +65,19 @@ mutant(easy_extra batch/batch_queue.h "wrong comparison: a job of exactly the ex
 mutant(easy_until batch/batch_queue.h "off by one: a backfilled job may end after the reservation"
   FROM [[return reserved_->at - now;]] TO [[return reserved_->at - now + 1;]] STATEMENT)
 mutant(easy_gpus_conflict batch/batch_queue.h "missing reset: sizes that conflicted are not tried again"
-  FROM [[if (started) conflicting.clear();]] TO [[]] STATEMENT)
+  FROM [[if (started) jobs_.queues().forget_delays();]] TO [[]] STATEMENT)
 mutant(aging_sign batch/batch_queue.h "wrong sign: a high priority waits longer"
   FROM [[now - r.priority * options_.aging]] TO [[now + r.priority * options_.aging]])
 mutant(failed_sizes batch/detail/wait_queues.h "missing reset: a size that failed once is never tried again"
-  FROM [[for (auto& [k, l] : queues_) l.failed = false;]] TO [[]] STATEMENT)
+  FROM [[for (auto& [k, l] : queues_) l.failed = l.delays = false;]] TO [[]] STATEMENT)
+mutant(wait_empty batch/detail/wait_queues.h "forgotten step: a kind of which no job waits stays"
+  FROM [[if (found->second.jobs.empty()) queues_.erase(found);]] TO [[]] STATEMENT)
+mutant(wait_looks batch/detail/wait_queues.h "forgotten update: each job looks at all kinds again"
+  FROM [[!offered_ || idle > *offered_]] TO [[true]])
+mutant(wait_more_idle batch/detail/wait_queues.h "dropped condition: kinds that were too large stay out when GPUs become idle"
+  FROM [[!offered_ || idle > *offered_]] TO [[!offered_]])
+mutant(wait_late_job batch/detail/wait_queues.h "forgotten update: a job that begins to wait within a round is not seen"
+  FROM [[if (offered_) offer(kind(r), l);]] TO [[]] STATEMENT)
 mutant(wait_demand batch/detail/wait_queues.h "dropped term: jobs of other demands fail, too"
   IN [[demand(r.demand)]] FROM [[r.demand]] TO [[0]])
 mutant(wait_tie batch/detail/wait_queues.h "wrong tie: of jobs with equal keys the highest id is first"

@@ -58,10 +58,12 @@ struct batch_options {
 //           learning workloads" (SC 2021), QSSF; the prediction is the job's estimate.
 // Requires: times >= 0 that never decrease; |priority| * aging and times below 2^61; decide() after
 //           each time at which a job was submitted or ended, or a server broke or was repaired.
-// Cost:     a call O(log jobs). decide: O(distinct GPU counts of jobs) steps of O(log jobs) and a
-//           proposal for each job that starts, and a proposal for each GPU count that does not fit.
-//           easy_gpus also keeps a copy of the placer at the time of the reservation: a call of the
-//           placer for each job that starts or ends, and for each end that this time passes.
+// Cost:     a call O(log jobs). decide: O(log jobs) for each kind (GPU count and demand) that waits,
+//           O(log jobs) and a proposal for each job that starts, and a proposal for each kind that
+//           does not fit. easy_gpus: after each start again a proposal for each kind that was found
+//           to delay the first job. It also keeps a copy of the placer at the time of the
+//           reservation: a call of the placer for each job that starts or ends, and for each end
+//           that this time passes.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {
@@ -130,10 +132,10 @@ class batch_queue {
       if (!started) break;
     }
     if (first && options_.rule == batch_options::rules::backfill) {
-      APIARY_RETURN_IF_ERROR(fill(now, actions, [](const kind&) { return max_time; }));
+      APIARY_RETURN_IF_ERROR(fill(now, actions, [](const kind&, bool) { return max_time; }));
     } else if (first && options_.rule == batch_options::rules::easy) {
       reserved_ = reserve(*first, now);
-      const auto longest = [&](const kind& k) {
+      const auto longest = [&](const kind& k, bool) {
         if (k.gpus <= reserved_->extra_gpus || reserved_->at == max_time) return max_time;
         return reserved_->at - now;
       };
@@ -185,7 +187,7 @@ class batch_queue {
     return true;
   }
 
-  // Starts, in order, every job that fits and whose estimate is at most longest(kind).
+  // Starts, in order, every job that fits and whose estimate is at most longest(kind, delays).
   template <class Longest>
   [[nodiscard]] absl::Status fill(time_ms now, std::vector<job_action>& actions, Longest longest) {
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
@@ -220,10 +222,8 @@ class batch_queue {
                             forecast_.first_fit(placer(), jobs_[first.job].request, now,
                                                 reserve(first, now).at, ends_, of));
     reserved_ = reservation{first.job, at.value_or(max_time), at ? forecast_.idle_gpus() : 0};
-    std::vector<kind> conflicting;  // of jobs that would use reserved GPUs
-    const auto longest = [&](const kind& k) {
-      const auto end = conflicting.end();
-      return std::find(conflicting.begin(), end, k) == end ? max_time : reserved_->at - now;
+    const auto longest = [&](const kind&, bool delays) {
+      return delays ? reserved_->at - now : max_time;
     };
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
       record& r = jobs_[next->job];
@@ -234,11 +234,11 @@ class batch_queue {
           reserved_->extra_gpus = forecast_.idle_gpus();
           return true;
         }
-        conflicting.emplace_back(r.request);
+        jobs_.queues().delay(r.request);  // it would use reserved GPUs
         return false;
       };
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions, accept));
-      if (started) conflicting.clear();  // the placer may choose other GPUs now
+      if (started) jobs_.queues().forget_delays();  // the placer may choose other GPUs now
     }
     return at ? forecast_.finish(first.job) : absl::OkStatus();
   }

@@ -63,7 +63,7 @@ struct bounded_wait_options {
 //           jobs that starve are ours.
 // Requires: as preemptive_queue.
 // Cost:     a decide() between choices: as preemptive_queue, and O(max_stops) steps of O(log jobs) if
-//           a job that arrives does not fit. A choice: as many for each GPU count that waits, and
+//           a job that arrives does not fit. A choice: as many for each kind that waits, and
 //           for a job that starves as many as jobs run, because the bound must hold.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>

@@ -59,9 +59,9 @@ struct preemptive_options {
 //           job makes progress from its start on, and keeps it when it is suspended.
 // Bound:    none: a job starves while jobs with less GPU-time keep arriving and take its GPUs, with
 //           thresholds too. Use bounded_wait_queue, which has the same orders and bounds each wait.
-// Cost:     a choice takes O(distinct GPU counts * log jobs) for each GPU count that waits, each
-//           job that takes GPUs of another and each job that is suspended or comes after one; the
-//           rest as batch_queue.
+// Cost:     a choice takes O(distinct GPU counts that run * log jobs) for each kind (GPU count and
+//           demand) that waits, each job that takes GPUs of another and each job that is suspended
+//           or comes after one; the rest as batch_queue.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class preemptive_queue {

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -72,18 +73,24 @@ TEST_CASE("wait_queues: the first job, with and without limits, and every job's 
         const auto& [at, job] = *leaves;
         REQUIRE(queues.waited(job.request, job.entered, now) == job.waited);
         REQUIRE(queues.leave(job.request, at.first, job.entered, now) == job.waited);
+        const std::size_t k = number_of_kind(job.request);
         jobs.erase(leaves);
+        const auto remains = [k](const job_request& r) { return number_of_kind(r) == k; };
+        if (!first_in(jobs, remains))
+          cause[k] = delay_cause::capacity;  // as of a kind not yet seen
       }
       REQUIRE(queues.size() == jobs.size());
-      REQUIRE(id_of(queues.first()) == first_in(jobs, [](const auto&) { return true; }));
 
       queues.begin_round();
+      REQUIRE(id_of(queues.first()) == first_in(jobs, [](const auto&) { return true; }));
       failed = {};
       const std::uint32_t idle = random.uniform(6);
-      const job_request fails{.gpus = 1 + random.uniform(5), .demand = random.uniform(2)};
-      failed[number_of_kind(fails)] = true;
-      queues.fail(fails);
-      const auto limit = [&](const wait_queues::kind& k) {
+      if (!jobs.empty()) {
+        const job_request& fails = jobs.begin()->second.request;
+        failed[number_of_kind(fails)] = true;
+        queues.fail(fails);
+      }
+      const auto limit = [&](const wait_queues::kind& k, bool) {
         return time_ms{12} - k.gpus + 2 * time_ms{k.demand};
       };
       const auto fits = [&](const job_request& r) {
@@ -92,11 +99,10 @@ TEST_CASE("wait_queues: the first job, with and without limits, and every job's 
       REQUIRE(id_of(queues.first_that_may(idle)) == first_in(jobs, fits));
       REQUIRE(id_of(queues.first_that_may(idle, limit)) ==
               first_in(jobs, [&](const job_request& r) {
-                return fits(r) && r.estimate <= limit(wait_queues::kind(r));
+                return fits(r) && r.estimate <= limit(wait_queues::kind(r), false);
               }));
 
       queues.end_round(idle, delay_cause::order, now);
-      // A queue without jobs keeps its cause.
       for (const auto& [at, job] : jobs) {
         const std::size_t k = number_of_kind(job.request);
         cause[k] = job.request.gpus > idle ? delay_cause::capacity
@@ -105,6 +111,98 @@ TEST_CASE("wait_queues: the first job, with and without limits, and every job's 
       }
     }
   }
+}
+
+TEST_CASE("wait_queues: within a round jobs come and go, kinds fail and delay, idle GPUs change") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    wait_queues queues;
+    sorted_jobs jobs;
+    std::uint32_t next_id = 0;
+    const auto enter = [&] {
+      const job_request r{.job = job_id(next_id++),
+                          .gpus = 1 + random.uniform(5),
+                          .estimate = 1 + random.uniform(20),
+                          .demand = random.uniform(2)};
+      const std::int64_t key = random.uniform(10);
+      jobs[{key, r.job.value}] = {r, queues.enter(r, key, 0), {}};
+    };
+    for (std::uint32_t round = 0; round < 10; ++round) {
+      while (jobs.size() < 8) enter();
+      queues.begin_round();
+      std::array<bool, 12> failed{};
+      std::array<bool, 12> delays{};
+      std::uint32_t idle = 6;
+      time_ms most = 25;  // the limit of kinds with two GPUs or more; it falls
+      for (std::uint32_t step = 0; step < 25; ++step) {
+        const auto limit = [&](const wait_queues::kind& k, bool delaying) {
+          return (std::min)(delaying ? time_ms{8} : max_time, k.gpus > 1 ? most : max_time);
+        };
+        const auto found = queues.first_that_may(idle, limit);
+        REQUIRE(id_of(found) == first_in(jobs, [&](const job_request& r) {
+                  const std::size_t k = number_of_kind(r);
+                  return r.gpus <= idle && !failed[k] &&
+                         r.estimate <= limit(wait_queues::kind(r), delays[k]);
+                }));
+        const std::uint32_t what = random.uniform(8);
+        if (what == 0) enter();
+        if (what == 1) idle = random.uniform(7);
+        if (what == 2) most -= random.uniform(4);
+        if (what == 3) {
+          queues.forget_delays();
+          delays = {};
+        }
+        if (!found || what < 4) continue;
+        const auto at = jobs.find({found->key, found->job.value});
+        const auto& [key, job] = *at;
+        const std::size_t k = number_of_kind(job.request);
+        if (what == 4) {
+          queues.fail(job.request);
+          failed[k] = true;
+        } else if (what == 5) {
+          if (!std::exchange(delays[k], true)) queues.delay(job.request);
+        } else {
+          queues.leave(job.request, key.first, job.entered, 0);
+          jobs.erase(at);
+          const auto remains = [k](const job_request& r) { return number_of_kind(r) == k; };
+          if (!first_in(jobs, remains)) failed[k] = delays[k] = false;
+        }
+      }
+      queues.end_round(idle, delay_cause::order, 0);
+    }
+  }
+}
+
+TEST_CASE("wait_queues: of thousands of kinds a round passes each that fails once") {
+  const std::uint32_t kinds = 3000;
+  wait_queues queues;
+  const auto request = [](std::uint32_t job) {
+    return job_request{.job = job_id(job), .gpus = 1, .estimate = 1, .demand = job};
+  };
+  std::uint64_t looks = 0;
+  const auto limit = [&](const auto&...) {
+    ++looks;
+    return max_time;
+  };
+  std::vector<delays> entered;
+  for (std::uint32_t job = 0; job < kinds; ++job)
+    entered.push_back(queues.enter(request(job), job, 0));
+  queues.begin_round();
+  std::uint32_t passed = 0;
+  while (const auto next = queues.first_that_may(1, limit)) {
+    REQUIRE(next->job.value == passed);
+    queues.fail(request(passed++));
+  }
+  CHECK(passed == kinds);
+  CHECK(looks <= 2 * kinds);
+  queues.end_round(1, delay_cause::order, 0);
+
+  for (std::uint32_t job = 1; job < kinds; ++job) queues.leave(request(job), job, entered[job], 0);
+  queues.begin_round();
+  looks = 0;
+  CHECK(id_of(queues.first_that_may(1, limit)) == 0U);
+  CHECK(looks <= 2);
 }
 
 TEST_CASE("wait_queues: a walk in order skips the rest of a queue whose job may not") {
