@@ -760,7 +760,7 @@ TEST_CASE("hived_queue: audited at each event; no job waits that fits; all jobs 
 TEST_CASE("hived_queue: starts equal those of proposing every waiting job again") {
   std::uint64_t held_back = 0;
   std::uint64_t starved = 0;
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
+  for (std::uint64_t seed = 0; seed < std::max(60U, apiary_test::scaled(400U)); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     const bool over_quota = random.uniform(2) == 0;
@@ -769,8 +769,9 @@ TEST_CASE("hived_queue: starts equal those of proposing every waiting job again"
     const time_ms patience = seed % 3 == 0 ? max_time : random.uniform(20);
     hived_queue fast = queue_of(apiary_test::random_cluster(random), over_quota, rule, patience);
     apiary_test::naive_hived_queue naive(fast.scheduler(), over_quota, rule, patience);
-    const std::vector<timed_job> jobs =
-        jobs_for(fast, random, 5 + random.uniform(40), 1 + random.uniform(4));
+    const std::uint32_t priorities = 1 + random.uniform(4);
+    const std::uint32_t count = 5 + random.uniform(40);
+    const std::vector<timed_job> jobs = jobs_for(fast, random, count, priorities);
     std::vector<outage> outages;
     if (breaks) outages = {{node_id(0), 5, 12}, {node_id(0), 20, 25}};
     const auto run = [&](auto& scheduler) {
