@@ -45,6 +45,14 @@ std::optional<placement> scan(const node_table& nodes, price_score& score,
   return placement{*best, score.gpu_mask(nodes, *best, task)};
 }
 
+// A task of the trace that requests up to half of its CPU less.
+task_request task_of_a_rare_kind(const synthetic_trace& trace, rng& random) {
+  const auto tasks = static_cast<std::uint32_t>(trace.work.tasks.size());
+  task_request task = trace.work.tasks[random.uniform(tasks)].request;
+  task.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
+  return task;
+}
+
 TEST_CASE("decisions are those of a scan with a score computed afresh") {
   const std::uint32_t runs = apiary_test::scaled(8U);
   for (std::uint32_t seed = 0; seed < runs; ++seed) {
@@ -147,13 +155,7 @@ TEST_CASE(
   for (const node_id n : nodes.ids()) naive.update(nodes, n);
   cache_type cache(nodes, counted_prices(naive));
   rng random(7);
-  const auto arrive = [&] {
-    task_request task =
-        trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
-            .request;
-    task.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
-    return task;
-  };
+  const auto arrive = [&] { return task_of_a_rare_kind(trace, random); };
   // Thousands of tasks start, until there are many kinds.
   std::uint64_t used = 0;  // thousandths of GPUs
   for (int i = 0; i < 20'000 && (used < 600 * nodes.total_gpus() ||
@@ -190,13 +192,7 @@ TEST_CASE("on a full cluster of thousands of nodes decisions for rare kinds are 
   price_score naive = score_for(trace, {.samples = 1});
   node_table nodes = trace.nodes.nodes;
   rng random(8);
-  const auto arrive = [&] {
-    task_request task =
-        trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
-            .request;
-    task.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
-    return task;
-  };
+  const auto arrive = [&] { return task_of_a_rare_kind(trace, random); };
   std::vector<std::pair<task_request, placement>> running;
   for (const node_id n : nodes.ids()) {
     for (int failed = 0; failed < 10;) {
