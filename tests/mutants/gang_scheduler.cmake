@@ -7,7 +7,7 @@ mutant(queue_cause gang_scheduler/gang_queue.h "wrong comparison: a job of exact
   FROM [[free < e.gpus]] TO [[free <= e.gpus]])
 mutant(queue_held_up gang_scheduler/gang_queue.h "forgotten update: a job that waits behind another one keeps its cause"
   FROM [[before->second.clock.set(delay_cause::order, now);]] TO [[]] STATEMENT)
-mutant(queue_rest gang_scheduler/gang_queue.h "dropped task: GPUs beyond whole nodes are left out"
+mutant(queue_rest gang_scheduler/detail/job_division.h "dropped task: GPUs beyond whole nodes are left out"
   FROM [[job.gpus % size != 0]] TO [[job.gpus < size]])
 mutant(taken_kept gang_scheduler/detail/gang_planner.h "missing reset: GPUs of an earlier gang look taken"
   FROM [[for (const tasks_on_node& p : portions) taken_[p.node] = 0;]] TO [[]] STATEMENT)
@@ -214,12 +214,12 @@ mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition:
   FROM [[leaders != m]] TO [[false]])
 mutant(queue_undecided gang_scheduler/gang_queue.h "dropped case: jobs are backfilled without limit if the first one is undecided"
   FROM [[can_start(trial, first.gang, at).value_or(true)]] TO [[can_start(trial, first.gang, at).value_or(false)]])
-mutant(queue_products gang_scheduler/gang_queue.h "dropped condition: a task with more memory than a node can have wraps"
+mutant(queue_products gang_scheduler/detail/job_division.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
 mutant(queue_cancelled gang_scheduler/gang_queue.h "dropped condition: a job that waits cannot be cancelled"
   FROM [[waits != waiting_.end()]] TO [[false]])
 mutant(queue_taints gang_scheduler/gang_queue.h "dropped condition: a job is divided for the nodes with taints"
-  IN [[if (node.taints.empty()) sizes_.add(node.model, gpus);]]
+  IN [[if (node.taints.empty()) division_.add(node.model, gpus);]]
   FROM [[node.taints.empty()]] TO [[true]])
 mutant(queue_tainted_free gang_scheduler/gang_queue.h "dropped term: free GPUs of nodes with taints count for the cause of a delay"
   FROM [[scheduler.free_gpus() - tainted_free_]] TO [[scheduler.free_gpus()]])
@@ -227,7 +227,7 @@ mutant(queue_tainted_health gang_scheduler/gang_queue.h "forgotten update: a nod
   FROM [[tainted_free_ += scheduler_.free_gpus() - free;]] TO [[]] STATEMENT)
 mutant(queue_smaller_tasks gang_scheduler/gang_queue.h "dropped step: a job that fits only as smaller tasks is refused"
   FROM [[--size]] TO [[size = 0]])
-mutant(queue_models gang_scheduler/gang_queue.h "forgotten update: a job runs on any model"
+mutant(queue_models gang_scheduler/detail/job_division.h "forgotten update: a job runs on any model"
   FROM [[gang.filter.models = models;]] TO [[]] STATEMENT)
 mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a filter that accepts no node is not the whole reason"
   FROM [[accepts_none = view.num_members == 0;]] TO [[]] STATEMENT)

@@ -4,8 +4,8 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/job_demand.h>
+#include <apiary/gang_scheduler/detail/job_division.h>
 #include <apiary/gang_scheduler/detail/waiting_kinds.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
@@ -78,7 +78,7 @@ class gang_queue {
       const gang_cluster::node& node = *scheduler_.node(*scheduler_.find_node(n.name));
       total_ += gpus;
       if (!node.taints.empty()) tainted_free_ += n.free_gpus;
-      if (node.taints.empty()) sizes_.add(node.model, gpus);
+      if (node.taints.empty()) division_.add(node.model, gpus);
     }
   }
 
@@ -92,19 +92,18 @@ class gang_queue {
     if (job.estimate < 0)
       return absl::InvalidArgumentError(
           absl::StrCat(name, " has an estimate of ", job.estimate, " ms; it must not be below 0"));
-    APIARY_RETURN_IF_ERROR(check_products(job));
+    const gang_queue_options::demand& each = demand_of(job.job);
+    APIARY_RETURN_IF_ERROR(division_.check_products(job, each.per_gpu, each.models));
     entry e{.gpus = job.gpus, .estimate = job.estimate};
-    const bool enough = job.gpus <= sizes_.of(demand_of(job.job).models).total;
+    const bool enough = division_.has(job.gpus, each.models);
     bool fits = false;
-    for (std::uint32_t size = enough ? task_gpus(job) : 0; size > 0 && !fits; --size) {
-      e.gang = gang_of(job, size);
+    for (std::uint32_t size = enough ? division_.task_gpus(job.gpus, each.models) : 0;
+         size > 0 && !fits; --size) {
+      e.gang = detail::job_division::gang_of(job, size, each.per_gpu, each.models);
       APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
       fits = plan.result != plan_result::wait || plan.reason != wait_reason::never;
     }
-    if (!fits)
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, " asks for ", text_of_demand(job), ", which ", job.gpus == 1 ? "does" : "do",
-          " not fit even in the idle cluster; ", text_of_limit(job)));
+    if (!fits) return division_.never_fits(job, each.per_gpu, each.models, total_);
     const order_key key{~static_cast<std::int64_t>(job.priority), submitted_++};
     e.begin(now);
     e.kind = kind_of(job);
@@ -303,19 +302,6 @@ class gang_queue {
   [[nodiscard]] static job_id id_of(const job_key& job) {
     return job_id(static_cast<std::uint32_t>(job.number()));
   }
-  // A gang of tasks with so many GPUs, and one with the rest.
-  [[nodiscard]] gang_scheduler::request gang_of(const job_request& job, std::uint32_t size) const {
-    gang_scheduler::request gang{
-        .job = job.job.value, .tenant = job.tenant, .priority = job.priority};
-    gang.gang.groups.push_back({.tasks = job.gpus / size, .gpus = size});
-    if (job.gpus % size != 0) gang.gang.groups.push_back({.tasks = 1, .gpus = job.gpus % size});
-    const auto& [per_gpu, models] = demand_of(job.job);
-    gang.filter.models = models;
-    for (constrained_task_group& group : gang.gang.groups) {
-      group.host = {group.gpus * per_gpu.cpu_milli, group.gpus * per_gpu.memory_mib};
-    }
-    return gang;
-  }
   // Priority, tenant (it may have a disruption budget), GPUs, CPU and memory beside each GPU, models.
   using kind_key = std::tuple<std::int32_t, tenant_id, std::uint32_t, std::uint32_t, std::uint32_t,
                               std::vector<std::string>>;
@@ -328,37 +314,6 @@ class gang_queue {
   }
   [[nodiscard]] const gang_queue_options::demand& demand_of(job_id job) const noexcept {
     return job.value < options_.demands.size() ? options_.demands[job.value] : only_gpus_;
-  }
-  // The GPUs of the largest tasks of the job.
-  [[nodiscard]] std::uint32_t task_gpus(const job_request& job) const {
-    const std::uint32_t most = sizes_.of(demand_of(job.job).models).most;
-    return (std::min)(job.gpus, (std::max)(most > 0 ? most : sizes_.of({}).most, 1U));
-  }
-  // Why the job never fits: "it has 16 such GPUs", or what a task needs.
-  [[nodiscard]] std::string text_of_limit(const job_request& job) const {
-    const std::vector<std::string>& models = demand_of(job.job).models;
-    const std::uint32_t total = sizes_.of(models).total;
-    if (total < job.gpus)
-      return absl::StrCat("it has ", total, models.empty() ? "" : " such",
-                          total == 1 ? " GPU" : " GPUs",
-                          sizes_.of({}).total < total_ ? " on nodes without taints" : "");
-    return "each task, even of 1 GPU, must run on one node with its CPU and memory";
-  }
-  [[nodiscard]] std::string text_of_demand(const job_request& job) const {
-    return detail::text_of_demand(job.gpus, demand_of(job.job).per_gpu, demand_of(job.job).models);
-  }
-  // kInvalidArgument: the CPU or the memory of the largest task is 2^32 units or more.
-  [[nodiscard]] absl::Status check_products(const job_request& job) const {
-    const resources& per_gpu = demand_of(job.job).per_gpu;
-    const std::uint64_t gpus = task_gpus(job);
-    const std::uint64_t cpu = gpus * per_gpu.cpu_milli;
-    const std::uint64_t memory = gpus * per_gpu.memory_mib;
-    if ((std::max)(cpu, memory) <= std::uint64_t{~0U}) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        detail::name_of(job.job), " asks for ", text_of_demand(job), "; a task of ", gpus,
-        " GPUs needs ",
-        cpu > memory ? absl::StrCat(cpu, " thousandths of a core") : absl::StrCat(memory, " MiB"),
-        ", more than ", ~0U));
   }
   // A running job stops and waits again.
   absl::Status stop(const job_key& job, time_ms now) {
@@ -387,7 +342,7 @@ class gang_queue {
   gang_queue_options::demand only_gpus_{};  // of jobs without a demand
   std::uint32_t total_ = 0;
   std::uint64_t tainted_free_ = 0;  // GPUs of nodes with taints; no job runs there
-  detail::node_sizes sizes_;        // of nodes without taints
+  detail::job_division division_;   // for the nodes without taints
   std::uint64_t submitted_ = 0;
   order_key held_up_{};  // the job that waited for GPUs last
   std::map<job_id, order_key> known_;
