@@ -57,14 +57,14 @@ mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped resto
 mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
   IN [[if (at && (end == max_time || end > *at)) {]] FROM [[end > *at]] TO [[end >= *at]])
 mutant(backfill_ends gang_scheduler/gang_queue.h "forgotten update: a backfilled job never ends for those behind it"
-  FROM [[ends_.try_emplace({e.ends, job->first}, e.gang.job);]] TO [[]] STATEMENT)
+  FROM [[ends_.try_emplace({e.ends, e.key}, id.value);]] TO [[]] STATEMENT)
 mutant(backfill_delays gang_scheduler/gang_queue.h "wrong comparison: jobs that end when the first one starts are in its way"
   IN [[for (auto end = ends_.begin(); end != ends_.end() && end->first.first <= at; ++end)]]
   FROM [[end->first.first <= at]] TO [[end->first.first < at]])
 mutant(backfill_free gang_scheduler/gang_queue.h "wrong count: a backfilled job that ends in time is taken to hold its GPUs"
   FROM [[if (end > *at) reserved_->free -= e.gpus;]] TO [[reserved_->free -= e.gpus;]] STATEMENT)
 mutant(backfill_suspends gang_scheduler/gang_queue.h "dropped condition: GPUs of jobs that the first one suspends do not count"
-  IN [[if (reserved_->free < first.gpus && !may_suspend(reserved_->job)) continue;]]
+  IN [[if (reserved_->free < gpus && !may_suspend(reserved_->job)) continue;]]
   FROM [[!may_suspend(reserved_->job)]] TO [[true]])
 mutant(backfill_of_other gang_scheduler/gang_queue.h "missing reset: the first job keeps its time when another one has started before it"
   IN [[      start(first, plan, now, actions);
@@ -80,9 +80,8 @@ mutant(kinds_after_start gang_scheduler/detail/waiting_kinds.h "forgotten step: 
   FROM [[for (const std::uint32_t other : again) offer(other, key, longest);]] TO [[]] STATEMENT)
 mutant(kinds_longest gang_scheduler/detail/waiting_kinds.h "dropped condition: short jobs of a kind that would delay are not tried"
   FROM [[k.delays ? longest : max_time]] TO [[k.delays ? time_ms{-1} : max_time]])
-mutant(suspended_waited gang_scheduler/gang_queue.h "missing reset: a suspended job has waited since it came"
-  IN [[entry& e = at->second;
-    e.begin(now);]] FROM [[e.begin(now);]] TO [[]] STATEMENT)
+mutant(suspended_waited gang_scheduler/gang_queue.h "missing reset: a job that begins to wait has waited since time 0"
+  FROM [[e.begin(now);]] TO [[]] STATEMENT)
 mutant(bound_free_slots gang_scheduler/detail/victim_bounds.h "dropped term: slots that are free are missing"
   FROM [[s.slots > present ? s.slots - present : 0]] TO [[s.slots]])
 mutant(bound_fragments gang_scheduler/detail/victim_bounds.h "wrong bound: a victim gives no slots together with free GPUs"
@@ -213,7 +212,7 @@ mutant(candidate_gpu_time gang_scheduler/detail/candidate_gangs.h "dropped condi
 mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition: workers stay with no leader"
   FROM [[leaders != m]] TO [[false]])
 mutant(queue_undecided gang_scheduler/gang_queue.h "dropped case: jobs are backfilled without limit if the first one is undecided"
-  FROM [[can_start(trial, first.gang, at).value_or(true)]] TO [[can_start(trial, first.gang, at).value_or(false)]])
+  FROM [[can_start(trial, waiting_.begin()->second, at).value_or(true)]] TO [[can_start(trial, waiting_.begin()->second, at).value_or(false)]])
 mutant(queue_products gang_scheduler/detail/job_division.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
 mutant(queue_cancelled gang_scheduler/gang_queue.h "dropped condition: a job that waits cannot be cancelled"
