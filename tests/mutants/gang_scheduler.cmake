@@ -6,7 +6,7 @@ mutant(queue_order gang_scheduler/gang_queue.h "swapped order: low priorities co
 mutant(queue_cause gang_scheduler/gang_queue.h "wrong comparison: a job of exactly the free GPUs waits for capacity"
   FROM [[free < e.gpus]] TO [[free <= e.gpus]])
 mutant(queue_held_up gang_scheduler/gang_queue.h "forgotten update: a job that waits behind another one keeps its cause"
-  FROM [[before->second.clock.set(delay_cause::order, now);]] TO [[]] STATEMENT)
+  FROM [[entry_of(before->second).clock.set(delay_cause::order, now);]] TO [[]] STATEMENT)
 mutant(queue_rest gang_scheduler/detail/job_division.h "dropped task: GPUs beyond whole nodes are left out"
   FROM [[job.gpus % size != 0]] TO [[job.gpus < size]])
 mutant(taken_kept gang_scheduler/detail/gang_planner.h "missing reset: GPUs of an earlier gang look taken"
