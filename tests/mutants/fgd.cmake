@@ -9,6 +9,10 @@ mutant(placer_unlink fgd/detail/best_score_placer.h "forgotten update: a node th
   FROM [[order_[order_[n].after].before = order_[n].before;]] TO [[]] STATEMENT)
 mutant(placer_max_score fgd/detail/best_score_placer.h "off by one: a node with score 0 does not fit"
   FROM [[(score < max_score ? score : max_score) + 1]] TO [[(score < max_score ? score : max_score)]])
+mutant(placer_apart_others fgd/detail/best_score_placer.h "dropped step: a gang gets a second part on a node"
+  FROM [[for (const placement& other : where) hide(other.node.value);]] TO [[]] STATEMENT)
+mutant(placer_apart_hidden fgd/detail/best_score_placer.h "dropped restore: nodes that a gang was shown stay hidden"
+  FROM [[for (const auto& [n, entry] : hidden) wanted.scores.set(n, entry);]] TO [[]] STATEMENT)
 mutant(gradient_free fgd/fragmentation_gradient.h "dropped condition: a fraction of a used GPU breaks a free one"
   FROM [[left == whole_gpu ? several(free - 1) : 0]] TO [[free > 0 ? several(free - 1) : 0]])
 mutant(gradient_first_gpu fgd/fragmentation_gradient.h "wrong choice: the first GPU that fits, not the best"

@@ -49,5 +49,13 @@ mutant(preempt_decided philly/philly.h "wrong comparison: a try that began with 
   FROM [[jobs_.at(at.job).began <= decided_]] TO [[jobs_.at(at.job).began < decided_]])
 mutant(start_again philly/philly.h "forgotten step: GPUs that a collector gave up are not used at once"
   FROM [[again = again || owner.collected < collected;]] TO [[]] STATEMENT)
-mutant(fgd_least philly/philly_fgd.h "dropped condition: servers with more idle GPUs are used up first"
-  FROM [[idle(n) >= k && idle(n) < least]] TO [[idle(n) >= k]])
+mutant(locality_rack_tie philly/detail/locality_search.h "wrong tie: of equally full racks the last is tried first"
+  FROM [[a < b]] TO [[a > b]])
+mutant(locality_aim philly/detail/locality_search.h "dropped condition: a job collects in a rack that is too small"
+  FROM [[pool_.total(r) >= gpus && (!rack || is_before(r, *rack))]] TO [[!rack || is_before(r, *rack)]])
+mutant(fgd_index philly/philly_fgd.h "forgotten update: a server keeps its old number of idle GPUs as well"
+  FROM [[by_idle_[before].reset(n.value);]] TO [[]] STATEMENT)
+mutant(fgd_range philly/philly_fgd.h "wrong range: servers of the racks behind count as well"
+  IN [[n < among.last.value && left > 0]] FROM [[n < among.last.value]] TO [[n < num_servers()]])
+mutant(fgd_most philly/philly_fgd.h "off by one: a gang gets one server more than it may"
+  FROM [[if (most-- == 0) return where;]] TO [[if (most-- + 1 == 0) return where;]] STATEMENT)

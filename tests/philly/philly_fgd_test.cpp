@@ -7,10 +7,13 @@
 #include "support/philly_loads.h"
 #include "support/philly_pair.h"
 #include "support/scale.h"
+#include <apiary/container/bitset.h>
+#include <apiary/container/score_tree.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gpu_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
@@ -38,6 +41,57 @@ namespace {
 
 using fgd_pool = gpu_sharing_pool<fragmentation_gradient>;
 
+// The same pool without an index: each search reads all servers, and the scheduler is asked for one
+// server after the other.
+template <class Score>
+class scanning_pool : public gpu_sharing_pool<Score> {
+ public:
+  explicit scanning_pool(gpu_sharing_pool<Score> pool) : gpu_sharing_pool<Score>(std::move(pool)) {}
+
+  [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
+    std::vector<node_id> all;
+    for (const node_id n : among) all.push_back(n);
+    std::stable_sort(all.begin(), all.end(),
+                     [&](node_id a, node_id b) { return this->idle(a) > this->idle(b); });
+    all.resize(std::min<std::size_t>(all.size(), most));
+    return all;
+  }
+  [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus,
+                                  std::uint32_t most) const {
+    std::vector<std::uint32_t> parts;
+    for (const node_id n : most_idle(among, most)) {
+      if (gpus == 0 || this->idle(n) == 0) break;
+      parts.push_back(std::min(gpus, this->idle(n)));
+      gpus -= parts.back();
+    }
+    job_placement where;
+    if (gpus > 0) return where;
+    summary_bitset allowed(this->num_servers());
+    for (const node_id n : among) allowed.set(n.value);
+    gpu_sharing_scheduler<Score> tasks = this->scheduler();
+    for (const std::uint32_t k : parts) {
+      const task_plan plan = tasks.propose({.gpus = k, .gpu_milli = whole_gpu}, allowed).value();
+      REQUIRE(plan.result == plan_result::bind);
+      where.push_back(plan.where);
+      allowed.reset(plan.where.node.value);
+    }
+    std::sort(where.begin(), where.end(), [](placement a, placement b) { return a.node < b.node; });
+    return where;
+  }
+};
+static_assert(ServerPool<scanning_pool<fragmentation_gradient>>);
+
+// Chooses the last candidate.
+struct last_fit : best_fit {
+  [[nodiscard]] std::uint32_t choose(const score_tree& candidates,
+                                     const summary_bitset* allowed) const {
+    std::uint32_t last = score_tree::npos;
+    for (std::uint32_t n = 0; n < candidates.size(); ++n)
+      if (candidates[n] > 0 && (allowed == nullptr || allowed->test(n))) last = n;
+    return last;
+  }
+};
+
 // Three tenants, short times.
 philly_options random_options(rng& random, std::uint32_t gpus) {
   philly_options options = apiary_test::random_philly_times(random);
@@ -61,10 +115,11 @@ fragmentation_gradient typical_gradient() {
                               {{.cpu_milli = 8000, .gpus = 4, .gpu_milli = 1000}, 2}})));
 }
 
-// A host of gangs and tasks over the nodes of one pool, with the naive scheduler beside; what must
-// hold is checked at each of its steps.
+// A host of gangs and tasks over the nodes of one pool, with the naive scheduler beside, over a pool
+// that scans; what must hold is checked at each of its steps.
 struct shared_host
-    : apiary_test::philly_pair<philly_fgd, apiary_test::naive_philly_over<fgd_pool>> {
+    : apiary_test::philly_pair<
+          philly_fgd, apiary_test::naive_philly_over<scanning_pool<fragmentation_gradient>>> {
   philly_options options;
   node_table empty;  // as in the beginning
   std::map<std::uint32_t, job_request> jobs{};
@@ -78,7 +133,8 @@ struct shared_host
       : philly_pair{philly_fgd::create(
                         o, fgd_pool::create(nodes, per_rack, typical_gradient()).value())
                         .value(),
-                    {o, fgd_pool::create(nodes, per_rack, typical_gradient()).value()}},
+                    {o, scanning_pool<fragmentation_gradient>(
+                            fgd_pool::create(nodes, per_rack, typical_gradient()).value())}},
         options(o),
         empty(nodes) {}
 
@@ -219,7 +275,11 @@ struct shared_host
     std::vector<std::uint32_t> collectors(options.quotas.size(), 0);
     for (const auto& [id, r] : jobs) {
       const philly_fgd::standing s = fast.find(job_id(id)).value();
-      REQUIRE(s == naive.find(job_id(id)));
+      const auto other = naive.find(job_id(id)).value();
+      REQUIRE(static_cast<int>(s.phase) == static_cast<int>(other.phase));
+      REQUIRE(s.locality == other.locality);
+      REQUIRE(s.tries == other.tries);
+      REQUIRE(s.held == other.held);
       REQUIRE(s.held == (held.contains(id) ? held[id] : 0));
       REQUIRE((s.phase == philly_fgd::phase::run) == runs(id));
       REQUIRE((s.held == r.gpus) == runs(id));
@@ -238,6 +298,61 @@ struct shared_host
     }
   }
 };
+
+// Gangs, tasks that share GPUs, breakdowns and repairs; after each step every search is that of a scan.
+template <class Score>
+void check_searches(std::uint64_t seed, const Score& score) {
+  CAPTURE(seed);
+  rng random(seed);
+  node_table nodes;
+  const std::uint32_t count = 1 + random.uniform(random.uniform(3) == 0 ? 200 : 30);
+  const bool ragged = random.uniform(2) == 0;
+  for (std::uint32_t n = 0; n < count; ++n)
+    nodes.add({.host = {.cpu_milli = 64'000},
+               .gpus = ragged ? random.uniform(max_gpus_per_node + 1) : 8});
+  nodes[node_id(random.uniform(count))].healthy = random.uniform(2) == 0;
+  using pool_type = gpu_sharing_pool<Score>;
+  pool_type pool = pool_type::create(nodes, 1 + random.uniform(count), score).value();
+  std::vector<job_placement> gangs;
+  std::vector<job_id> tasks;
+  for (std::uint32_t step = 0; step < 60; ++step) {
+    CAPTURE(step);
+    const std::uint32_t rack = random.uniform(pool.num_racks());
+    const id_range<node_id> among = random.uniform(2) == 0 ? pool.servers() : pool.servers_of(rack);
+    const std::uint32_t most = random.uniform(1 + among.size() + random.uniform(3));
+    const std::uint32_t gpus = 1 + random.uniform(random.uniform(2) == 0 ? 16 : 64);
+    const scanning_pool<Score> scanned(pool);
+    REQUIRE(pool.most_idle(among, most) == scanned.most_idle(among, most));
+    REQUIRE(pool.most_idle(pool.servers(), count) == scanned.most_idle(pool.servers(), count));
+    const job_placement where = pool.fit(among, gpus, most);
+    REQUIRE(where == scanned.fit(among, gpus, most));
+    REQUIRE(pool.fit(among, gpus, most) == where);
+    const std::uint32_t event = random.uniform(10);
+    if (event < 5 && !where.empty()) {
+      pool.take(job_id(step), where);
+      gangs.push_back(where);
+    } else if (event < 7 && !gangs.empty()) {
+      std::swap(gangs[random.uniform(static_cast<std::uint32_t>(gangs.size()))], gangs.back());
+      pool.give(gangs.back());
+      gangs.pop_back();
+    } else if (event == 7) {
+      const task_request task{.job = job_id(step),
+                              .cpu_milli = 1000,
+                              .gpus = 1,
+                              .gpu_milli = static_cast<milli_gpu>(100 * (1 + random.uniform(9)))};
+      const task_plan plan = pool.propose(task).value();
+      if (plan.result == plan_result::bind) {
+        REQUIRE(pool.commit(task, plan).ok());
+        tasks.push_back(task.job);
+      }
+    } else if (event == 8 && !tasks.empty()) {
+      REQUIRE(pool.finish(tasks.back()).ok());
+      tasks.pop_back();
+    } else if (event == 9) {
+      pool.set_health(node_id(random.uniform(count)), random.uniform(3) > 0);
+    }
+  }
+}
 
 struct seen_sharing {
   std::uint64_t log = 0;
@@ -338,6 +453,14 @@ TEST_CASE("philly_over: equal pools, equal decisions, places and delays") {
       REQUIRE(a.jobs[j].waited == b.jobs[j].waited);
       REQUIRE(a.jobs[j].waited == c.jobs[j].waited);
     }
+  }
+}
+
+TEST_CASE("sharing_pool: the index finds the servers that a scan finds") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
+    check_searches(seed, typical_gradient());
+    check_searches(seed, best_fit());
+    check_searches(seed, last_fit());
   }
 }
 

@@ -49,7 +49,7 @@ APIARY_NAMESPACE_BEGIN
 //             was submitted, ended or failed, a server broke or was repaired, or the pool was used.
 // Cost:       submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
 //             jobs), and a search for a placement for each job that starts and for each GPU count
-//             and locality that does not fit (O(racks log racks) for a job with several servers).
+//             and locality that does not fit (O(racks) and more for a job with several servers).
 // Pool:       any ServerPool. It decides which GPUs a gang gets. GPUs of other users of the pool
 //             count as used for preemption, but in no quota, and are never preempted.
 template <ServerPool Pool>

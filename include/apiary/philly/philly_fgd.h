@@ -38,9 +38,11 @@ APIARY_NAMESPACE_BEGIN
 // A gang gets the fewest servers: all idle GPUs of the servers with the most, the rest on one more.
 // Among equal servers the score chooses. For it, the GPUs of a gang on one server are a task.
 //
-// Cost: fit: O(servers it may use) for each distinct number of GPUs that it takes from a server,
-//       and a propose for each of its servers. take, give and tasks: as gpu_sharing_scheduler.
-//       most_idle: O(servers log servers). 64 bytes for each server.
+// Cost: most_idle: O(servers of the result + GPUs of a server) steps of O(log64 servers). fit: the
+//       same for each distinct number of GPUs that it takes from a server, and a score for each
+//       server that changed since it last looked for so many; if the scheduler has replaced this
+//       kind of task by another (see max_kinds), for each server. take, give and tasks: as
+//       gpu_sharing_scheduler. Memory: 67 bytes for each server, besides the scheduler's.
 template <NodeScore Score>
 class gpu_sharing_pool {
  public:
@@ -136,42 +138,35 @@ class gpu_sharing_pool {
     return healthy(n) ? nodes()[n].free_gpus() : 0;
   }
 
-  // The `most` servers of a range with the most unused GPUs, in that order.
+  // The `most` servers of a range with the most unused GPUs, in that order; ties: the lowest id.
   [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
-    std::vector<node_id> all;
-    for (const node_id n : among) all.push_back(n);
-    std::stable_sort(all.begin(), all.end(),
-                     [&](node_id a, node_id b) { return idle(a) > idle(b); });
-    all.resize((std::min<std::size_t>)(all.size(), most));
-    return all;
+    std::vector<node_id> found;
+    for (std::uint32_t k = max_gpus_per_node + 1; k-- > 0 && found.size() < most;) {
+      std::uint32_t n = by_idle_[k].find_next(among.first.value);
+      for (; n < among.last.value && found.size() < most; n = by_idle_[k].find_next(n + 1))
+        found.push_back(node_id(n));
+    }
+    return found;
   }
   // A placement of so many GPUs on at most `most` servers of a range, ascending; empty: none.
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
-    std::array<std::uint32_t, max_gpus_per_node + 1> open{};  // servers by idle GPUs
-    for (const node_id n : among) ++open[idle(n)];
-    std::vector<std::uint32_t> on_server;
+    std::array<std::uint32_t, max_gpus_per_node + 1> parts{};  // servers of which it takes so many
     std::uint32_t left = gpus;
-    for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
-      for (; open[k] > 0 && left > 0 && on_server.size() < most; --open[k]) {
-        on_server.push_back((std::min)(left, k));
-        left -= on_server.back();
+    job_placement where;
+    for (std::uint32_t k = max_gpus_per_node; k > 0 && left > 0; --k) {
+      std::uint32_t n = by_idle_[k].find_next(among.first.value);
+      for (; n < among.last.value && left > 0; n = by_idle_[k].find_next(n + 1)) {
+        if (most-- == 0) return where;
+        const std::uint32_t part = (std::min)(left, k);
+        ++parts[part];
+        left -= part;
       }
     }
-    job_placement where;
     if (left > 0) return where;
-    summary_bitset allowed(num_servers());
-    std::uint32_t least = max_gpus_per_node + 1;  // the fewest idle GPUs of servers allowed so far
-    for (const std::uint32_t k : on_server) {     // descending
-      if (k < least) {
-        for (const node_id n : among) {
-          if (idle(n) >= k && idle(n) < least) allowed.set(n.value);
-        }
-        least = k;
-      }
-      const absl::StatusOr<task_plan> plan = tasks_.propose(whole({}, k), allowed);
-      APIARY_VERIFY(plan.ok() && plan->result == plan_result::bind);
-      where.push_back(plan->where);
-      allowed.reset(plan->where.node.value);
+    for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
+      if (parts[k] == 0) continue;
+      const bool found = tasks_.place_apart(whole({}, k), among, parts[k], where);
+      APIARY_VERIFY(found);
     }
     std::sort(where.begin(), where.end(), [](placement a, placement b) { return a.node < b.node; });
     return where;
@@ -211,6 +206,16 @@ class gpu_sharing_pool {
   }
 
  private:
+  // Also finds nodes for the parts of a gang.
+  struct task_scheduler : gpu_sharing_scheduler<Score> {
+    explicit task_scheduler(gpu_sharing_scheduler<Score> tasks)
+        : gpu_sharing_scheduler<Score>(std::move(tasks)) {}
+    // As kind_cache::place_apart.
+    [[nodiscard]] bool place_apart(const task_request& task, id_range<node_id> among,
+                                   std::uint32_t count, job_placement& where) {
+      return this->placer_.place_apart(this->nodes_, task, among, count, where);
+    }
+  };
   struct rack {
     std::uint32_t gpus = 0;
     std::uint32_t idle = 0;
@@ -219,11 +224,13 @@ class gpu_sharing_pool {
   gpu_sharing_pool(gpu_sharing_scheduler<Score> tasks, std::uint32_t per_rack)
       : tasks_(std::move(tasks)), per_rack_(per_rack), owners_(num_servers()) {
     racks_.resize((num_servers() - 1) / per_rack_ + 1);
+    for (summary_bitset& members : by_idle_) members = summary_bitset(num_servers());
     for (const node_id n : servers()) {
       rack& r = racks_[rack_of(n)];
       r.gpus += gpus(n);
       r.idle += idle(n);
       idle_ += idle(n);
+      by_idle_[idle(n)].set(n.value);
       if (healthy(n)) usable_ += gpus(n);
     }
   }
@@ -244,7 +251,7 @@ class gpu_sharing_pool {
     for (std::uint32_t mask = p.gpu_mask; mask != 0; mask &= mask - 1)
       owners_[p.node.value][static_cast<std::size_t>(std::countr_zero(mask))] = job;
   }
-  // Calls by(), which changes a server, and updates the numbers of idle GPUs.
+  // Calls by(), which changes a server, and updates what depends on its idle GPUs.
   template <class Change>
   absl::Status change(node_id n, Change&& by) {
     const std::uint32_t before = idle(n);
@@ -252,13 +259,16 @@ class gpu_sharing_pool {
     idle_ = idle_ - before + idle(n);
     rack& r = racks_[rack_of(n)];
     r.idle = r.idle - before + idle(n);
+    by_idle_[before].reset(n.value);
+    by_idle_[idle(n)].set(n.value);
     return status;
   }
 
-  gpu_sharing_scheduler<Score> tasks_;
+  task_scheduler tasks_;
   std::uint32_t per_rack_;
   std::vector<std::array<job_id, max_gpus_per_node>> owners_;  // by server and GPU
   std::vector<rack> racks_;
+  std::array<summary_bitset, max_gpus_per_node + 1> by_idle_;  // servers; bad ones have no idle GPU
   std::uint32_t usable_ = 0;
   std::uint32_t idle_ = 0;
 };
@@ -272,9 +282,7 @@ static_assert(ServerPool<gpu_sharing_pool<fragmentation_gradient>>);
 //                               pool::create(nodes, 4, fragmentation_gradient(metric)).value());
 //   p->use_pool([&](pool& shared) { return shared.commit(task, shared.propose(task).value()); });
 //
-// Cost:    as philly, but each search for a placement reads all servers that the job may use, because
-//          the pool has no index of servers by their idle GPUs, as philly's own has: an event at 80 %
-//          use costs 1.2 us on 2,000 GPUs and 29 on 100,000 (sim_bench, growth/philly_fgd).
+// Cost:    as philly, and fit() of the pool: it scores the servers that have changed.
 // Example: examples/philly_fgd.cpp
 using philly_fgd = philly_scheduler<gpu_sharing_pool<fragmentation_gradient>>;
 

@@ -168,6 +168,47 @@ TEST_CASE("locality_search: a gang runs where its locality allows, on the fewest
   CHECK(none > 0);
 }
 
+// The servers on which a job collects.
+cluster::servers naive_aim(const cluster& c, const idle_gpus& idle, std::uint32_t wanted,
+                           job_locality locality) {
+  cluster::servers on = c.everywhere();
+  const auto limit = [&] {
+    return locality == job_locality::packed ? fewest(on, c.gpus, wanted) : on.size();
+  };
+  if (locality != job_locality::anywhere && limit() > 1) {
+    std::uint32_t most = 0;
+    for (const cluster::servers& rack : c.racks()) {
+      std::uint32_t here = 1;  // a rack without idle GPUs may be the only one
+      for (const std::uint32_t n : rack) here += idle[n];
+      if (here <= most || fewest(rack, c.gpus, wanted) == 0) continue;
+      most = here;
+      on = rack;
+    }
+  }
+  const std::size_t count = limit();
+  std::stable_sort(on.begin(), on.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return idle[a] > idle[b]; });
+  cluster::servers best(on.begin(), on.begin() + static_cast<std::ptrdiff_t>(count));
+  if (fewest(best, c.gpus, wanted) > 0) return best;
+  std::stable_sort(on.begin(), on.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return c.gpus[a] > c.gpus[b]; });
+  on.resize(count);
+  return on;
+}
+
+TEST_CASE(
+    "locality_search: a gang collects where it could run, on the servers with the most idle") {
+  std::size_t in_later_rack = 0;
+  for_gangs_in_pools(1'000, [&](random_pool& pool, const idle_gpus& idle, std::uint32_t wanted,
+                                job_locality locality) {
+    cluster::servers aimed;
+    for (const node_id n : pool.search.aim(wanted, locality)) aimed.push_back(n.value);
+    REQUIRE(aimed == naive_aim(pool.of, idle, wanted, locality));
+    in_later_rack += aimed.front() >= pool.of.per_rack ? 1U : 0U;
+  });
+  CHECK(in_later_rack > 0);
+}
+
 TEST_CASE("locality_search: a failure holds until GPUs become idle") {
   const std::vector<std::uint32_t> gpus{2, 2};
   search_of_pool search(server_pool(gpus, 2));

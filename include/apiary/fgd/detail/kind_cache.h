@@ -71,6 +71,12 @@ class kind_cache : public best_score_placer<Score> {
     }
     return base::place(nodes, kind_of(nodes, task).kind, allowed, task.memory_mib);
   }
+  // As best_score_placer::place_apart for the kind of the task, which is never rare.
+  [[nodiscard]] bool place_apart(const node_table& nodes, const task_request& task,
+                                 id_range<node_id> among, std::uint32_t count,
+                                 std::vector<placement>& where) {
+    return base::place_apart(nodes, kind_of(nodes, task).kind, among, count, where);
+  }
   // Whether the task fits on any node now. Requires: task.valid().
   [[nodiscard]] bool fits_somewhere(const node_table& nodes, const task_request& task) {
     if constexpr (base::falls_with_cpu()) return place(nodes, task, nullptr).has_value();

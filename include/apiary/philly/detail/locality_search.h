@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -33,8 +34,8 @@ namespace detail {
 
 // Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes anywhere in
 // the pool, a larger job to the least occupied rack in which it fits. The pool chooses the servers.
-// Cost: a search: one fit() for a job of one server, else O(racks log racks) and a fit() for each
-//       rack with enough idle GPUs.
+// Cost: a search: one fit() for a job of one server, else O(racks), and a fit() and O(log racks) for
+//       each rack that is tried.
 template <ServerPool Pool>
 class locality_search {
  public:
@@ -62,11 +63,18 @@ class locality_search {
       if (!where.empty() || locality == job_locality::packed) return where;
     }
     if (locality != job_locality::anywhere && in_a_rack(gpus)) {
-      for (const std::uint32_t rack : by_idle()) {
-        if (pool_.idle(rack) < gpus) return {};
+      open_racks_.clear();  // a heap with the rack with the most idle GPUs first
+      for (std::uint32_t r = 0; r < pool_.num_racks(); ++r)
+        if (pool_.idle(r) >= gpus) open_racks_.push_back(r);
+      const auto later = [&](std::uint32_t a, std::uint32_t b) { return is_before(b, a); };
+      std::make_heap(open_racks_.begin(), open_racks_.end(), later);
+      while (!open_racks_.empty()) {
+        const std::uint32_t rack = open_racks_.front();
         job_placement where =
             pool_.fit(pool_.servers_of(rack), gpus, max_servers(largest_[rack], gpus, locality));
         if (!where.empty()) return where;
+        std::pop_heap(open_racks_.begin(), open_racks_.end(), later);
+        open_racks_.pop_back();
       }
       return {};
     }
@@ -93,12 +101,11 @@ class locality_search {
     id_range<node_id> among = pool_.servers();
     std::uint32_t most = max_servers(all_largest_, gpus, locality);
     if (locality != job_locality::anywhere && in_a_rack(gpus) && most > 1) {
-      for (const std::uint32_t rack : by_idle()) {
-        if (pool_.total(rack) < gpus) continue;
-        among = pool_.servers_of(rack);
-        most = max_servers(largest_[rack], gpus, locality);
-        break;
-      }
+      std::optional<std::uint32_t> rack;
+      for (std::uint32_t r = 0; r < pool_.num_racks(); ++r)
+        if (pool_.total(r) >= gpus && (!rack || is_before(r, *rack))) rack = r;
+      among = pool_.servers_of(*rack);
+      most = max_servers(largest_[*rack], gpus, locality);
     }
     std::vector<node_id> servers = pool_.most_idle(among, most);
     std::uint32_t size = 0;
@@ -166,21 +173,17 @@ class locality_search {
     const auto enough = std::lower_bound(sums.begin(), sums.end(), gpus);
     return static_cast<std::uint32_t>(enough - sums.begin()) + 1;
   }
-  // The racks, with the most idle GPUs first.
-  [[nodiscard]] std::vector<std::uint32_t> by_idle() const {
-    std::vector<std::uint32_t> racks(pool_.num_racks());
-    for (std::uint32_t r = 0; r < racks.size(); ++r) racks[r] = r;
-    std::stable_sort(racks.begin(), racks.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return pool_.idle(a) > pool_.idle(b);
-    });
-    return racks;
+  // Whether rack a is tried before rack b.
+  [[nodiscard]] bool is_before(std::uint32_t a, std::uint32_t b) const {
+    return pool_.idle(a) != pool_.idle(b) ? pool_.idle(a) > pool_.idle(b) : a < b;
   }
 
   Pool pool_;
   std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest for each rack
   std::vector<std::uint32_t> all_largest_;
   std::vector<std::pair<std::uint32_t, job_locality>> failed_;
-  bool given_ = false;  // GPUs have become idle since failed_ was cleared
+  std::vector<std::uint32_t> open_racks_;  // of the search that runs
+  bool given_ = false;                     // GPUs have become idle since failed_ was cleared
 };
 
 }  // namespace detail
