@@ -748,26 +748,32 @@ TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that trie
   CHECK(behind > 0);
 }
 
-// Streams of jobs that ask for more than there is. Jobs of the higher priority are never suspended.
+// Streams of jobs that ask for more than there is, with exact or too long estimates. Jobs of the higher
+// priority are never suspended.
 TEST_CASE("gang_queue: whatever arrives, a job waits no longer than the bound") {
   std::uint64_t late_first_fit = 0;
+  std::uint64_t late_by_runs = 0;
   std::uint64_t suspended = 0;
   for (std::uint64_t seed = 0; seed < scaled(std::uint64_t{150}); ++seed) {
     CAPTURE(seed);
     rng random(seed);
+    const bool backfill = seed % 2 == 0;
     const std::uint32_t gap = 1 + random.uniform(3);
     const std::uint32_t most = 1 + random.uniform(4);
-    const std::uint32_t longest = 8 * gap + random.uniform(30);
+    const std::uint32_t longest_run = 8 * gap + random.uniform(30);
+    const std::uint32_t slack = seed / 2 % 2 == 0 ? 0 : random.uniform(1000);
+    time_ms longest = longest_run;  // with backfilling: the longest estimate
     std::vector<timed_job> jobs;
     for (std::uint32_t i = 0; i < 120; ++i) {
       const bool wide = random.uniform(12) == 0;
       timed_job j{.request = job(i, 1 + random.uniform(wide ? 12 : most), random.uniform(4) > 0),
                   .arrival = i * gap,
-                  .duration = 1 + random.uniform(longest)};
-      j.request.estimate = j.duration;
+                  .duration = 1 + random.uniform(longest_run)};
+      j.request.estimate = j.duration + random.uniform(1 + slack);
+      if (backfill) longest = std::max(longest, j.request.estimate);
       jobs.push_back(j);
     }
-    const auto num_late = [&](auto queue) {
+    const auto num_late = [&](auto queue, time_ms most_time) {
       const auto run = simulate(queue, jobs).value().jobs;
       std::uint64_t late = 0;
       for (std::size_t j = 0; j < jobs.size(); ++j) {
@@ -776,15 +782,18 @@ TEST_CASE("gang_queue: whatever arrives, a job waits no longer than the bound") 
         time_ms before = 0;  // jobs of its priority that wait when it arrives
         for (std::size_t i = 0; i < j; ++i)
           before += jobs[i].request.priority > 0 && run[i].started > jobs[j].arrival;
-        late += run[j].started > jobs[j].arrival + (before + 1) * time_ms{longest};
+        late += run[j].started > jobs[j].arrival + (before + 1) * most_time;
       }
       return late;
     };
-    REQUIRE(num_late(queue_of(3, {.backfill = seed % 2 == 0})) == 0);
+    REQUIRE(num_late(queue_of(3, {.backfill = backfill}), longest) == 0);
+    late_by_runs += num_late(queue_of(3, {.backfill = backfill}), longest_run);
     late_first_fit += num_late(batch_queue(server_placer::create({.gpus = {4, 4, 4}}).value(),
-                                           {.rule = batch_options::rules::backfill}));
+                                           {.rule = batch_options::rules::backfill}),
+                               longest);
   }
   CHECK(late_first_fit > 0);
+  CHECK(late_by_runs > 0);
   CHECK(suspended > 0);
 }
 

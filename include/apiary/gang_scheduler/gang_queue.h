@@ -56,9 +56,9 @@ struct gang_queue_options {
 // on a node with taints. The first job waits for capacity if fewer GPUs are free on nodes without
 // taints than it asks for, whatever their models are; otherwise for fragmentation.
 // Bound: a job waits at most (k + 1) * T, where k jobs of no lower priority wait before it when it
-//       begins to wait, and no job runs longer than T. This holds while all nodes are healthy, no
-//       job of higher priority arrives and no proposal is `undecided`, neither in submit nor in
-//       decide; with backfilling also if all jobs keep to their estimates.
+//       begins to wait. Without backfilling, T is the longest run; with it the longest estimate, and
+//       no job may run longer than its estimate. This holds while all nodes are healthy, no job
+//       of higher priority arrives and no proposal is `undecided`, in submit and in decide.
 // Cost: finish and mark_*: as in gang_scheduler; submit: one proposal for each size of tasks until
 //       one may fit, so up to 32 for a job that never fits; decide: one proposal for each job that
 //       starts and one for the first that does not. Jobs of equal tenant, priority, GPUs and demand

@@ -54,12 +54,12 @@ APIARY_NAMESPACE_BEGIN
 //           later start on idle GPUs only if they end, by the estimates, before it can start.
 // Bound:    a guaranteed job that fits into its tenant's cells waits at most (k + 1 + 2 s) * T at a
 //           time. k jobs of its tenant wait before it when it begins to wait, s times one of those
-//           before it is suspended on idle GPUs while it waits, and no job of the tenant runs longer
-//           than T. This holds while hardware is healthy, jobs keep to their estimates, no job of
+//           before it is suspended on idle GPUs while it waits, and T is the tenant's longest estimate.
+//           This holds while hardware is healthy, no job runs longer than its estimate, no job of
 //           higher priority of its tenant waits or arrives, and under rules::easy. A job that can
-//           only run on idle GPUs waits at most `patience`, and then until the jobs that run or came
-//           before it have ended, while no job of any tenant starts on that tenant's cells, hardware
-//           is healthy and jobs keep to their estimates; otherwise without a bound.
+//           only run on idle GPUs waits at most `patience`, and then until each job that runs or came
+//           before it has ended, and should have ended by its estimate. This holds while no tenant
+//           starts a job on its cells, hardware is healthy and no job runs longer than its estimate.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
 //           has fewer free GPUs than the job asks for; an opportunistic job for order if it must not
 //           overtake one that starves, for capacity while fewer are idle; else for fragmentation.
