@@ -4,8 +4,10 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
 
+#include <absl/status/status.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -36,14 +38,20 @@ struct changing_cluster {
   std::set<std::string> bad{};
   std::map<std::string, std::set<std::uint32_t>> bad_gpus{};  // of nodes
   std::set<job_key> jobs{};
+  std::vector<std::string> left{};  // names of nodes that have been removed
   std::uint32_t next_job = 0;
   time_ms now = 0;
   std::uint64_t victims = 0;
+  std::uint64_t moved = 0;  // tasks to which a replacement has given other nodes
 
   gang_cluster::node random_node(rng& random) {
     static const char* const names[] = {"n", "x-0", "gpu0", "a9b"};
     gang_cluster::node n;
-    do n.name = names[random.uniform(4)] + std::to_string(random.uniform(200));
+    // Half of the nodes that join have the name of a node that has left.
+    do
+      n.name = !left.empty() && random.uniform(2) == 0
+                   ? left[random.uniform(static_cast<std::uint32_t>(left.size()))]
+                   : names[random.uniform(4)] + std::to_string(random.uniform(200));
     while (nodes.contains(n.name));
     n.gpus = random.uniform(6) == 0 ? 8 : 1 + random.uniform(4);
     n.host = {1000 * (2 + random.uniform(8)), 100};
@@ -69,6 +77,12 @@ struct changing_cluster {
     if (random.uniform(3) == 0) r.gang.required = random.uniform(levels);
     if (random.uniform(3) == 0) r.gang.preferred = random.uniform(levels);
     if (random.uniform(6) == 0) r.filter.labels = {"zone"};
+    if (random.uniform(3) == 0) {
+      std::vector<std::string> named;
+      for (const auto& [name, n] : nodes)
+        if (random.uniform(3) > 0) named.push_back(name);
+      r.filter.nodes = named;
+    }
     return r;
   }
 };
@@ -92,7 +106,7 @@ std::uint64_t own_cost(const gang_scheduler::running_gang& gang, time_ms now) {
 // One event, the same in all schedulers; `kind` and what it needs are random.
 void random_event(rng& random, changing_cluster& host, std::vector<gang_scheduler*> all) {
   host.now += random.uniform(1000);
-  const std::uint32_t kind = random.uniform(20);
+  const std::uint32_t kind = random.uniform(21);
   const auto each = [&](const auto& f) {
     for (gang_scheduler* s : all) REQUIRE(f(*s).ok());
   };
@@ -141,6 +155,7 @@ void random_event(rng& random, changing_cluster& host, std::vector<gang_schedule
       REQUIRE(all[i]->remove_node(all[i]->find_node(at->first).value()).ok());
     host.bad.erase(at->first);
     host.bad_gpus.erase(at->first);
+    host.left.push_back(at->first);
     host.nodes.erase(at);
   } else if (kind < 17 && !host.nodes.empty()) {
     const auto at = some_node();
@@ -162,6 +177,18 @@ void random_event(rng& random, changing_cluster& host, std::vector<gang_schedule
       REQUIRE((is_bad ? s->mark_healthy(n, gpu) : s->mark_bad(n, gpu)).ok());
     }
     is_bad ? void(host.bad_gpus[name].erase(gpu)) : void(host.bad_gpus[name].insert(gpu));
+  } else if (kind == 19 && !host.jobs.empty()) {
+    const job_key job =
+        *std::next(host.jobs.begin(), random.uniform(static_cast<std::uint32_t>(host.jobs.size())));
+    std::vector<std::string> answers;
+    for (gang_scheduler* s : all) {
+      const auto plan = s->propose_replacement(job);
+      answers.push_back(plan.ok() ? plan_by_names(*s, *plan) : plan.status().ToString());
+      if (!plan.ok() || plan->result != plan_result::bind) continue;
+      REQUIRE(s->commit(*plan).ok());
+      host.moved += plan->tasks.size();
+    }
+    for (const std::string& a : answers) REQUIRE(a == answers[0]);
   } else if (!host.nodes.empty()) {
     const auto& name = some_node()->first;
     const bool is_bad = host.bad.contains(name);
@@ -191,7 +218,9 @@ gang_scheduler built_anew(rng& random, const changing_cluster& host, const gang_
     const gang_scheduler::running_gang& gang = *before.find(job);
     std::vector<placement> tasks = gang.tasks;
     for (placement& p : tasks) p.node = made->find_node(before.node(p.node)->name).value();
-    REQUIRE(made->recover(gang.what, tasks, gang.started).ok());
+    const absl::Status recovered = made->recover(gang.what, tasks, gang.started);
+    CAPTURE(recovered.ToString());
+    REQUIRE(recovered.ok());
   }
   return std::move(*made);
 }
@@ -201,6 +230,8 @@ gang_scheduler built_anew(rng& random, const changing_cluster& host, const gang_
 TEST_CASE("a scheduler built anew from inventory decides as the one before") {
   const std::uint64_t histories = scaled(std::uint64_t{60});
   std::uint64_t victims = 0;
+  std::uint64_t moved = 0;
+  std::uint64_t absent = 0;  // gangs that ran when their filter named a node that had left
   for (std::uint64_t h = 0; h < histories; ++h) {
     CAPTURE(h);
     rng random(h);
@@ -220,10 +251,17 @@ TEST_CASE("a scheduler built anew from inventory decides as the one before") {
     gang_scheduler before = gang_scheduler::create(host.description).value();
     configure(before);
     for (std::uint32_t e = 0; e < 300; ++e) random_event(random, host, {&before});
+    for (const job_key& job : host.jobs) {
+      const auto names = before.find(job)->what.filter.nodes.names();
+      absent += std::ranges::all_of(
+                    names, [&](const std::string& name) { return host.nodes.contains(name); })
+                    ? 0U
+                    : 1U;
+    }
     gang_scheduler after = built_anew(random, host, before);
     configure(after);
     REQUIRE(after.hash() == before.hash());
-    host.victims = 0;
+    host.victims = host.moved = 0;
     for (std::uint32_t e = 0; e < 300; ++e) {
       CAPTURE(e);
       random_event(random, host, {&before, &after});
@@ -234,8 +272,46 @@ TEST_CASE("a scheduler built anew from inventory decides as the one before") {
       }
     }
     victims += host.victims;
+    moved += host.moved;
   }
   CHECK(victims >= histories);
+  CHECK(moved >= histories / 2);
+  CHECK(absent >= histories / 4);
+}
+
+TEST_CASE(
+    "a gang is recovered though its filter names a node that has left, which may join again") {
+  const auto node = [](const char* name) { return gang_cluster::node{.name = name, .gpus = 8}; };
+  gang_scheduler::request gang{.job = "a"};
+  gang.gang.groups = {{.tasks = 1, .gpus = 8}};
+  gang.filter.nodes = {"n0", "n3"};
+  gang_scheduler before =
+      gang_scheduler::create({.nodes = {node("n0"), node("n1"), node("n3")}}).value();
+  const auto plan = before.propose(gang);
+  REQUIRE(plan.ok());
+  REQUIRE(before.commit(*plan).ok());
+  REQUIRE(before.remove_node(before.find_node("n3").value()).ok());
+
+  gang_scheduler after = gang_scheduler::create({.nodes = {node("n1"), node("n0")}}).value();
+  const placement on_n0{.node = after.find_node("n0").value(), .gpu_mask = 0xff};
+  REQUIRE(after.recover(gang, {{on_n0}}).ok());
+  CHECK(after.hash() == before.hash());
+  CHECK(after.audit().empty());
+  gang_scheduler::request other = gang;
+  other.job = "b";
+  for (gang_scheduler* s : {&before, &after}) {
+    CHECK(s->propose(other).status().code() == absl::StatusCode::kNotFound);
+    // Only n1 is left, which the filter does not have; then n3 is a node of the filter again.
+    REQUIRE(s->mark_bad(s->find_node("n0").value()).ok());
+    CHECK(s->propose_replacement("a")->result == plan_result::wait);
+    REQUIRE(s->add_node(node("n3")).ok());
+    const auto moved = s->propose_replacement("a");
+    REQUIRE(moved.ok());
+    REQUIRE(moved->result == plan_result::bind);
+    CHECK(s->node(moved->tasks[0].node)->name == "n3");
+    CHECK(s->propose(other)->result == plan_result::bind);
+  }
+  CHECK(after.hash() == before.hash());
 }
 
 TEST_CASE("victims do not depend on how many gangs ran before") {

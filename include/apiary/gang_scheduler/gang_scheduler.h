@@ -85,7 +85,8 @@ class gang_scheduler : public gang_scheduler_types {
   // end first, fewer nodes may be enough. Errors as there.
   [[nodiscard]] absl::StatusOr<explanation> explain_replacement(const job_key& job);
   // Adds a gang that runs already, after a restart of the host, in any order. The placement is
-  // accepted even against the constraints, the filter, the health and the CPU of its nodes.
+  // accepted even against the constraints, the filter, the health and the CPU of its nodes. Nodes
+  // that the filter names may have left; if one joins again, the filter accepts it again.
   // Errors as propose(); kFailedPrecondition: a GPU is in use; kInvalidArgument: a placement that
   // does not match its task.
   absl::Status recover(const request& gang, std::span<const placement> tasks, time_ms started = 0);

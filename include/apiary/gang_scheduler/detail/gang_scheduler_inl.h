@@ -51,7 +51,9 @@ class gang_scheduler_core {
   [[nodiscard]] static std::string name(const job_key& job) {
     return job.valid() ? absl::StrCat("job ", job.text()) : "a gang without job id";
   }
-  [[nodiscard]] absl::Status check(const gang_scheduler::request& r) {
+  // Whether a request is right. Nodes that its filter names need not exist if it runs already: they
+  // may have left since it started.
+  [[nodiscard]] absl::Status check(const gang_scheduler::request& r, bool runs = false) {
     if (!r.job.valid())
       return absl::InvalidArgumentError(
           "a gang needs a job id: a number that is not negative, or a text that is not empty");
@@ -81,7 +83,7 @@ class gang_scheduler_core {
             ? with_whole_slices(r.gang, false).fault(0, state.layout().num_levels())
             : r.gang.fault(0, state.layout().num_levels());
     if (!wrong.empty()) return fault(wrong);
-    if (const std::string* const unknown = state.unknown_name(r.filter))
+    if (const std::string* const unknown = runs ? nullptr : state.unknown_name(r.filter))
       return absl::NotFoundError(absl::StrCat(name(r.job), ": the filter names node \"", *unknown,
                                               "\", which does not exist"));
     return absl::OkStatus();
@@ -305,7 +307,7 @@ APIARY_INLINE absl::Status gang_scheduler::recover(const request& gang,
   detail::scheduled_gangs& state = core_->state;
   if (state.slot_of(gang.job) != detail::scheduled_gangs::none)
     return absl::AlreadyExistsError(absl::StrCat(core_->name(gang.job), " runs already"));
-  APIARY_RETURN_IF_ERROR(core_->check(gang));
+  APIARY_RETURN_IF_ERROR(core_->check(gang, true));
   APIARY_RETURN_IF_ERROR(core_->check(gang, tasks, [](const detail::used_node& n) {
     return n.all_gpus() & ~n.used & ~n.reserved;
   }));
