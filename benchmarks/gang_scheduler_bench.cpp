@@ -301,6 +301,38 @@ void victims_after_changes(benchmark::State& state) {
     if (!plan.ok() || plan->result == plan_result::wait) state.SkipWithError("no victims");
   }
 }
+// A gang that needs whole nodes reserves those of two gangs each; then its victims end in their order.
+void end_of_victims(benchmark::State& state) {
+  const auto nodes = static_cast<std::uint32_t>(state.range(0) / 2);
+  gang_scheduler full = gang_scheduler::create(cluster_of(nodes * 8)).value();
+  for (std::uint32_t job = 0; job < 2 * nodes; ++job) {
+    const placement at{node_id(job / 2), job % 2 == 0 ? 0x0fU : 0xf0U};
+    if (!full.recover({.job = job, .gang = {.groups = {{.tasks = 1, .gpus = 4}}}}, {&at, 1}).ok())
+      state.SkipWithError("it failed");
+  }
+  full.set_step_budget(1'000'000'000);
+  const gang_scheduler::plan plan =
+      full.propose({.job = "big", .priority = 1, .gang = {.groups = {{.tasks = nodes, .gpus = 8}}}})
+          .value();
+  if (plan.victims.size() != 2 * nodes) state.SkipWithError("other victims");
+  std::chrono::duration<double> commits{};
+  std::chrono::duration<double> ends{};
+  for (auto _ : state) {
+    state.PauseTiming();
+    gang_scheduler scheduler = full;
+    state.ResumeTiming();
+    const auto start = std::chrono::steady_clock::now();
+    if (!scheduler.commit(plan).ok()) state.SkipWithError("it failed");
+    const auto middle = std::chrono::steady_clock::now();
+    for (const job_key& victim : plan.victims)
+      if (!scheduler.finish(victim).ok()) state.SkipWithError("it failed");
+    commits += middle - start;
+    ends += std::chrono::steady_clock::now() - middle;
+  }
+  const double victims_in_all = static_cast<double>(state.range(0) * state.iterations());
+  state.counters["commit_ns"] = 1e9 * commits.count() / victims_in_all;
+  state.counters["finish_ns"] = 1e9 * ends.count() / victims_in_all;
+}
 
 // Gangs that have to wait: nothing is free for them, and no gang has a lower priority.
 void waits(benchmark::State& state) {
@@ -673,6 +705,13 @@ BENCHMARK(victims_in_slices<gang_sizes::small>)
 BENCHMARK(victims_anywhere<gang_sizes::small>)
     ->Name("gang_scheduler/small_victims_anywhere")
     ->Arg(102'400);
+BENCHMARK(end_of_victims)
+    ->Name("gang_scheduler/end_of_victims")
+    ->Arg(1'280)
+    ->Arg(12'800)
+    ->Arg(128'000)
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(memory)->Name("gang_scheduler/memory")->Apply(hard_memory);
 BENCHMARK(few_steps)->Name("gang_scheduler/few_steps")->Apply(hard);
 BENCHMARK(few_steps_explained)->Name("gang_scheduler/few_steps_explained")->Apply(hard_explained);

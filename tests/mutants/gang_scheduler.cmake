@@ -29,7 +29,7 @@ mutant(resize_last gang_scheduler/detail/cluster_changes_inl.h "off by one: a GP
 mutant(free_nodes gang_scheduler/detail/cluster_changes_inl.h "dropped condition: a node without GPUs is free"
   FROM [[n.shape.gpus > 0 && free == n.shape.gpus]] TO [[free == n.shape.gpus]])
 mutant(plan_order gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a plan may name a victim twice"
-  FROM [[(i > 0 && !(gang.victims[i - 1] < gang.victims[i]))]] TO [[false]])
+  FROM [[(i > 0 && !(decided.victims[i - 1] < decided.victims[i]))]] TO [[false]])
 mutant(tasks_share gang_scheduler/detail/gang_scheduler_inl.h "dropped check: two tasks may have one GPU"
   IN [[    if (gpus != 0)
       return absl]] FROM [[gpus != 0]] TO [[false]])

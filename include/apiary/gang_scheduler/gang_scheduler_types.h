@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -91,7 +92,7 @@ struct gang_scheduler_types {
     level_t level = any_level;          // as in its plan; any_level if recovered
     time_ms started = 0;                // the time of the proposal
     bool preempting = false;            // it waits for the end of `victims`
-    std::vector<job_key> victims{};     // ascending; those that have ended are removed
+    std::set<job_key> victims{};        // those that have ended are removed
     std::optional<job_key> ends_for{};  // the preempting gang whose victim it is
     std::uint64_t gpus = 0;             // GPUs of all tasks
   };

@@ -69,16 +69,23 @@ class history {
     state_.insert(g);
     gangs_.emplace(g.what.job, g);
   }
-  // Starts a gang on the GPUs of one that runs and ends for it.
+  // Starts a gang on the GPUs of up to four that run and end for it.
   void preempt(rng& random) {
-    running_gang* const victim = any(random);
-    if (victim == nullptr || victim->preempting || victim->ends_for) return;
     if (gangs_.contains(100)) return;
-    running_gang g = *victim;
+    running_gang g;
     g.what.job = 100;
     g.preempting = true;
-    g.victims = {victim->what.job};
-    victim->ends_for = 100;
+    for (std::uint32_t i = 1 + random.uniform(4); i > 0; --i) {
+      running_gang* const victim = any(random);
+      if (victim == nullptr || victim->preempting || victim->ends_for) continue;
+      g.victims.insert(victim->what.job);
+      victim->ends_for = 100;
+      const auto& groups = victim->what.gang.groups;
+      g.what.gang.groups.insert(g.what.gang.groups.end(), groups.begin(), groups.end());
+      g.tasks.insert(g.tasks.end(), victim->tasks.begin(), victim->tasks.end());
+      g.gpus += victim->gpus;
+    }
+    if (g.victims.empty()) return;
     state_.insert(g);
     gangs_.emplace(100, g);
   }
@@ -86,7 +93,7 @@ class history {
     const running_gang* const g = any(random);
     if (g == nullptr) return;
     const job_key job = g->what.job;
-    if (g->ends_for) std::erase(gangs_.at(*g->ends_for).victims, job);
+    if (g->ends_for) gangs_.at(*g->ends_for).victims.erase(job);
     for (const job_key& v : g->victims) gangs_.at(v).ends_for.reset();
     gangs_.erase(job);
     state_.erase(state_.slot_of(job));

@@ -147,10 +147,9 @@ class gang_audit {
       }
       if (gang.ends_for) {
         const std::uint32_t slot = state_.slot_of(*gang.ends_for);
-        expect(slot != scheduled_gangs::none &&
-                   std::binary_search(copy.at(slot).record.victims.begin(),
-                                      copy.at(slot).record.victims.end(), gang.what.job),
-               "job ", job, " ends for a gang that does not wait for it");
+        expect(
+            slot != scheduled_gangs::none && copy.at(slot).record.victims.contains(gang.what.job),
+            "job ", job, " ends for a gang that does not wait for it");
         hash_ += scheduled_gangs::hash_of_link(gang.what.job, *gang.ends_for);
       }
     }

@@ -152,7 +152,7 @@ class gang_scheduler_core {
     }
     to.result = gang.victims.empty() ? plan_result::bind : plan_result::preempt;
     to.tasks = gang.tasks;
-    to.victims = gang.victims;
+    to.victims.assign(gang.victims.begin(), gang.victims.end());
     to.level = gang.level;
     return to;
   }
@@ -224,19 +224,20 @@ APIARY_INLINE absl::Status gang_scheduler::commit(const plan& decided) {
   gang.level = decided.level;
   if (decided.result == plan_result::preempt) {
     gang.preempting = true;
-    gang.victims = decided.victims;
+    gang.victims = {decided.victims.begin(), decided.victims.end()};
   }
-  std::vector<std::uint32_t> slots;
-  for (std::size_t i = 0; i < gang.victims.size(); ++i) {
-    slots.push_back(state.slot_of(gang.victims[i]));
+  std::vector<std::uint32_t> slots;  // of the victims
+  for (std::size_t i = 0; gang.preempting && i < decided.victims.size(); ++i) {
+    slots.push_back(state.slot_of(decided.victims[i]));
     if (slots.back() == detail::scheduled_gangs::none || !state.at(slots.back()).is_candidate() ||
-        (i > 0 && !(gang.victims[i - 1] < gang.victims[i])))
+        (i > 0 && !(decided.victims[i - 1] < decided.victims[i])))
       return absl::InvalidArgumentError(absl::StrCat(name(), ": the plan was changed"));
   }
+  std::sort(slots.begin(), slots.end());
   const auto usable = [&](const detail::used_node& n) {
     std::uint32_t mask = n.free_gpus();
     for (const detail::used_node::gang_here& g : n.gangs)
-      if (std::find(slots.begin(), slots.end(), g.slot) != slots.end())
+      if (std::binary_search(slots.begin(), slots.end(), g.slot))
         mask |= g.mask & n.healthy_gpus() & ~n.reserved;
     return mask;
   };

@@ -5,7 +5,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/candidate_gangs.h>
 #include <apiary/gang_scheduler/detail/cluster_state.h>
 #include <apiary/gang_scheduler/detail/gang_allocations.h>
@@ -32,7 +31,8 @@ namespace detail {
 // The gangs and nodes of a gang scheduler. Its functions do not check; while a trial is open they
 // record how to undo what they do.
 // Cost: insert, erase and set_preempting O(tasks), and for each node of the gang what a change of
-//       the node costs.
+//       the node costs. Besides, insert and erase of a preempting gang: O(its victims and their
+//       nodes); erase of a victim: O(log victims); erase: O(gangs on the nodes of the gang).
 class scheduled_gangs : public candidate_gangs {
  public:
   using gang = gang_scheduler_types::running_gang;
@@ -175,7 +175,7 @@ class scheduled_gangs : public candidate_gangs {
     if (e.record.preempting)
       for (const job_key& v : e.record.victims) set_ends_for(v, e.record.what.job);
     if (e.record.ends_for) {
-      insert_sorted(gangs_[slot_of(*e.record.ends_for)].record.victims, e.record.what.job);
+      gangs_[slot_of(*e.record.ends_for)].record.victims.insert(e.record.what.job);
       hash_ += hash_of_link(e.record.what.job, *e.record.ends_for);
     }
     if (trials_ > 0)
@@ -196,7 +196,7 @@ class scheduled_gangs : public candidate_gangs {
     if (e.record.preempting)
       for (const job_key& v : e.record.victims) set_ends_for(v, std::nullopt);
     if (e.record.ends_for) {
-      erase_sorted(gangs_[slot_of(*e.record.ends_for)].record.victims, e.record.what.job);
+      gangs_[slot_of(*e.record.ends_for)].record.victims.erase(e.record.what.job);
       hash_ -= hash_of_link(e.record.what.job, *e.record.ends_for);
     }
     for (const on_node& o : e.nodes) {
