@@ -472,6 +472,75 @@ TEST_CASE("batch_queue: of thousands of demands, each that does not start is pro
   CHECK(proposals(batch_options::rules::easy_gpus, 8, true) == kinds + 2);  // all but one delay it
 }
 
+namespace {
+
+// A placer that counts its copies.
+class counted_copies : public server_placer {
+ public:
+  counted_copies(server_placer placer, int& count)
+      : server_placer(std::move(placer)), count_(&count) {}
+  counted_copies(const counted_copies& other) : server_placer(other), count_(other.count_) {
+    ++*count_;
+  }
+  counted_copies(counted_copies&&) = default;
+  counted_copies& operator=(const counted_copies&) = delete;
+  counted_copies& operator=(counted_copies&&) = delete;
+  ~counted_copies() = default;
+
+ private:
+  int* count_;
+};
+
+// The copies of the placer at an outage, and then if the same server is marked bad, and healthy, again
+// and again.
+template <class Make>
+std::pair<int, int> copies_at_outages(Make&& make) {
+  int copies = 0;
+  auto queue = make(counted_copies(server_placer::create({.gpus = {4, 4}}).value(), copies));
+  std::vector<job_action> actions;
+  time_ms now = 0;
+  // Returns the copies that a decision now makes.
+  const auto decide = [&] {
+    const int before = copies;
+    REQUIRE(queue.decide(now++, actions).ok());
+    return copies - before;
+  };
+  for (const std::uint32_t gpus : {4U, 4U, 8U, 3U, 2U})
+    REQUIRE(
+        queue
+            .submit(wants(gpus + static_cast<std::uint32_t>(queue.num_waiting()) * 10, gpus, 100),
+                    0)
+            .ok());
+  decide();
+  REQUIRE(queue.num_running() == 2);
+  REQUIRE(queue.mark_bad(node_id(1), now).value().size() == 1);
+  const int first = decide();
+  int again = 0;
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(queue.mark_bad(node_id(1), now).value().empty());
+    again += decide();
+  }
+  REQUIRE(queue.mark_healthy(node_id(1), now).ok());
+  decide();
+  for (const std::uint32_t server : {1U, 0U, 1U}) {
+    REQUIRE(queue.mark_healthy(node_id(server), now).ok());
+    again += decide();
+  }
+  return {first, again};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "batch queues: a server that is marked bad or healthy again costs no copy of the placer") {
+  CHECK(copies_at_outages([](counted_copies placer) {
+          return batch_queue(std::move(placer), {.rule = batch_options::rules::easy_gpus});
+        }) == std::pair(1, 0));
+  CHECK(copies_at_outages([](counted_copies placer) {
+          return conservative_queue(std::move(placer));
+        }) == std::pair(1, 0));
+}
+
 TEST_CASE("batch_queue: with broken servers and wrong estimates, every job ends") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
     CAPTURE(seed);

@@ -47,11 +47,19 @@ mutant(depth_free batch/conservative_queue.h "off by one: one job more than the 
 mutant(depth_of_batch batch/conservative_queue.h "forgotten term: jobs that will get reservations together do not count"
   FROM [[reservations_.num_known() + others < options_.depth]] TO [[reservations_.num_known() < options_.depth]])
 mutant(depth_unknown batch/conservative_queue.h "wrong count: jobs whose start is unknown fill the depth"
-  FROM [[reservations_.num_known() + others < options_.depth]] TO [[order_.size() - unreserved_.size() < options_.depth]])
+  FROM [[reservations_.num_known() + others < options_.depth]] TO [[tried_.size() < options_.depth]])
 mutant(idle_of_old_servers batch/conservative_queue.h "missing reset: what fits on the healthy servers is not asked again"
   FROM [[fits_idle_.clear();]] TO [[]] STATEMENT)
 mutant(bad_server batch/conservative_queue.h "forgotten update: a job that does not fit on the healthy servers has a reservation"
   FROM [[bad_.insert(n.value);]] TO [[]] STATEMENT)
+mutant(start_over_tried batch/conservative_queue.h "forgotten step: jobs for which a start was sought get no reservation when all are made again"
+  FROM [[unreserved_.merge(tried_);]] TO [[]] STATEMENT)
+mutant(bad_again batch/detail/job_records.h "dropped condition: a server that is marked bad again is an event"
+  FROM [[!jobs.empty() || placer_.idle_gpus() != idle]] TO [[true]])
+mutant(bad_full batch/detail/job_records.h "dropped condition: a server without idle GPUs breaks, and reservations stay"
+  FROM [[!jobs.empty() || placer_.idle_gpus() != idle]] TO [[placer_.idle_gpus() != idle]])
+mutant(healthy_again batch/detail/job_records.h "dropped condition: a server that is marked healthy again is an event"
+  IN [[servers_changed_ = placer_.idle_gpus() != idle;]] FROM [[placer_.idle_gpus() != idle]] TO [[true]])
 mutant(idle_with_jobs batch/conservative_queue.h "forgotten step: running jobs keep others from fitting on the healthy servers"
   FROM [[APIARY_RETURN_IF_ERROR(idle_->finish(job_id(i->id)));]] TO [[]] STATEMENT)
 mutant(profile_zero batch/detail/reservation_profile.h "forgotten step: a change of 0 stays"

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -52,11 +53,11 @@ class naive_conservative_queue {
       jobs_.at(job.value).running = jobs_.at(job.value).may_reserve = false;
       jobs_.at(job.value).reserved = apiary::max_time;
     }
-    rebuild_ = true;
+    rebuild_ = bad_.insert(n).second || rebuild_;
     return stopped;
   }
   absl::Status mark_healthy(apiary::node_id n, time_ms /*now*/) {
-    rebuild_ = true;
+    rebuild_ = bad_.erase(n) > 0 || rebuild_;
     return placer_.mark_healthy(n);
   }
   absl::Status decide(time_ms now, std::vector<apiary::job_action>& actions) {
@@ -223,6 +224,7 @@ class naive_conservative_queue {
   apiary::server_placer placer_;
   std::map<std::uint32_t, record> jobs_;
   std::size_t depth_;
+  std::set<apiary::node_id> bad_;
   bool moved_ = false;
   bool rebuild_ = false;
 };

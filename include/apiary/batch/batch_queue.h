@@ -108,17 +108,19 @@ class batch_queue {
   // The server is broken. Its jobs wait again, at their old position in the order. Returns them,
   // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
-    forecast_.forget();
-    return jobs_.mark_bad(n, [&](record& r) {
+    APIARY_ASSIGN_OR_RETURN(std::vector<job_id> stopped, jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r, now));
       jobs_.wait(r, now);
       return absl::OkStatus();
-    });
+    }));
+    if (jobs_.servers_changed()) forecast_.forget();
+    return stopped;
   }
   // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
-    forecast_.forget();
-    return jobs_.mark_healthy(n);
+    APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
+    if (jobs_.servers_changed()) forecast_.forget();
+    return absl::OkStatus();
   }
 
   // Starts every job that may start now. Appends the starts to `actions`; the queue has applied

@@ -53,12 +53,14 @@ struct conservative_options {
 // Cost:     submit, a start, and an end on time: O(log jobs), and for each gap between reservations
 //           that is too short for the new job. An early end, a withdrawal or a job that does not fit
 //           at its time: for each GPU count and each gap at the times that became free, and for each
-//           job that moves; the module's page says how much. An overrun, a late start or a server
-//           event: as a submit of every waiting job; after a server event a copy of the placer also
-//           ends all running jobs. By the definition one such event may move every waiting job: on
-//           2,000 full GPUs, with servers of 8 on which jobs often do not fit at their times, a
-//           decision moves 250 of 500 waiting jobs. With `depth` it moves only jobs with
-//           reservations, and jobs whose start becomes known.
+//           job that moves; the module's page says how much. An overrun, a late start, an outage or
+//           a repair: O(running jobs log jobs), and as a submit of every waiting job; after an outage
+//           and a repair a copy of the placer also ends all running jobs. By the definition one such
+//           event may move every waiting job: on 2,000 full GPUs, with servers of 8 on which jobs
+//           often do not fit at their times, a decision moves 250 of 500 waiting jobs. With `depth`
+//           it reads only jobs with reservations, those whose start is unknown, those that do not fit
+//           on the healthy servers, and the next ones in the order until enough have reservations. A
+//           server that is marked bad again, or healthy again, costs nothing.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
@@ -84,9 +86,8 @@ class conservative_queue {
       move_up_ = move_up_ || now < r->ends;
     } else {
       jobs_.leave(*r, now);
-      order_.erase(r->key, job.value);
-      if (unreserved_.erase({r->key, job.value}) == 0 && reservations_.find(reserved_as(*r)))
-        reservations_.cancel(reserved_as(*r));
+      if (tried_.erase({r->key, job.value}) == 0) unreserved_.erase({r->key, job.value});
+      if (reservations_.find(reserved_as(*r))) reservations_.cancel(reserved_as(*r));
       move_up_ = true;
     }
     jobs_.forget(job);
@@ -102,14 +103,14 @@ class conservative_queue {
       return absl::OkStatus();
     }));
     bad_.insert(n.value);
-    change_servers();
+    if (jobs_.servers_changed()) change_servers();
     return stopped;
   }
   // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
     bad_.erase(n.value);
-    change_servers();
+    if (jobs_.servers_changed()) change_servers();
     return absl::OkStatus();
   }
 
@@ -150,7 +151,7 @@ class conservative_queue {
   }
   // When decide() must be called: at the next reservation, or when a running job should have ended.
   [[nodiscard]] time_ms wake() const noexcept {
-    if (order_.empty()) return max_time;
+    if (num_waiting() == 0) return max_time;
     const auto start = reservations_.first();
     const auto end = ends_.first();
     return (std::min)(start ? start->key : max_time, end ? end->key : max_time);
@@ -188,7 +189,6 @@ class conservative_queue {
   }
   void wait(record& r, time_ms now) {
     jobs_.wait(r, now);
-    order_.insert({r.key, r.request.job.value, 0});
     unreserved_.emplace(r.key, r.request.job.value);
   }
   [[nodiscard]] absl::Status stop(record& r) {
@@ -223,7 +223,7 @@ class conservative_queue {
   // Takes the first job out of unreserved_; nullopt: it does not fit on the healthy servers.
   [[nodiscard]] absl::StatusOr<std::optional<detail::reserved_job>> take_first() {
     const record& r = jobs_[job_id(unreserved_.begin()->second)];
-    unreserved_.erase(unreserved_.begin());
+    tried_.insert(unreserved_.extract(unreserved_.begin()));
     APIARY_ASSIGN_OR_RETURN(const bool fits, fits_idle(r));
     return fits ? std::optional(reserved_as(r)) : std::nullopt;
   }
@@ -244,14 +244,14 @@ class conservative_queue {
     }
     return absl::OkStatus();
   }
-  // Withdraws all reservations; only the running jobs have GPUs.
+  // Withdraws all reservations; only the running jobs have GPUs. Jobs for which no start was sought are
+  // not read.
   void start_over(time_ms now) {
     reservations_ = detail::reservations(placer().idle_gpus(), now);
     for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
       reservations_.give(at->key, max_time, static_cast<std::uint32_t>(at->weight));
     }
-    for (auto at = order_.first(); at; at = order_.next(at->key, at->id))
-      unreserved_.emplace(at->key, at->id);
+    unreserved_.merge(tried_);
   }
 
   [[nodiscard]] absl::Status start(record& r, time_ms now, std::vector<job_action>& actions) {
@@ -262,7 +262,7 @@ class conservative_queue {
       return absl::OkStatus();
     }
     reservations_.start(reserved_as(r));
-    order_.erase(r.key, r.request.job.value);
+    tried_.erase({r.key, r.request.job.value});
     r.started = now;
     r.ends = add_time(now, length_of(r));
     ends_.insert({r.ends, r.request.job.value, r.request.gpus});
@@ -272,10 +272,10 @@ class conservative_queue {
   detail::job_records<Placer, record> jobs_;
   detail::reservations reservations_;  // of waiting jobs
   conservative_options options_;
-  weighted_tree order_;  // waiting jobs, by arrival
-  weighted_tree ends_;   // ends of running jobs, with their GPUs as weights
-  std::set<std::pair<std::int64_t, std::uint32_t>>
-      unreserved_;               // waiting jobs for which no start was sought yet
+  weighted_tree ends_;  // ends of running jobs, with their GPUs as weights
+  // Waiting jobs by arrival: those for which no start was sought yet, and the others, which have a
+  // reservation, an unknown start, or do not fit on the healthy servers.
+  std::set<std::pair<std::int64_t, std::uint32_t>> unreserved_, tried_;
   bool move_up_ = false;         // reservations may move earlier
   bool rebuild_ = false;         // all reservations must be made again
   std::set<std::uint32_t> bad_;  // broken servers; while there are any:

@@ -130,12 +130,22 @@ class job_records {
   // Calls stopped(record) for jobs on the server; returns them, ascending. kNotFound: no server.
   template <class F>
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, F&& stopped) {
+    const std::uint32_t idle = placer_.idle_gpus();
     APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
     std::vector<job_id> jobs = placer_.jobs_on(n);
+    servers_changed_ = !jobs.empty() || placer_.idle_gpus() != idle;
     for (const job_id job : jobs) APIARY_RETURN_IF_ERROR(stopped((*this)[job]));
     return jobs;
   }
-  [[nodiscard]] absl::Status mark_healthy(node_id n) { return placer_.mark_healthy(n); }
+  [[nodiscard]] absl::Status mark_healthy(node_id n) {
+    const std::uint32_t idle = placer_.idle_gpus();
+    APIARY_RETURN_IF_ERROR(placer_.mark_healthy(n));
+    servers_changed_ = placer_.idle_gpus() != idle;
+    return absl::OkStatus();
+  }
+  // Whether the last mark_bad or mark_healthy changed something: the server was not so before, and
+  // it has GPUs.
+  [[nodiscard]] bool servers_changed() const noexcept { return servers_changed_; }
 
   [[nodiscard]] wait_queues& queues() noexcept { return queues_; }
   [[nodiscard]] const wait_queues& queues() const noexcept { return queues_; }
@@ -146,6 +156,7 @@ class job_records {
   Placer placer_;
   std::unordered_map<std::uint32_t, Record> jobs_;
   wait_queues queues_;
+  bool servers_changed_ = false;
 };
 
 }  // namespace detail
