@@ -232,6 +232,26 @@ TEST_CASE("bounded_wait_queue: small jobs move, so that a job fits on one server
   }
 }
 
+TEST_CASE("bounded_wait_queue: the cost of a start counts as time that the job has run") {
+  // The first job has 110 s to run, its start included. The second one stops it when it has run for 60.
+  std::vector<timed_job> jobs{{{.estimate = 100'000}, 0, 100'000},
+                              {{.estimate = 5'000}, 60'000, 5'000},
+                              {{.estimate = 40'000}, 80'000, 40'000}};
+  job_list::number_by_arrival(jobs);
+  bounded_wait_queue queue(server_placer::create({.gpus = {1}}).value(),
+                           {.order = bounded_orders::remaining});
+  const auto run = simulate(
+      queue, jobs, {}, {.start_cost = 10'000},
+      [](const timed_job&, const job_placement&) { return full_speed; },
+      [](const simulation_event&) {});
+  REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+  CHECK(run->jobs[1].ended == 75'000);
+  // At 80 s it has 45 s left by the queue's count, less than the 50 of the third job, and in fact 55.
+  CHECK(run->jobs[0].suspended == 1);
+  CHECK(run->jobs[0].ended == 135'000);
+  CHECK(run->jobs[2].started == 135'000);
+}
+
 TEST_CASE("bounded_wait_queue: what it refuses") {
   bounded_wait_queue queue(server_placer::create({.gpus = {2, 2}}).value(),
                            {.order = bounded_orders::remaining});

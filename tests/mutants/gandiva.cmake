@@ -53,8 +53,15 @@ mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last s
 mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its servers for equal ones"
   FROM [[if (own(a) != own(b)) return own(a);]] TO [[]] STATEMENT)
 mutant(fewer_others gandiva/detail/migration.h "wrong bound: a job that would leave two servers for one is overlooked"
-  IN [[      for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && others < fewer;]]
   FROM [[others < fewer]] TO [[others + 1 < fewer]])
+mutant(fewer_least gandiva/detail/migration.h "wrong comparison: a job does not leave a server whose GPUs just fit on the others"
+  FROM [[fewer * first->second < least]] TO [[fewer * first->second <= least]])
+mutant(fewer_anew gandiva/detail/migration.h "missing reset: after a migration the servers look as before"
+  FROM [[emptiest = emptiest_servers(jobs.servers());]] TO [[]] STATEMENT)
+mutant(unsubscribed_sum gandiva/detail/servers.h "wrong comparison: a job does not get all unsubscribed GPUs"
+  FROM [[gpus > unsubscribed_gpus_]] TO [[gpus >= unsubscribed_gpus_]])
+mutant(emptiest_next gandiva/detail/servers.h "dropped reset: servers with fewer unsubscribed GPUs are read from the middle on"
+  FROM [[next_ = n == summary_bitset::npos ? 0 : n + 1;]] TO [[if (n != summary_bitset::npos) next_ = n + 1;]] STATEMENT)
 mutant(fewer_exact gandiva/detail/migration.h "wrong comparison: a job does not go to servers that just hold it"
   FROM [[if (missing <= used * k) return true;]] TO [[if (missing < used * k) return true;]] STATEMENT)
 mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run longer than its least time"

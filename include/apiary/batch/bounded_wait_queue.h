@@ -40,7 +40,8 @@ struct bounded_wait_options {
   time_ms slice = 600'000;          // how long a job that starves runs before all others
   bool migrates = true;             // whether running jobs move to make GPUs of one server idle
   // orders::remaining only: a job whose server breaks keeps its work in whole intervals of this
-  // length, in ms; 0: it keeps nothing.
+  // length, in ms; 0: it keeps nothing. The time that starts and migrations cost counts as work here,
+  // and in both orders as time that the job has run (the module's page).
   time_ms checkpoint_interval = 0;
 };
 

@@ -151,6 +151,7 @@ TEST_CASE("gandiva_servers: every question is answered as a scan would") {
         change(job, before, after);
       }
       std::uint32_t max_unsubscribed = 0;
+      std::uint32_t sum = 0;
       for (std::uint32_t s = 0; s < count; ++s) {
         REQUIRE(servers.load(node_id(s)) == naive.load(s));
         REQUIRE(servers.pinned(node_id(s)) == naive.sum(s, true));
@@ -161,7 +162,15 @@ TEST_CASE("gandiva_servers: every question is answered as a scan would") {
           REQUIRE(servers.with_unsubscribed(k).test(s) == (naive.unsubscribed(s) == k));
         }
         max_unsubscribed = std::max(max_unsubscribed, naive.unsubscribed(s));
+        sum += naive.unsubscribed(s);
       }
+      const auto all = naive.spread(sum);
+      emptiest_servers emptiest(servers);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        REQUIRE(emptiest.at(i) != nullptr);
+        REQUIRE(*emptiest.at(i) == all[i]);
+      }
+      REQUIRE(emptiest.at(all.size()) == nullptr);
       REQUIRE(servers.max_unsubscribed() == max_unsubscribed);
       for (std::uint32_t g = 1; g <= 18; ++g) {
         REQUIRE(servers.least_loaded(g) == naive.least_loaded(g));

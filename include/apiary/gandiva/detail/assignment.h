@@ -67,7 +67,7 @@ class gandiva_assignment {
       if (!home.valid()) home = servers.tightest(gpus);
     }
     if (!home.valid()) {
-      if (const auto split = servers.spread(gpus); several && !split.empty()) {
+      if (const auto split = several ? servers.spread(gpus) : gpus_by_server(); !split.empty()) {
         queue.leave(r, now);
         jobs.start_multi_server(r, split);
         return true;

@@ -211,18 +211,21 @@ class migration_gains {
 // Migrates running jobs: consolidate() migrates jobs on several servers to fewer servers,
 // defragment() empties servers. A job that started or migrated less than `min_run_time` ago does not
 // migrate, because it would lose too much of its time.
-// Cost: consolidate O(s) for each job on s servers that could run on fewer if they were idle, and
-//       O(16 s log s) for each that migrates; defragment O(servers in use with unsubscribed GPUs +
-//       jobs of those to be emptied), or nothing if there is none to empty.
+// Cost: consolidate O(1) if no server has unsubscribed GPUs; else O(s) for each job on s servers that
+//       could run on fewer if they were idle, and O(16 s log s) for each that migrates; defragment
+//       O(servers in use with unsubscribed GPUs + jobs of those to be emptied), or nothing if there is
+//       none to empty.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const migration_gains& gains)
       : threshold_(threshold), min_run_time_(min_run_time), gains_(gains) {}
 
   void consolidate(gandiva_jobs& jobs, time_ms now) const {
+    if (jobs.servers().max_unsubscribed() == 0) return;
+    emptiest_servers emptiest(jobs.servers());
     for (const job_id job : std::vector<job_id>(jobs.dispersed())) {
       gandiva_job& r = jobs.at(job);
-      if (!may_move(jobs, r, now) || !fits_on_fewer(jobs, r)) continue;
+      if (!may_move(jobs, r, now) || !fits_on_fewer(jobs, r, emptiest)) continue;
       std::vector<node_id> some;
       for (const placement& p : r.where) some.push_back(p.node);
       for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
@@ -239,7 +242,9 @@ class gandiva_migration {
       std::vector<gpus_on_server> own;
       for (const placement& p : r.where) own.push_back({v.index_of(p.node), p.num_gpus()});
       const std::vector<gpus_on_server> to = detail::consolidate(v.capacities, own);
-      if (!to.empty()) jobs.migrate(r, v.on_nodes(to));
+      if (to.empty()) continue;
+      jobs.migrate(r, v.on_nodes(to));
+      emptiest = emptiest_servers(jobs.servers());
     }
   }
   // Returns whether a job migrated, or may migrate later.
@@ -302,23 +307,27 @@ class gandiva_migration {
                        [n](const placement& p) { return p.node == n; });
   }
   // Whether a job on s servers fits on s - 1: those with the most unsubscribed GPUs, if its own count.
-  [[nodiscard]] static bool fits_on_fewer(const gandiva_jobs& jobs, const gandiva_job& r) {
+  [[nodiscard]] static bool fits_on_fewer(const gandiva_jobs& jobs, const gandiva_job& r,
+                                          emptiest_servers& emptiest) {
+    const std::size_t fewer = r.where.size() - 1;
+    std::uint32_t least = max_gpus_per_node;  // that it has on one server
+    for (const placement& p : r.where) least = (std::min)(least, p.num_gpus());
+    // It would leave a server at least, for unsubscribed GPUs of s - 1 servers.
+    const emptiest_servers::server* const first = emptiest.at(0);
+    if (first == nullptr || fewer * first->second < least) return false;
     std::array<std::uint32_t, placement::max_gpus + 1> servers{};  // by the GPUs that they can give
     std::uint32_t missing = 0;
     for (const placement& p : r.where) {
       missing += p.num_gpus();
       ++servers[jobs.servers().unsubscribed(p.node) + p.num_gpus()];
     }
-    const std::size_t fewer = r.where.size() - 1;
     std::size_t others = 0;
-    for (std::uint32_t k = max_gpus_per_node; k > 0 && others < fewer; --k) {
-      const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
-      for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && others < fewer;
-           n = candidates.find_next(n + 1)) {
-        if (runs_on(r, node_id(n))) continue;
-        ++servers[k];
-        ++others;
-      }
+    for (std::size_t i = 0; others < fewer; ++i) {
+      const emptiest_servers::server* const other = emptiest.at(i);
+      if (other == nullptr) break;
+      if (runs_on(r, other->first)) continue;
+      ++servers[other->second];
+      ++others;
     }
     std::size_t left = fewer;
     for (std::uint32_t k = placement::max_gpus; k > 0 && left > 0; --k) {

@@ -103,14 +103,14 @@ class gandiva_servers {
   // Unsubscribed GPUs of several servers, those with the most first; empty if all have too few.
   [[nodiscard]] gpus_by_server spread(std::uint32_t gpus) const {
     gpus_by_server split;
-    for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
+    if (gpus > unsubscribed_gpus_) return split;
+    for (std::uint32_t k = max_gpus_per_node; k > 0 && gpus > 0; --k) {
       for (std::uint32_t n = unsubscribed_[k].find_first(); n != summary_bitset::npos && gpus > 0;
            n = unsubscribed_[k].find_next(n + 1)) {
         split.emplace_back(node_id(n), (std::min)(gpus, k));
         gpus -= split.back().second;
       }
     }
-    if (gpus > 0) split.clear();
     return split;
   }
   // The most over-subscribed server with a suspended job of at most `most` GPUs.
@@ -186,7 +186,10 @@ class gandiva_servers {
     if (s.affinity > 0 && s.affinity <= gpus && s.pinned + s.affinity <= gpus) {
       put(by_affinity_[s.affinity], s.load, n, in);
     }
-    if (s.load < gpus) unsubscribed_[gpus - s.load].assign(n.value, in);
+    if (s.load < gpus) {
+      unsubscribed_[gpus - s.load].assign(n.value, in);
+      unsubscribed_gpus_ += in ? gpus - s.load : s.load - gpus;
+    }
     if (s.load <= gpus) return;
     over_.assign(n.value, in);
     for (std::uint32_t k = 1; k <= gpus; ++k) {
@@ -212,6 +215,33 @@ class gandiva_servers {
   by_gpus<summary_bitset> unsubscribed_;  // by unsubscribed GPUs
   by_gpus<by_excess> movable_;            // by the GPUs of a suspended job
   summary_bitset over_;
+  std::uint32_t unsubscribed_gpus_ = 0;  // of all servers
+};
+
+// The servers with unsubscribed GPUs, those with the most first (ties: the lowest id). It reads only as
+// many as were asked for; they must not change meanwhile.
+class emptiest_servers {
+ public:
+  using server = std::pair<node_id, std::uint32_t>;  // with its unsubscribed GPUs
+
+  explicit emptiest_servers(const gandiva_servers& servers)
+      : servers_(&servers), gpus_(servers.max_unsubscribed()) {}
+  // The server at this place of the order, from 0; null: there are not so many.
+  [[nodiscard]] const server* at(std::size_t place) {
+    while (read_.size() <= place && gpus_ > 0) {
+      const std::uint32_t n = servers_->with_unsubscribed(gpus_).find_next(next_);
+      if (n != summary_bitset::npos) read_.emplace_back(node_id(n), gpus_);
+      if (n == summary_bitset::npos) --gpus_;
+      next_ = n == summary_bitset::npos ? 0 : n + 1;
+    }
+    return place < read_.size() ? &read_[place] : nullptr;
+  }
+
+ private:
+  const gandiva_servers* servers_;
+  std::uint32_t gpus_;  // where it reads on
+  std::uint32_t next_ = 0;
+  std::vector<server> read_{};
 };
 
 }  // namespace detail
