@@ -55,6 +55,23 @@ TEST_CASE("gandiva_migration: what others have is not gathered on") {
   CHECK(s.jobs.dispersed() == std::vector<job_id>{job_id(2)});
 }
 
+TEST_CASE("gandiva_migration: the GPUs that one job leaves are for the next one") {
+  const gandiva_migration moves(3, 0, {});
+  gandiva_scene s({8, 8, 8});
+  s.running(1, 4, three);
+  // Each of the first two servers has two unsubscribed GPUs.
+  s.jobs.add({.job = job_id(2), .gpus = 8}, 0);
+  s.jobs.add({.job = job_id(3), .gpus = 8}, 0);
+  s.decide(0, [&] {
+    s.jobs.start_multi_server(s.at(2), {{one, 6}, {two, 2}});
+    s.jobs.start_multi_server(s.at(3), {{two, 4}, {three, 4}});
+  });
+  s.decide(5, [&] { moves.consolidate(s.jobs, 5); });
+  CHECK(s.actions.size() == 2);
+  CHECK(s.at(2).home == one);
+  CHECK(s.at(3).home == two);
+}
+
 // The migration looks only at some servers, and only if the job can run on fewer.
 TEST_CASE("gandiva_migration: a job over several servers goes where consolidate() puts it") {
   std::uint64_t moved = 0;
