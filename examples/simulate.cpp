@@ -279,21 +279,35 @@ struct simulate_task {
   std::vector<std::optional<output_file>> files{};  // the report, the plot, the jobs, the events
 };
 
-// kInvalidArgument: not one quota for each tenant, or more GPUs than there are.
-absl::Status check_quotas(const simulate_options& o, const job_list& list) {
-  const std::vector<std::uint32_t>& quotas = o.settings.quotas;
+// Brings the quotas from the order of the tenants' names into the order of their ids. All lists have the
+// same tenants. kInvalidArgument: not one quota for each tenant, or more GPUs than there are.
+absl::Status assign_quotas(simulate_options& o, const job_list& list) {
+  std::vector<std::uint32_t>& quotas = o.settings.quotas;
   if (quotas.empty()) return absl::OkStatus();
+  std::vector<std::size_t> by_name;
+  for (std::size_t t = 0; t < list.tenants.size(); ++t) by_name.push_back(t);
+  std::sort(by_name.begin(), by_name.end(),
+            [&](std::size_t a, std::size_t b) { return list.tenants[a] < list.tenants[b]; });
+  if (quotas.size() != by_name.size()) {
+    std::vector<std::string> names;  // the first ones
+    for (const std::size_t t : by_name) {
+      if (names.size() < 10) names.push_back(line_reader::quoted(list.tenants[t]));
+    }
+    const bool more = names.size() < by_name.size();
+    const std::vector<std::string_view> some(names.begin(), names.end());
+    return absl::InvalidArgumentError("--quotas has " + std::to_string(quotas.size()) +
+                                      (quotas.size() == 1 ? " number" : " numbers") +
+                                      "; the tenants are " + std::to_string(by_name.size()) + ": " +
+                                      in_words(some) + (more ? ", ..." : ""));
+  }
   std::uint64_t sum = 0;
   for (const std::uint32_t q : quotas) sum += q;
-  if (quotas.size() != list.tenants.size()) {
-    return absl::InvalidArgumentError("--quotas has " + std::to_string(quotas.size()) +
-                                      " numbers; there are " + std::to_string(list.tenants.size()) +
-                                      " tenants");
-  }
   if (sum > o.cluster.gpus()) {
     return absl::InvalidArgumentError("--quotas adds up to " + std::to_string(sum) +
                                       " GPUs; the cluster has " + std::to_string(o.cluster.gpus()));
   }
+  const std::vector<std::uint32_t> given = quotas;
+  for (std::size_t i = 0; i < given.size(); ++i) quotas[by_name[i]] = given[i];
   return absl::OkStatus();
 }
 
@@ -308,7 +322,7 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
     APIARY_RETURN_IF_ERROR(fit(t.chosen, list, t.left_out));
     t.lists.push_back(std::move(list));
   }
-  APIARY_RETURN_IF_ERROR(check_quotas(chosen, t.lists.front()));
+  APIARY_RETURN_IF_ERROR(assign_quotas(t.chosen, t.lists.front()));
   APIARY_ASSIGN_OR_RETURN(t.files, open_outputs({chosen.jobs}, {chosen.report, chosen.plot,
                                                                 chosen.csv, chosen.events}));
   t.chosen.settings.keeps_jobs = t.files[2].has_value();
