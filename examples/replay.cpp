@@ -312,9 +312,11 @@ int sweep(const sweep_options& o) {
     const absl::StatusOr<options> parsed = parse_run(run);
     if (!parsed.ok()) return fail(at_line(o, run, parsed.status()), 2);
   }
-  const absl::Status done = run_sweep(
-      o, *runs, "policy,placed,failed,allocated_percent,fragmentation_percent",
-      [](const sweep_run& run) -> absl::StatusOr<std::string> {
+  const std::string row_header = "policy,placed,failed,allocated_percent,fragmentation_percent";
+  const absl::Status rows = check_results(o, row_header);
+  if (!rows.ok()) return fail(rows, absl::IsInvalidArgument(rows) ? 2 : 1);
+  const absl::Status done =
+      run_sweep(o, *runs, row_header, [](const sweep_run& run) -> absl::StatusOr<std::string> {
         APIARY_ASSIGN_OR_RETURN(const options chosen, parse_run(run));
         APIARY_ASSIGN_OR_RETURN(const task t, prepare(chosen));
         APIARY_ASSIGN_OR_RETURN(const std::vector<result> results,

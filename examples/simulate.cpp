@@ -7,7 +7,12 @@
 #include "simulate_plot.h"
 #include "simulate_policies.h"
 #include "sweep.h"
+#include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/gang_scheduler/detail/job_demand.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_queue.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/decimal.h>
@@ -27,6 +32,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,13 +57,64 @@ struct left_out_jobs {
   std::uint64_t empty = 0;      // without GPUs or without duration
   std::uint64_t too_large = 0;  // with more GPUs than the cluster has
   std::uint32_t largest = 0;    // the most GPUs of these
+  std::uint64_t never = 0;      // others that do not fit even into the idle cluster
+  std::string first{};          // what the first of these asks for
+
+  [[nodiscard]] std::uint64_t all() const noexcept { return empty + too_large + never; }
 };
+
+// Why jobs are left out, each reason with its count.
+std::vector<std::string> reasons_of(const left_out_jobs& jobs, const simulate_options& o) {
+  std::vector<std::string> reasons;
+  const auto add = [&](std::uint64_t n, const std::string& why) {
+    if (n == 0) return;
+    reasons.push_back(std::to_string(n) + (n == 1 ? " job is" : " jobs are") + " left out: " + why);
+  };
+  add(jobs.empty, "no GPUs or no duration");
+  add(jobs.too_large, "more GPUs (up to " + std::to_string(jobs.largest) +
+                          ") than the cluster has (" + std::to_string(o.cluster.gpus()) + ")");
+  add(jobs.never, "more CPU, memory or GPUs of a model than the servers have; the first asks for " +
+                      jobs.first);
+  return reasons;
+}
+
+// Leaves out jobs that do not fit even into the idle cluster, by their CPU, memory or GPU models:
+// those that a queue of batch/ or gang_queue refuses. Requires: no job has more GPUs than the cluster.
+absl::Status leave_out_never(const simulate_options& o, job_list& list, left_out_jobs& left_out) {
+  if (o.cluster.is_plain() && std::all_of(list.jobs.begin(), list.jobs.end(), needs_only_gpus))
+    return absl::OkStatus();
+  const gang_cluster cluster = gang_cluster_of(o.cluster);
+  const std::vector<job_demand> demands = number_demands(list);
+  APIARY_ASSIGN_OR_RETURN(const demand_placer placer, demand_placer::create(cluster, demands));
+  APIARY_ASSIGN_OR_RETURN(gang_scheduler scheduler, gang_scheduler::create(cluster));
+  gang_queue queue(std::move(scheduler), {.demands = demands});
+  std::map<std::pair<std::uint32_t, std::uint32_t>, bool> fit;  // by GPUs and demand
+  absl::Status status;
+  std::erase_if(list.jobs, [&](const timed_job& j) {
+    const auto [at, is_new] = fit.try_emplace({j.request.gpus, j.request.demand}, false);
+    if (is_new) {
+      const job_request probe{.job = job_id(j.request.demand),
+                              .tenant = tenant_id(0),
+                              .gpus = j.request.gpus,
+                              .demand = j.request.demand};
+      at->second = placer.check(probe).ok() && queue.submit(probe, 0).ok();
+      if (at->second) status.Update(queue.finish(probe.job, 0));
+    }
+    if (at->second) return false;
+    const job_demand& d = demands[j.request.demand];
+    if (left_out.never++ == 0)
+      left_out.first = apiary::detail::text_of_demand(j.request.gpus, d.per_gpu, d.models);
+    return true;
+  });
+  return status;
+}
 
 // Removes jobs that the cluster cannot hold, and policies that do not know what the jobs need. An error
 // if no job is left, if the times overflow, or if --policy has chosen such a policy.
 absl::Status fit(simulate_options& o, job_list& list, left_out_jobs& left_out) {
   constexpr time_ms longest = time_ms{1} << 43;
   constexpr time_ms all = time_ms{1} << 52;
+  const auto seconds = [](time_ms t) { return std::to_string(t / 1000) + " s"; };
   left_out = {.empty = list.left_out};
   std::erase_if(list.jobs, [&](const timed_job& j) {
     if (j.request.gpus <= o.cluster.gpus()) return false;
@@ -65,21 +122,23 @@ absl::Status fit(simulate_options& o, job_list& list, left_out_jobs& left_out) {
     left_out.largest = std::max(left_out.largest, j.request.gpus);
     return true;
   });
+  if (!std::all_of(list.jobs.begin(), list.jobs.end(), needs_only_gpus))
+    APIARY_RETURN_IF_ERROR(o.need_demands(o.jobs + ": a job needs CPU, memory or a GPU model"));
+  APIARY_RETURN_IF_ERROR(leave_out_never(o, list, left_out));
   if (list.jobs.empty()) {
-    return absl::InvalidArgumentError(o.jobs + ": every job requests more than the " +
-                                      std::to_string(o.cluster.gpus()) + " GPUs of the cluster");
-  }
-  const auto odd = std::find_if_not(list.jobs.begin(), list.jobs.end(), needs_only_gpus);
-  if (odd != list.jobs.end()) {
-    APIARY_RETURN_IF_ERROR(o.need_demands(o.jobs + ": job " +
-                                          std::to_string(odd - list.jobs.begin()) +
-                                          " needs CPU, memory or a GPU model"));
+    std::string why = o.jobs + ": no job can run";
+    for (const std::string& reason : reasons_of(left_out, o)) why += "; " + reason;
+    return absl::InvalidArgumentError(why);
   }
   job_list::number_by_arrival(list.jobs);
   time_ms end = list.jobs.back().arrival;
   for (timed_job& j : list.jobs) {
-    if (j.duration >= longest || (end += j.duration) >= all)
-      return absl::InvalidArgumentError(o.jobs + ": the jobs take more time than can be counted");
+    if (j.duration >= longest)
+      return absl::InvalidArgumentError(o.jobs + ": a job takes " + seconds(j.duration) +
+                                        "; the limit is " + seconds(longest));
+    if ((end += j.duration) >= all)
+      return absl::InvalidArgumentError(o.jobs + ": the last arrival and the durations add up to " +
+                                        seconds(end) + " or more; the limit is " + seconds(all));
     // `srtf` refuses a GPU-time of 2^62 and more; a start adds its cost.
     j.request.estimate = std::min(j.request.estimate, (time_ms{1} << 61) / j.request.gpus);
   }
@@ -239,8 +298,9 @@ std::string report_of(const simulate_options& o, const job_list& list,
   std::string text = "{\n  \"nodes\": " + std::to_string(o.cluster.nodes) +
                      ",\n  \"gpus_per_node\": " + std::to_string(o.cluster.gpus_per_node) +
                      ",\n  \"jobs\": " + std::to_string(list.jobs.size()) +
-                     ",\n  \"left_out\": " + std::to_string(left_out.empty + left_out.too_large) +
+                     ",\n  \"left_out\": " + std::to_string(left_out.all()) +
                      ",\n  \"left_out_too_large\": " + std::to_string(left_out.too_large) +
+                     ",\n  \"left_out_never_fits\": " + std::to_string(left_out.never) +
                      ",\n  \"tenants\": " + std::to_string(list.tenants.size()) +
                      ",\n  \"policies\": [";
   for (const policy_run& r : runs) {
@@ -338,14 +398,8 @@ void print_left_out(const simulate_options& o, const left_out_jobs& jobs) {
   });
   if (!not_run.empty())
     std::fprintf(stderr, "%s know only GPUs and do not run\n", in_words(not_run).c_str());
-  const auto count = [](std::uint64_t n) {
-    return std::to_string(n) + (n == 1 ? " job is" : " jobs are") + " left out: ";
-  };
-  if (jobs.empty > 0) std::fprintf(stderr, "%sno GPUs or no duration\n", count(jobs.empty).c_str());
-  if (jobs.too_large > 0) {
-    std::fprintf(stderr, "%smore GPUs (up to %" PRIu32 ") than the cluster has (%" PRIu32 ")\n",
-                 count(jobs.too_large).c_str(), jobs.largest, o.cluster.gpus());
-  }
+  for (const std::string& reason : reasons_of(jobs, o))
+    std::fprintf(stderr, "%s\n", reason.c_str());
 }
 
 // Runs the policies, prints the table and leaves the files.
@@ -428,6 +482,8 @@ int sweep(const sweep_options& o) {
     if (!parsed.ok()) return fail(at_line(o, run, parsed.status()), 2);
     costs.push_back(cost_of(*parsed));
   }
+  const absl::Status rows = check_results(o, row_header);
+  if (!rows.ok()) return fail(rows, absl::IsInvalidArgument(rows) ? 2 : 1);
   const absl::Status done = run_sweep(
       o, *runs, row_header,
       [](const sweep_run& run) -> absl::StatusOr<std::string> {
@@ -465,6 +521,6 @@ int main(int argc, char** argv) {
   absl::StatusOr<simulate_task> t = prepare(*o);
   if (!t.ok()) return fail(t.status(), 2);
   const absl::Status done = perform(*std::move(t));
-  // A job that can never run is wrong input, which only the scheduler finds out.
+  // A job that a scheduler refuses is wrong input.
   return done.ok() ? 0 : fail(done, absl::IsInvalidArgument(done) ? 2 : 1);
 }

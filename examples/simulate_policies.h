@@ -122,6 +122,10 @@ struct job_cluster {
   std::vector<std::pair<std::string, std::uint32_t>> models{};
 
   [[nodiscard]] std::uint32_t gpus() const noexcept { return nodes * gpus_per_node; }
+  // Whether all servers are alike, without limits of CPU and memory.
+  [[nodiscard]] bool is_plain() const noexcept {
+    return models.empty() && host == apiary::resources{~0U, ~0U};
+  }
   // As many as divide the cluster evenly, from 4 to 16 and the most of them; or all.
   [[nodiscard]] std::uint32_t nodes_per_rack() const noexcept {
     for (std::uint32_t n = 16; n >= 4; --n) {
@@ -270,8 +274,7 @@ inline std::vector<job_demand> number_demands(apiary::job_list& list) {
 // differ or are limited.
 inline absl::StatusOr<cluster_placer> placer_for(const job_cluster& cluster,
                                                  apiary::job_list& list) {
-  if (cluster.models.empty() && cluster.host == apiary::resources{~0U, ~0U} &&
-      std::all_of(list.jobs.begin(), list.jobs.end(), needs_only_gpus)) {
+  if (cluster.is_plain() && std::all_of(list.jobs.begin(), list.jobs.end(), needs_only_gpus)) {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::server_placer::create(cluster.servers()));
     return cluster_placer(std::move(made));
   }

@@ -37,7 +37,9 @@ namespace example {
 inline constexpr const char* sweep_usage =
     "  --sweep FILE       many runs: each line of the file has the options of one run; lines that\n"
     "                     begin with # are skipped. Options of the command line hold for all runs\n"
-    "  --results FILE     appends a row for each run to this CSV file (needed by --sweep)\n"
+    "  --results FILE     appends a row for each run to this CSV file (needed by --sweep); a file "
+    "with\n"
+    "                     another header line is refused\n"
     "  --index N          only the N-th run, from 0: for an element of a job array\n"
     "  -j N               N runs at once, each a process of its own, at most 256 (default: 1); "
     "the\n"
@@ -146,6 +148,32 @@ inline absl::StatusOr<std::vector<sweep_run>> read_sweep(const sweep_options& o)
 // The same error, with the line of the run.
 inline absl::Status at_line(const sweep_options& o, const sweep_run& run, const absl::Status& why) {
   return {why.code(), o.file + ":" + std::to_string(run.line) + ": " + std::string(why.message())};
+}
+
+// What precedes the columns of the program.
+inline constexpr const char* sweep_columns = "run,options,";
+
+// Whether rows with these columns may be appended to the results. kInvalidArgument: the file begins with
+// another header line. Other errors: the file cannot be read.
+inline absl::Status check_results(const sweep_options& o, const std::string& columns) {
+  const std::string header = sweep_columns + columns + "\n";
+  const int file = ::open(o.results.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return errno == ENOENT ? absl::OkStatus() : absl::ErrnoToStatus(errno, o.results);
+  std::string begin(header.size(), '\0');
+  struct stat what {};
+  ssize_t length = 0;
+  absl::Status status;
+  if (::fstat(file, &what) != 0 || ::flock(file, LOCK_SH) != 0 ||
+      (S_ISREG(what.st_mode) && (length = ::read(file, begin.data(), begin.size())) < 0))
+    status = absl::ErrnoToStatus(errno, o.results);
+  ::close(file);
+  begin.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
+  if (!status.ok() || begin.empty() || begin == header) return status;
+  return absl::InvalidArgumentError(
+      o.results + ": its first line is " +
+      apiary::line_reader::quoted(std::string_view(begin).substr(0, begin.find('\n'))) +
+      ", not the header line of these rows, which begins with " +
+      apiary::line_reader::quoted(header.substr(0, std::min<std::size_t>(24, header.size() - 1))));
 }
 
 // Appends a row, and to an empty file first the header line. Other processes may append to the same
@@ -272,7 +300,7 @@ absl::Status run_sweep(const sweep_options& o, const std::vector<sweep_run>& run
     const sweep_run& run = runs[chosen[at]];
     const absl::StatusOr<std::string> row = make(run);
     if (!row.ok()) return at_line(o, run, row.status());
-    return append_row(o.results, "run,options," + header,
+    return append_row(o.results, sweep_columns + header,
                       std::to_string(chosen[at]) + "," + csv_field(run.text) + "," + *row);
   };
   if (o.index) return perform(0);

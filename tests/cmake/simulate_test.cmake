@@ -91,18 +91,18 @@ file(WRITE "${WORK}/demands" "timestamp,duration,num_gpus,cluster,cpus_per_gpu,m
   "2020-01-01 00:00:10,60,1,a,8,,t4\n")
 set(demands --jobs demands --format philly ${cluster})
 set(able "knows only GPUs; fifo, backfill, easy, easy_gpus, conservative, qssf, srtf, las, tiresias, bounded, bounded_srtf, gang and gang_backfill know CPU, memory and GPU models")
-refused("demands: job 0 needs CPU, memory or a GPU model, but philly ${able}" ${demands} --policy philly)
-refused("demands: job 0 needs CPU, memory or a GPU model, but gandiva_fgd ${able}" ${demands} --policy gang,fifo,gandiva_fgd)
+refused("demands: a job needs CPU, memory or a GPU model, but philly ${able}" ${demands} --policy philly)
+refused("demands: a job needs CPU, memory or a GPU model, but gandiva_fgd ${able}" ${demands} --policy gang,fifo,gandiva_fgd)
 refused("--cpus is given, but philly ${able}" --cpus 8 --policy all)
 refused("--models is given, but hived ${able}" --models t4:1 --policy gang,hived)
 refused("--models \"t4\" is not a name, a colon and a number" --policy gang --models t4)
 refused("--models adds up to 3 servers; there are 2" ${demands} --policy gang --models t4:1,v100:2)
-# Jobs that can never run, as the policies say it.
-set(two "job 0 asks for 2 GPUs with 4 cores and 16 GiB each, of model \"v100\", which do not fit even in the idle cluster")
-refused("${two}" ${demands} --models t4:2 --policy bounded --report old)
-refused("${two}; it has 0 such GPUs" ${demands} --models t4:2 --policy gang)
-refused("job 1 asks for 1 GPU with 8 cores and 16 GiB, of model \"t4\", which does not fit even in the idle cluster"
-        ${demands} --models v100:2 --policy fifo)
+# Jobs that can never run.
+set(never "more CPU, memory or GPUs of a model than the servers have; the first asks for")
+foreach(policy bounded gang)
+  refused("demands: no job can run; 3 jobs are left out: ${never} 2 GPUs with 4 cores and 16 GiB each, of model \"v100\""
+          ${demands} --models h100:2 --policy ${policy} --report old)
+endforeach()
 refused("--failures has 2 numbers, not 3" --failures 1,2)
 refused("--failures adds up to 101 %, which is above 100 %" --failures 100,0,1)
 refused("--failures \"101\" is not a whole number from 0 to 100" --failures 101,0,0)
@@ -126,6 +126,9 @@ refused("bad_sweep:1: a run needs --policy with the name of one policy"
 file(WRITE "${WORK}/bad_sweep" "--policy fifo,las\n")
 refused("bad_sweep:1: a run needs --policy with the name of one policy"
         --sweep bad_sweep --results old)
+file(WRITE "${WORK}/good_sweep" "--policy fifo\n")
+refused("old: its first line is \"old text\", not the header line of these rows, which begins with \"run,options,policy,jobs,\""
+        --sweep good_sweep --results old)
 file(WRITE "${WORK}/bad_sweep" "--policy fifo --plot x.svg\n")
 refused("bad_sweep:1: a run has no --report, --plot, --csv and --events" --sweep bad_sweep --results old)
 
@@ -139,21 +142,35 @@ function(bad name format text why)
   set(errors "${errors}" PARENT_SCOPE)
 endfunction()
 bad(p1 philly "${philly}2020-02-30 00:00:00,1,1,0,a\n"
-    ":6: timestamp is \"2020-02-30 00:00:00\", not YYYY-MM-DD HH:MM:SS")
-bad(p2 philly "${philly}2020-02-20 00:00:00,-1,1,0,a\n" ":6: duration is \"-1\", not seconds")
+    ":6: timestamp is \"2020-02-30 00:00:00\", not YYYY-MM-DD HH:MM:SS from 1970 on")
+bad(p2 philly "${philly}2020-02-20 00:00:00,-1,1,0,a\n" ":6: duration is \"-1\", not seconds from 0 to 10^12")
 bad(p3 philly "${philly}2020-02-20 00:00:00,1,x,0,a\n"
     ":6: num_gpus is \"x\", not a whole number from 0 to 4294967295")
 bad(p4 philly "${philly}2020-02-20 00:00:00,1,1\n" ":6: 3 fields; the header line has 5")
 bad(p5 philly "${swf}" ":1: no column \"timestamp\"")
 bad(p6 philly "timestamp,duration,num_gpus,cluster\n" ": no job after the header line")
 bad(p7 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,1,5,a\n"
-    ": every job requests more than the 4 GPUs of the cluster")
+    ": no job can run; 1 job is left out: more GPUs (up to 5) than the cluster has (4)")
+bad(p8 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,0,1,a\n2020-02-20 00:00:00,1,0,a\n"
+    ": no job can run; 2 jobs have no GPUs or no duration")
+bad(p9 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,0,1,a\n2020-02-20 00:00:00,1,5,a\n"
+    ": no job can run; 1 job is left out: no GPUs or no duration; 1 job is left out: more GPUs (up to 5) than the cluster has (4)")
+bad(p10 philly "timestamp,duration,num_gpus,cluster\n0001-01-01 00:00:00,1,1,a\n"
+    ":2: timestamp is \"0001-01-01 00:00:00\", not YYYY-MM-DD HH:MM:SS from 1970 on")
+bad(p11 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,9007199254740993,1,a\n"
+    ":2: duration is \"9007199254740993\", not seconds from 0 to 10^12")
 bad(s1 swf "${swf}3 1 2\n" ":4: 3 fields, not 18")
 bad(s2 swf "${swf}3 x 0 30 1 -1 -1 1 30 -1 1 2 -1 -1 -1 -1 -1 -1\n"
     ":4: field 2 is \"x\", not a number from -1 to 10^12")
 bad(s3 swf "; nothing\n" ": no job that ran")
 bad(s4 swf "1 0 0 99999999999 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 -1 -1\n"
-    ": the jobs take more time than can be counted")
+    ": a job takes 99999999999 s; the limit is 8796093022 s")
+set(long "1 0 0 8796093000 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 -1 -1\n")
+string(REPEAT "${long}" 513 long)
+bad(s5 swf "${long}"
+    ": the last arrival and the durations add up to 4512395709000 s or more; the limit is 4503599627370 s")
+bad(s6 swf "1 0 0 0 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 -1 -1\n"
+    ": no job can run; 1 job has no processors or no run time")
 refused("none: No such file or directory" --jobs none --format swf ${cluster})
 refused(".: Is a directory" --jobs . --format swf ${cluster})
 set(twice "one file cannot be two of inputs and outputs")
@@ -193,6 +210,28 @@ if(NOT (status EQUAL 0 AND left EQUAL 3 AND large EQUAL 1 AND err MATCHES
   "^2 jobs are left out: no GPUs or no duration\n1 job is left out: more GPUs \\(up to 9\\) than the cluster has \\(4\\)\nwrote "))
   failed("why jobs are left out")
 endif()
+# Jobs that never fit by CPU, memory or GPU model are left out under each policy; the others run.
+# left_out_of(models left text): so many of the three jobs do not run.
+function(left_out_of models left text)
+  run(${demands} --models ${models} --cpus 8 --policy bounded,gang,fifo --plot /dev/null --report report)
+  file(READ "${WORK}/report" report)
+  string(JSON all GET "${report}" left_out)
+  string(JSON none GET "${report}" left_out_never_fits)
+  math(EXPR done "3 - ${left}")
+  foreach(policy RANGE 2)
+    string(JSON did GET "${report}" policies ${policy} jobs_done)
+    if(NOT did EQUAL done)
+      set(status "${did} jobs done")
+    endif()
+  endforeach()
+  if(NOT (status EQUAL 0 AND all EQUAL left AND none EQUAL left AND
+          err MATCHES "^${left} jobs? (is|are) left out: ${never} ${text}\nwrote "))
+    failed("jobs that never fit: ${report}")
+  endif()
+  set(errors "${errors}" PARENT_SCOPE)
+endfunction()
+left_out_of(t4:2 1 "2 GPUs with 4 cores and 16 GiB each, of model \"v100\"")
+left_out_of(v100:2 2 "1 GPU with 8 cores and 16 GiB, of model \"t4\"")
 # A list of policies: their rows, in this order.
 string(JSON first GET "${report}" policies 0 policy)
 string(JSON second GET "${report}" policies 1 policy)

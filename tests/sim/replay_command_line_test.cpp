@@ -587,6 +587,10 @@ TEST_CASE("a sweep appends a row for each line of its file") {
   const std::string one = here.get("one");
   CHECK(one.find("\n1,\"--policy random --seed 7\",random,") != std::string::npos);
   CHECK(rows.find(one.substr(one.find('\n'))) != std::string::npos);
+  const ended other = here.run(with_trace({"--sweep", "runs", "--results", "bad"}));
+  CHECK(other.status == 2);
+  CHECK(other.err.starts_with(
+      "replay: bad: its first line is \"--policy best_fit\", not the header"));
   const ended bad = here.run(with_trace({"--sweep", "bad", "--results", "no"}));
   CHECK(bad.status == 2);
   CHECK(bad.err == "replay: bad:2: a run needs --policy with the name of one policy\n");

@@ -135,6 +135,29 @@ TEST_CASE("sweep: the longest runs begin first if several run at once") {
   CHECK(example::order_of_runs(o, 4, costs) == order{2});
 }
 
+TEST_CASE("sweep: rows are appended only below their own header line") {
+  const sweep_folder folder;
+  example::sweep_options o;
+  o.results = folder.full("rows");
+  const auto check = [&] { return example::check_results(o, "a,b"); };
+  CHECK(check().ok());  // there is no such file yet
+  for (const char* text : {"", "run,options,a,b\n", "run,options,a,b\n0,\"x\",1,2\n"}) {
+    folder.put("rows", text);
+    CHECK(check().ok());
+  }
+  for (const char* text :
+       {"run,options,a\n", "run,options,a,b", "run,options,a,b,c\n", "\n", "x"}) {
+    CAPTURE(text);
+    folder.put("rows", text);
+    CHECK(absl::IsInvalidArgument(check()));
+  }
+  CHECK(check().message() == o.results +
+                                 ": its first line is \"x\", not the header line of these rows, "
+                                 "which begins with \"run,options,a,b\"");
+  o.results = "/dev/null";
+  CHECK(check().ok());
+}
+
 TEST_CASE("sweep: options that are wrong") {
   const auto why = [](const std::vector<const char*>& words) {
     return std::string(sweep_words(words).status().message());

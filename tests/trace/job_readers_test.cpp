@@ -110,6 +110,20 @@ TEST_CASE("philly_reader: faults and their lines") {
   }
 }
 
+TEST_CASE("job readers: messages name the limits, and what is left out of a list of no job") {
+  const auto why = [](const auto& list) { return std::string(list.status().message()); };
+  CHECK(why(philly(header + "1969-12-31 23:59:59,1,1,1,a\n")) ==
+        "p:2: timestamp is \"1969-12-31 23:59:59\", not YYYY-MM-DD HH:MM:SS from 1970 on");
+  CHECK(why(philly(header + "2017-10-09 07:01:55,1000000000000,1,1,a\n")) ==
+        "p:2: duration is \"1000000000000\", not seconds from 0 to 10^12");
+  CHECK(why(philly(header)) == "p: no job after the header line");
+  CHECK(why(philly(header + "2017-10-09 07:01:55,0,1,1,a\n2017-10-09 07:01:55,1,0,1,a\n")) ==
+        "p: no job can run; 2 jobs have no GPUs or no duration");
+  CHECK(why(swf("; nothing\n")) == "s: no job that ran");
+  CHECK(why(swf("1 1 1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")) ==
+        "s: no job can run; 1 job has no processors or no run time");
+}
+
 TEST_CASE("philly_reader: moments are counted day by day") {
   CHECK(detail::unix_seconds("1970-01-01 00:00:00") == 0);
   CHECK(detail::unix_seconds("2000-02-29 12:00:00") == 951825600);

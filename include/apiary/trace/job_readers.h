@@ -77,6 +77,12 @@ namespace detail {
 class job_collector {
  public:
   [[nodiscard]] bool empty() const noexcept { return list_.jobs.empty(); }
+  // Why there is none: `nothing`, or how many jobs were left out, which have none of `needs`.
+  [[nodiscard]] std::string why_empty(const char* nothing, const char* needs) const {
+    const std::uint64_t n = list_.left_out;
+    if (n == 0) return nothing;
+    return "no job can run; " + std::to_string(n) + (n == 1 ? " job has " : " jobs have ") + needs;
+  }
   // A job without GPUs or without duration.
   void leave_out() { ++list_.left_out; }
   // Tenants are numbered in order of first occurrence. Returns the job, valid until the next one.
@@ -153,11 +159,12 @@ class job_collector {
     const std::optional<std::int64_t> came = detail::unix_seconds(csv[timestamp]);
     if (!came) {
       return csv.error("timestamp is " + line_reader::quoted(csv[timestamp]) +
-                       ", not YYYY-MM-DD HH:MM:SS");
+                       ", not YYYY-MM-DD HH:MM:SS from 1970 on");
     }
     const std::optional<time_ms> took = detail::milliseconds(csv[duration], false);
     if (!took)
-      return csv.error("duration is " + line_reader::quoted(csv[duration]) + ", not seconds");
+      return csv.error("duration is " + line_reader::quoted(csv[duration]) +
+                       ", not seconds from 0 to 10^12");
     APIARY_ASSIGN_OR_RETURN(const std::uint32_t gpus, csv.number(num_gpus));
     APIARY_ASSIGN_OR_RETURN(const std::string name, csv.name(tenant));
     resources host;
@@ -182,7 +189,10 @@ class job_collector {
     job.per_gpu = host;
     job.model = jobs.model(needs);
   }
-  if (jobs.empty()) return csv.lines().error_in_all("no job after the header line");
+  if (jobs.empty()) {
+    return csv.lines().error_in_all(
+        jobs.why_empty("no job after the header line", "no GPUs or no duration"));
+  }
   return std::move(jobs).take();
 }
 
@@ -255,7 +265,9 @@ class job_collector {
     }
     jobs.add(gpus, fields[user], value[submitted], (std::min)(value[ran], estimate), estimate);
   }
-  if (jobs.empty()) return lines.error_in_all("no job that ran");
+  if (jobs.empty()) {
+    return lines.error_in_all(jobs.why_empty("no job that ran", "no processors or no run time"));
+  }
   return std::move(jobs).take();
 }
 
