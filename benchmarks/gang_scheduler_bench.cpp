@@ -301,6 +301,38 @@ void victims_after_changes(benchmark::State& state) {
     if (!plan.ok() || plan->result == plan_result::wait) state.SkipWithError("no victims");
   }
 }
+// Gangs that ask for the nodes of so many pools in turn; before each of them, a node may join and leave.
+template <bool Joins>
+void filters_in_turn(benchmark::State& state) {
+  gang_cluster cluster = cluster_of(static_cast<std::uint32_t>(state.range(0)));
+  const auto pools = static_cast<std::uint32_t>(state.range(1));
+  for (std::uint32_t n = 0; n < cluster.nodes.size(); ++n)
+    cluster.nodes[n].labels = {"pool=" + std::to_string(n % pools)};
+  gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  gang_cluster::node node = cluster.nodes[7];
+  node.name = "new";
+  std::vector<gang_scheduler::request> gangs;
+  for (std::uint32_t p = 0; p < pools; ++p) {
+    gangs.push_back({.job = p, .gang = {.groups = {{.tasks = 1, .gpus = 8}}}});
+    gangs.back().filter.labels = {"pool=" + std::to_string(p)};
+    if (!scheduler.propose(gangs.back()).ok()) state.SkipWithError("it failed");
+  }
+  std::chrono::duration<double> joins{};
+  std::size_t at = 0;
+  for (auto _ : state) {
+    if (Joins) {
+      const auto start = std::chrono::steady_clock::now();
+      const auto id = scheduler.add_node(node);
+      if (!id.ok() || !scheduler.remove_node(*id).ok()) state.SkipWithError("it failed");
+      joins += std::chrono::steady_clock::now() - start;
+    }
+    const auto plan = scheduler.propose(gangs[at]);
+    if (!plan.ok() || plan->result != plan_result::bind) state.SkipWithError("it does not fit");
+    at = at + 1 == gangs.size() ? 0 : at + 1;
+  }
+  state.counters["joins_us"] = 1e6 * joins.count() / static_cast<double>(state.iterations());
+}
+
 // A gang that needs whole nodes reserves those of two gangs each; then its victims end in their order.
 void end_of_victims(benchmark::State& state) {
   const auto nodes = static_cast<std::uint32_t>(state.range(0) / 2);
@@ -669,6 +701,10 @@ void lost(benchmark::internal::Benchmark* b) {
         for (const std::int64_t explains : {0, 1}) b->Args({i, gpus, budget, explains});
 }
 
+void filters(benchmark::internal::Benchmark* b) {
+  for (const std::int64_t count : {1, 30, 40, 1'000}) b->Args({10'240, count});
+  for (const std::int64_t count : {1, 30, 40}) b->Args({102'400, count});
+}
 void sizes(benchmark::internal::Benchmark* b) {
   for (const std::int64_t gpus : {1'024, 10'240, 102'400, 1'024'000}) b->Arg(gpus);
 }
@@ -705,6 +741,8 @@ BENCHMARK(victims_in_slices<gang_sizes::small>)
 BENCHMARK(victims_anywhere<gang_sizes::small>)
     ->Name("gang_scheduler/small_victims_anywhere")
     ->Arg(102'400);
+BENCHMARK(filters_in_turn<false>)->Name("gang_scheduler/filters_in_turn")->Apply(filters);
+BENCHMARK(filters_in_turn<true>)->Name("gang_scheduler/filters_and_joins")->Apply(filters);
 BENCHMARK(end_of_victims)
     ->Name("gang_scheduler/end_of_victims")
     ->Arg(1'280)

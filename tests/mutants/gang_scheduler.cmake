@@ -50,8 +50,16 @@ mutant(budget_unlimited gang_scheduler/detail/candidate_costs.h "wrong group: a 
   TO [[if (at == tenants_.end() || *at != tenant) return 0;]] STATEMENT)
 mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: new gangs are not merged into the order"
   FROM [[middle != order_.end()]] TO [[middle == order_.begin() && middle != order_.end()]])
-mutant(view_oldest gang_scheduler/detail/cluster_state.h "wrong choice: the filter that was used last is replaced"
-  FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]])
+mutant(view_oldest gang_scheduler/detail/filter_views.h "wrong choice: the filter that was used last is dropped"
+  FROM [[drop(links_[0].newer);]] TO [[drop(links_[0].older);]] STATEMENT)
+mutant(view_of_other_node gang_scheduler/detail/filter_views.h "forgotten update: a node that has left stays in the view of a filter"
+  FROM [[v.update(position, nullptr);]] TO [[]] STATEMENT)
+mutant(view_dropped_changes gang_scheduler/detail/filter_views.h "dropped condition: a view that missed changes takes only the last ones"
+  FROM [[v.layout != layout_ || v.seen < dropped_]] TO [[v.layout != layout_]])
+mutant(view_last_index gang_scheduler/detail/filter_views.h "forgotten update: the filter that gets the index of a dropped one is not found"
+  FROM [[entry_of(last)->second = i;]] TO [[]] STATEMENT)
+mutant(view_memory gang_scheduler/detail/filter_views.h "dropped condition: filters are kept however much memory they take"
+  FROM [[(kept > min_filters && bytes_ > most_bytes_)]] TO [[false]])
 mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
   FROM [[core_->undo.back()(core_->planner.victims);]] TO [[]] STATEMENT)
 mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"

@@ -148,8 +148,9 @@ struct gang_scheduler_types {
 
   // The most tasks of a gang.
   static constexpr std::uint32_t max_tasks = 1'000'000;
-  // So many node filters keep their index.
-  static constexpr std::uint32_t max_filters = 32;
+  // The most node filters that keep their index: those that were used last. They are fewer, but at
+  // least 32, if the indexes take more than 1 GiB.
+  static constexpr std::uint32_t max_filters = 1'024;
 };
 
 APIARY_NAMESPACE_END

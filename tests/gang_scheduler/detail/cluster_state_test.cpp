@@ -60,8 +60,8 @@ gang_cluster::node random_node(rng& random, std::uint32_t name) {
 }
 
 // Whether the state is that of these nodes. Nothing here depends on ids or positions but through
-// the state's own answers.
-void check(state& s, const std::map<std::uint32_t, known_node>& nodes) {
+// the state's own answers. Of filter i, if bit i of `asked` is set.
+void check(state& s, const std::map<std::uint32_t, known_node>& nodes, std::uint32_t asked) {
   gang_cluster cluster{.levels = {"rack"}, .nodes = {}};
   for (const auto& [id, n] : nodes) cluster.nodes.push_back(n.shape);
   state fresh(cluster);
@@ -91,6 +91,9 @@ void check(state& s, const std::map<std::uint32_t, known_node>& nodes) {
   REQUIRE(s.free_gpus() == fresh.free_gpus());
   REQUIRE(s.hash() == fresh.hash());
   for (const node_filter& filter : filters()) {
+    const bool is_asked = asked % 2 != 0;
+    asked /= 2;
+    if (!is_asked) continue;  // it shows an earlier state until it is asked again
     std::uint32_t members = 0;
     for (const auto& [id, n] : nodes) {
       const node_view& is = s.view(filter);
@@ -153,7 +156,7 @@ TEST_CASE("cluster_state: nodes join, leave and change, also in trials") {
         at->second.bad_gpus = random.uniform(3);
         s.set_health(id, at->second.bad, at->second.bad_gpus);
       }
-      check(s, nodes);
+      check(s, nodes, random.uniform(32));
     }
   }
 }

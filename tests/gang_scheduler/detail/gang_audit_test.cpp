@@ -99,6 +99,8 @@ struct audited_gangs : scheduled_gangs {
   const detail::cell_gangs* cells_of_racks = nullptr;
   const detail::gang_allocations* listed = nullptr;
 
+  [[nodiscard]] node_view& nth_view(std::size_t i) { return broken(views()[i]); }
+
   // What damages change.
   using scheduled_gangs::allocations_;
   using scheduled_gangs::bad_;
@@ -110,7 +112,6 @@ struct audited_gangs : scheduled_gangs {
   using scheduled_gangs::layout_;
   using scheduled_gangs::nodes_;
   using scheduled_gangs::usable_;
-  using scheduled_gangs::views_;
 };
 
 // A damage, and what the audit says about it, among other things.
@@ -247,30 +248,36 @@ const damage damages_of_gangs[] = {
 
 // Views are those of all nodes without taints, and of the label zone=a; node 6 is idle, and in both.
 const damage damages_of_views[] = {
-    {"for nodes differs", [](audited_gangs& s) { s.views_[0].members[s.nodes_[6].position] = 0; }},
+    {"for nodes differs",
+     [](audited_gangs& s) { s.nth_view(0).members[s.nodes_[6].position] = 0; }},
     {"for nodes with label \"zone=a\" differs",
-     [](audited_gangs& s) { ++s.views_[1].num_members; }},
+     [](audited_gangs& s) { ++s.nth_view(1).num_members; }},
     {"for nodes with label \"zone=a\" differs",
-     [](audited_gangs& s) { ++s.views_[1].hosts[s.nodes_[6].position].cpu_milli; }},
+     [](audited_gangs& s) { ++s.nth_view(1).hosts[s.nodes_[6].position].cpu_milli; }},
     {"for nodes with label \"zone=a\" differs",
-     [](audited_gangs& s) { ++s.views_[1].whole_hosts[s.nodes_[6].position].memory_mib; }},
-    {"for nodes differs", [](audited_gangs& s) { s.views_[0].free.set(s.nodes_[6].position, 3); }},
-    {"for nodes differs", [](audited_gangs& s) { s.views_[0].whole.set(s.nodes_[6].position, 3); }},
+     [](audited_gangs& s) { ++s.nth_view(1).whole_hosts[s.nodes_[6].position].memory_mib; }},
+    {"for nodes differs",
+     [](audited_gangs& s) { s.nth_view(0).free.set(s.nodes_[6].position, 3); }},
+    {"for nodes differs",
+     [](audited_gangs& s) { s.nth_view(0).whole.set(s.nodes_[6].position, 3); }},
     // The sums of the cells alone.
     {"for nodes differs",
-     [](audited_gangs& s) { ++broken(s.views_[0].free.histogram(1, s.rack_in_use())[2]); }},
-    {"for nodes differs", [](audited_gangs& s) { ++broken(s.views_[0].free.histogram(2, 0)[4]); }},
+     [](audited_gangs& s) { ++broken(s.nth_view(0).free.histogram(1, s.rack_in_use())[2]); }},
     {"for nodes differs",
-     [](audited_gangs& s) { ++broken(s.views_[0].whole.slots(1, 1)[s.rack_in_use()]); }},
-    {"for nodes differs", [](audited_gangs& s) { ++broken(s.views_[0].whole.slots(2, 4)[0]); }},
+     [](audited_gangs& s) { ++broken(s.nth_view(0).free.histogram(2, 0)[4]); }},
+    {"for nodes differs",
+     [](audited_gangs& s) { ++broken(s.nth_view(0).whole.slots(1, 1)[s.rack_in_use()]); }},
+    {"for nodes differs", [](audited_gangs& s) { ++broken(s.nth_view(0).whole.slots(2, 4)[0]); }},
     // As if a node had five GPUs.
     {"for nodes differs",
      [](audited_gangs& s) {
-       const node_view before = s.views_[0];
-       s.views_[0] = node_view({}, s.layout_.tree(), 5);
+       const node_view before = s.nth_view(0);
+       s.nth_view(0) = node_view({}, s.layout_.tree(), 5);
+       s.nth_view(0).layout = before.layout;
+       s.nth_view(0).seen = before.seen;
        for (const used_node& n : s.nodes_)
-         if (n.present()) s.views_[0].update(n.position, &n);
-       REQUIRE(std::ranges::equal(before.free.free(), s.views_[0].free.free()));
+         if (n.present()) s.nth_view(0).update(n.position, &n);
+       REQUIRE(std::ranges::equal(before.free.free(), s.nth_view(0).free.free()));
      }},
 };
 

@@ -6,11 +6,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/gang_allocations.h>
 #include <apiary/gang_scheduler/detail/name_order.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
-#include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/resources.h>
 
 #include <algorithm>
@@ -31,9 +31,8 @@ namespace detail {
 
 // The nodes of a gang scheduler. Its functions do not check; while a trial is open they record how
 // to undo what they do.
-// Cost: of a change: capacity_index::set for each view with the node, and in insert_node for each
-//       node that moves; O(nodes * views) if the layout is made anew, or if the most GPUs of a node
-//       are others than before.
+// Cost: of a change: capacity_index::set, and in insert_node for each node that moves; O(nodes) if the
+//       layout is made anew, or if the most GPUs of a node are others than before.
 class cluster_state {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
@@ -52,7 +51,7 @@ class cluster_state {
     }
     set_max_free();
     make_layout(std::move(ids));
-    views_.push_back(make_view({}));
+    views_.begin(source());
   }
 
   [[nodiscard]] const cluster_layout& layout() const noexcept { return layout_; }
@@ -96,34 +95,25 @@ class cluster_state {
   void next_epoch() noexcept { ++epoch_; }
 
   // The view of a filter, made if it is new. A reference is valid until the next call.
-  node_view& view(const node_filter& filter) {
-    if (filter == node_filter{}) return views_[0];
-    node_view* found = find_view(filter);
-    if (found == nullptr) {
-      if (views_.size() <= gang_scheduler_types::max_filters) {
-        found = &views_.emplace_back(make_view(filter));
-      } else {
-        found = &*std::min_element(
-            views_.begin() + 1, views_.end(),
-            [](const node_view& a, const node_view& b) { return a.last_used < b.last_used; });
-        *found = make_view(filter);
-      }
-    }
-    found->last_used = ++view_clock_;
-    return *found;
-  }
+  node_view& view(const node_filter& filter) { return views_.view(filter, source()); }
   // The first name in the filter that no node has; null if there is none.
   // Cost: O(1) if the filter has a view and no node has been removed since the last call for it.
   [[nodiscard]] const std::string* unknown_name(const node_filter& filter) {
     if (filter.nodes.empty()) return nullptr;
-    node_view* const found = find_view(filter);
+    node_view* const found = views_.find(filter);
     if (found != nullptr && found->known == removed_) return nullptr;
     for (const std::string& name : filter.nodes.names())
       if (!by_name_.contains(name)) return &name;
     if (found != nullptr) found->known = removed_;
     return nullptr;
   }
-  [[nodiscard]] std::span<const node_view> views() const noexcept { return views_; }
+  // The view of the default filter, then those of other filters, as they were used last.
+  [[nodiscard]] std::span<const node_view> views() const noexcept { return views_.all(); }
+  // A view as it is when it is used again.
+  [[nodiscard]] node_view up_to_date(node_view v) const {
+    views_.bring_up_to_date(v, source());
+    return v;
+  }
 
   // Adds a node that is idle and healthy. Requires: layout().fault(shape.cells) is empty; the id
   // and the name are free.
@@ -143,11 +133,15 @@ class cluster_state {
     usable_.resize(nodes_.size());
     if (layout_.add(id, shapes{nodes_})) {
       if (layout_.cells_moved()) ++layout_version_;
-      if (!remake)
-        for (node_view& v : views_) move_in(v);
       for (const cluster_layout::move& m : layout_.moves()) {
         nodes_[m.node].position = m.to;
         set_usable(m.node);
+      }
+      if (!remake) {
+        for (const cluster_layout::move& m : layout_.moves()) {
+          if (m.from != none) views_.change_node(m.from, source());
+          views_.change_node(m.to, source());
+        }
       }
     } else {
       layout_.leave_more_unused();
@@ -159,7 +153,7 @@ class cluster_state {
       make_layout(std::move(ids));
       remake = true;
     }
-    if (remake) make_views();
+    if (remake) views_.change_layout(source());
     on_undo([id](cluster_state& s) { s.erase_node(id); });
   }
   // Removes a node. Requires: no gang is on it.
@@ -167,9 +161,8 @@ class cluster_state {
     set_health(id, false, 0);
     used_node& n = nodes_[id];
     if (trials_ > 0) on_undo([id, shape = n.shape](cluster_state& s) { s.insert_node(id, shape); });
-    for (node_view& v : views_)
-      if (v.members[n.position] != 0) v.update(n.position, nullptr);
-    layout_.remove(n.position);
+    const std::uint32_t position = n.position;
+    layout_.remove(position);
     by_name_.erase(n.shape.name);
     ++removed_;
     hash_ -= n.hash();
@@ -183,7 +176,7 @@ class cluster_state {
       make_layout(layout_.nodes());
       remake = true;
     }
-    if (remake) make_views();
+    remake ? views_.change_layout(source()) : views_.change_node(position, source());
   }
   // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
   void resize_node(std::uint32_t id, std::uint32_t gpus, resources host) {
@@ -198,9 +191,7 @@ class cluster_state {
     ++with_gpus_[gpus];
     hash_ += n.hash();
     set_usable(id);
-    if (set_max_free()) return make_views();
-    for (node_view& v : views_)
-      if (v.members[n.position] != 0) v.update(n.position, &n);
+    set_max_free() ? views_.change_layout(source()) : views_.change_node(n.position, source());
   }
   void set_health(std::uint32_t id, bool bad, std::uint32_t bad_gpus) {
     used_node& n = nodes_[id];
@@ -217,16 +208,8 @@ class cluster_state {
   }
 
  protected:
-  // The view of a filter, null if there is none. It takes over the list of names, so that the next
-  // comparison with the same list is fast.
-  [[nodiscard]] node_view* find_view(const node_filter& filter) {
-    const std::uint64_t key = node_view::hash_of(filter);
-    for (std::size_t i = 1; i < views_.size(); ++i) {
-      if (views_[i].key != key || !(views_[i].filter == filter)) continue;
-      views_[i].filter.nodes = filter.nodes;
-      return &views_[i];
-    }
-    return nullptr;
+  [[nodiscard]] filter_views::source source() const noexcept {
+    return {layout_, nodes_, max_free_};
   }
   template <class F>
   void on_undo(F&& f) {
@@ -253,25 +236,6 @@ class cluster_state {
     while (most > 1 && with_gpus_[most] == 0) --most;
     return std::exchange(max_free_, most) != most;
   }
-  void make_views() {
-    for (node_view& v : views_) {
-      const std::uint64_t last_used = v.last_used;
-      v = make_view(v.filter);
-      v.last_used = last_used;
-    }
-  }
-  // Moves nodes in a view as they have moved in the layout; nodes_ has their old positions.
-  void move_in(node_view& v) {
-    const std::span<const cluster_layout::move> moves = layout_.moves();
-    is_member_.clear();
-    for (const cluster_layout::move& m : moves) {
-      is_member_.push_back(m.from == none ? (v.accepts(nodes_[m.node].shape) ? 1 : 0)
-                                          : v.members[m.from]);
-      if (m.from != none && v.members[m.from] != 0) v.update(m.from, nullptr);
-    }
-    for (std::size_t i = 0; i < moves.size(); ++i)
-      if (is_member_[i] != 0) v.update(moves[i].to, &nodes_[moves[i].node]);
-  }
   void set_usable(std::uint32_t id) {
     used_node& n = nodes_[id];
     free_gpus_ -= n.counted;
@@ -282,18 +246,9 @@ class cluster_state {
     usable_[id] = now;
     for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);
   }
-  [[nodiscard]] node_view make_view(const node_filter& filter) const {
-    node_view v(filter, layout_.tree(), max_free_);
-    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
-      if (layout_.node_at(p) == none) continue;
-      const used_node& n = nodes_[layout_.node_at(p)];
-      if (v.accepts(n.shape)) v.update(p, &n);
-    }
-    return v;
-  }
   void changed(std::uint32_t id) {
     set_usable(id);
-    for (node_view& v : views_) v.update_use(nodes_[id].position, nodes_[id]);
+    views_.change_use(nodes_[id].position, source());
   }
 
   using undo_function = std::function<void(cluster_state&)>;
@@ -319,9 +274,7 @@ class cluster_state {
   std::uint32_t max_free_ = 1;  // the most GPUs of a node, at least 1
   std::array<std::uint32_t, gang_cluster::max_gpus + 1> with_gpus_{};  // nodes by their GPUs
   std::vector<std::uint32_t> bad_;                                     // ascending
-  std::vector<unsigned char> is_member_;
-  std::vector<node_view> views_;  // [0]: of the filter that accepts nodes without taints
-  std::uint64_t view_clock_ = 0;
+  filter_views views_;
   std::uint64_t removed_ = 1;  // nodes so far, and one
   std::uint64_t free_gpus_ = 0;
   std::uint64_t hash_ = 0;

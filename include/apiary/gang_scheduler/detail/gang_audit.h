@@ -170,7 +170,8 @@ class gang_audit {
     }
   }
   void check_views() {
-    for (const node_view& v : state_.views()) {
+    for (const node_view& kept : state_.views()) {
+      const node_view v = state_.up_to_date(kept);
       node_view fresh(v.filter, state_.layout().tree(), most_gpus_);
       for (const std::uint32_t id : ids_)
         if (fresh.accepts(state_.node(id).shape))

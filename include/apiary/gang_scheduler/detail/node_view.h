@@ -88,7 +88,8 @@ struct used_node {
 struct node_view {
   node_filter filter;
   std::uint64_t key = 0;             // hash of the filter
-  std::uint64_t last_used = 0;       // the number of the request that used it last
+  std::uint64_t layout = 0;          // how often the layout had been made anew
+  std::uint64_t seen = 0;            // the number of changes that it shows
   std::uint64_t known = 0;           // the names existed at this number of removed nodes
   std::vector<std::string> names{};  // of filter.nodes, ascending
   capacity_index<ragged_tree> free;
@@ -97,6 +98,7 @@ struct node_view {
   std::vector<resources> whole_hosts{};
   std::vector<unsigned char> members{};
   std::uint32_t num_members = 0;
+  std::uint64_t bytes = 0;  // of memory, about
 
   node_view(node_filter of, const ragged_tree& tree, std::uint32_t max_free)
       : filter(std::move(of)),
@@ -106,7 +108,8 @@ struct node_view {
         whole(tree, 0, max_free),
         hosts(free.num_nodes()),
         whole_hosts(free.num_nodes()),
-        members(free.num_nodes()) {
+        members(free.num_nodes()),
+        bytes(free.num_nodes() * (std::uint64_t{50} + max_free) + names.size() * 64) {
     std::sort(names.begin(), names.end());
   }
   [[nodiscard]] static std::uint64_t hash_of(const node_filter& filter) noexcept {
