@@ -8,6 +8,7 @@
 #include <apiary/model/plan.h>
 #include <apiary/topology/uniform_tree.h>
 
+#include <absl/status/status.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -352,6 +353,45 @@ TEST_CASE("what_if takes disruption budgets back") {
     CHECK(t.propose(high)->result == plan_result::wait);
   });
   CHECK(s.propose(high)->result == plan_result::preempt);
+}
+
+TEST_CASE("a plan is out of date when budgets or costs of victims have changed since") {
+  const auto is_aborted = [](gang_scheduler& s, const gang_scheduler::plan& plan) {
+    return s.commit(plan).code() == absl::StatusCode::kAborted;
+  };
+  gang_scheduler s = two_racks();
+  CHECK(run(s, tasks("low", 4, 4)) == plan_result::bind);
+  const auto high = tasks("high", 1, 4, 1);
+  const auto first = s.propose(high);
+  REQUIRE(first->result == plan_result::preempt);
+  s.set_disruption_budget(tenant_id(), {.gangs = 0});
+  CHECK(s.propose(high)->result == plan_result::wait);
+  CHECK(is_aborted(s, *first));
+  s.set_disruption_budget(tenant_id(), {.gangs = 1});
+  CHECK(is_aborted(s, *first));
+  const auto second = s.propose(high);
+  s.set_victim_cost([](const gang_scheduler::running_gang&, time_ms) { return std::uint64_t{5}; });
+  CHECK(is_aborted(s, *second));
+
+  // A trial leaves earlier plans as they are, and its own plans are never those of a later state.
+  const auto third = s.propose(high);
+  gang_scheduler::plan of_trial = *third;
+  s.what_if([&](gang_scheduler& t) {
+    t.set_disruption_budget(tenant_id(), {.gangs = 2});
+    of_trial = t.propose(high).value();
+    CHECK(is_aborted(t, *third));
+  });
+  CHECK(is_aborted(s, of_trial));
+  gang_scheduler same = s;
+  CHECK(same.commit(*third).ok());
+  s.set_disruption_budget(tenant_id(), {.gangs = 0});
+  CHECK(is_aborted(s, of_trial));
+  CHECK(is_aborted(s, *third));
+  // A plan that took few steps is as good as any other.
+  s.set_disruption_budget(tenant_id(), {.gangs = 1});
+  const auto last = s.propose(high);
+  s.set_step_budget(1);
+  CHECK(s.commit(*last).ok());
 }
 
 TEST_CASE("what_if copies neither costs nor disruption budgets, and takes back what it changed") {

@@ -62,6 +62,11 @@ mutant(view_memory gang_scheduler/detail/filter_views.h "dropped condition: filt
   FROM [[(kept > min_filters && bytes_ > most_bytes_)]] TO [[false]])
 mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
   FROM [[core_->undo.back()(core_->planner.victims);]] TO [[]] STATEMENT)
+mutant(epochs_of_trials gang_scheduler/detail/cluster_state.h "wrong number: a plan of a trial fits the next state"
+  FROM [[epoch_ = ++last_epoch_;]] TO [[++epoch_;]] STATEMENT)
+mutant(budget_epoch gang_scheduler/detail/cluster_changes_inl.h "forgotten update: a plan may exceed a disruption budget that was set after it"
+  IN [[  at->second = budget;
+  core_->state.next_epoch();]] FROM [[core_->state.next_epoch();]] TO [[]] STATEMENT)
 mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
   IN [[if (at && (end == max_time || end > *at)) {]] FROM [[end > *at]] TO [[end >= *at]])
 mutant(backfill_ends gang_scheduler/gang_queue.h "forgotten update: a backfilled job never ends for those behind it"

@@ -68,7 +68,8 @@ class gang_scheduler : public gang_scheduler_types {
   // it, call finish() first. kNotFound: the filter names a node that does not exist.
   // kAlreadyExists: the gang runs.
   [[nodiscard]] absl::StatusOr<plan> propose(const request& gang, time_ms now = 0);
-  // Applies a plan. kAborted: the state has changed since propose(). kFailedPrecondition: the plan
+  // Applies a plan. kAborted: the state, the cost of victims or a disruption budget has changed since
+  // propose(); a new step budget changes none of them. kFailedPrecondition: the plan
   // says wait. kInvalidArgument: the plan was changed, and cannot be applied.
   absl::Status commit(const plan& decided);
   // Ends a gang, or cancels a preempting one; its victims then stay. kNotFound: no such gang.

@@ -103,6 +103,7 @@ APIARY_INLINE void gang_scheduler::set_victim_cost(cost_function cost) {
     core_->undo.emplace_back(
         [before = std::move(now)](detail::victim_planner& v) { v.cost_function = before; });
   now = std::move(cost);
+  core_->state.next_epoch();
 }
 APIARY_INLINE void gang_scheduler::set_disruption_budget(tenant_id tenant,
                                                          const disruption_budget& budget) {
@@ -118,6 +119,7 @@ APIARY_INLINE void gang_scheduler::set_disruption_budget(tenant_id tenant,
           }
         });
   at->second = budget;
+  core_->state.next_epoch();
 }
 APIARY_INLINE void gang_scheduler::set_step_budget(std::uint64_t steps) {
   core_->planner.budget = std::clamp(steps, std::uint64_t{1}, detail::step_budget::limit);

@@ -92,7 +92,8 @@ class cluster_state {
   [[nodiscard]] std::uint64_t free_gpus() const noexcept { return free_gpus_; }
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
-  void next_epoch() noexcept { ++epoch_; }
+  // What was proposed before is out of date. An epoch of a trial is never that of a later state.
+  void next_epoch() noexcept { epoch_ = ++last_epoch_; }
 
   // The view of a filter, made if it is new. A reference is valid until the next call.
   node_view& view(const node_filter& filter) { return views_.view(filter, source()); }
@@ -279,6 +280,7 @@ class cluster_state {
   std::uint64_t free_gpus_ = 0;
   std::uint64_t hash_ = 0;
   std::uint64_t epoch_ = 0;
+  std::uint64_t last_epoch_ = 0;  // trials included
   std::uint32_t trials_ = 0;
   std::vector<undo_function> undo_;
 };
