@@ -355,6 +355,45 @@ TEST_CASE("what_if takes disruption budgets back") {
   CHECK(s.propose(high)->result == plan_result::preempt);
 }
 
+TEST_CASE("what_if takes back everything if the trial throws") {
+  gang_scheduler s = two_racks();
+  CHECK(run(s, tasks("low", 3, 4)) == plan_result::bind);
+  s.set_disruption_budget(tenant_id(), {.gangs = 1});
+  const auto high = tasks("high", 2, 4, 1);
+  const auto plan = s.propose(high);
+  REQUIRE(plan->result == plan_result::preempt);
+  const std::uint64_t hash = s.hash();
+  const auto throws = [&](gang_scheduler& t) {
+    REQUIRE(t.finish("low").ok());
+    REQUIRE(t.remove_node(at(t, "a")).ok());
+    REQUIRE(t.mark_bad(at(t, "c")).ok());
+    t.set_disruption_budget(tenant_id(), {.gangs = 0});
+    t.set_disruption_budget(tenant_id(2), {.gangs = 0});
+    t.set_victim_cost(
+        [](const gang_scheduler::running_gang&, time_ms) { return std::uint64_t{5}; });
+    t.set_step_budget(1);
+    throw 7;
+  };
+  CHECK_THROWS_AS(s.what_if(throws), int);
+  const auto in_a_trial = [&](gang_scheduler& t) {
+    CHECK_THROWS_AS(t.what_if(throws), int);
+    CHECK(t.hash() == hash);
+    t.what_if(throws);
+  };
+  CHECK_THROWS_AS(s.what_if(in_a_trial), int);
+  CHECK(s.hash() == hash);
+  CHECK(s.audit().empty());
+  const auto again = s.propose(high);
+  CHECK(again->result == plan_result::preempt);
+  CHECK(again->steps == plan->steps);
+  CHECK(again->cost == plan->cost);
+  // No trial is open: changes are not taken back, and the plan of before fits.
+  CHECK(s.commit(*plan).ok());
+  s.what_if([](gang_scheduler&) {});
+  CHECK(s.find("high") != nullptr);
+  CHECK(s.audit().empty());
+}
+
 TEST_CASE("a plan is out of date when budgets or costs of victims have changed since") {
   const auto is_aborted = [](gang_scheduler& s, const gang_scheduler::plan& plan) {
     return s.commit(plan).code() == absl::StatusCode::kAborted;

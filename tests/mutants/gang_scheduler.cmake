@@ -23,7 +23,7 @@ mutant(undo_of_erase gang_scheduler/detail/scheduled_gangs.h "dropped restore: a
       });]]
   TO [[]] STATEMENT)
 mutant(epoch_of_trial gang_scheduler/detail/scheduled_gangs.h "dropped restore: a trial makes older plans stale"
-  FROM [[epoch_ = epoch;]] TO [[]] STATEMENT)
+  FROM [[state.epoch_ = epoch;]] TO [[]] STATEMENT)
 mutant(resize_last gang_scheduler/detail/cluster_changes_inl.h "off by one: a GPU in use may be taken from a node"
   FROM [[last > gpus]] TO [[last > gpus + 1]] IN [[if (last > gpus || n.cpu_milli]])
 mutant(free_nodes gang_scheduler/detail/cluster_changes_inl.h "dropped condition: a node without GPUs is free"
@@ -61,7 +61,9 @@ mutant(view_last_index gang_scheduler/detail/filter_views.h "forgotten update: t
 mutant(view_memory gang_scheduler/detail/filter_views.h "dropped condition: filters are kept however much memory they take"
   FROM [[(kept > min_filters && bytes_ > most_bytes_)]] TO [[false]])
 mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
-  FROM [[core_->undo.back()(core_->planner.victims);]] TO [[]] STATEMENT)
+  FROM [[core.undo.back()(core.planner.victims);]] TO [[]] STATEMENT)
+mutant(trial_that_throws gang_scheduler/detail/cluster_changes_inl.h "dropped restore: the step budget of a trial stays"
+  FROM [[core.planner.budget = steps;]] TO [[]] STATEMENT)
 mutant(epochs_of_trials gang_scheduler/detail/cluster_state.h "wrong number: a plan of a trial fits the next state"
   FROM [[epoch_ = ++last_epoch_;]] TO [[++epoch_;]] STATEMENT)
 mutant(budget_epoch gang_scheduler/detail/cluster_changes_inl.h "forgotten update: a plan may exceed a disruption budget that was set after it"

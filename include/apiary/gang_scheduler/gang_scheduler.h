@@ -118,7 +118,8 @@ class gang_scheduler : public gang_scheduler_types {
   // page says what counts as a step.
   void set_step_budget(std::uint64_t steps);
 
-  // Calls trial(*this) and then takes back every change that it made. Only what changes is copied.
+  // Calls trial(*this) and then takes back every change that it made, also if it throws. Only what
+  // changes is copied.
   // Requires: trial does not assign to the scheduler.
   void what_if(absl::FunctionRef<void(gang_scheduler&)> trial);
 

@@ -125,14 +125,20 @@ APIARY_INLINE void gang_scheduler::set_step_budget(std::uint64_t steps) {
   core_->planner.budget = std::clamp(steps, std::uint64_t{1}, detail::step_budget::limit);
 }
 APIARY_INLINE void gang_scheduler::what_if(absl::FunctionRef<void(gang_scheduler&)> trial) {
-  const std::uint64_t steps = core_->planner.budget;
-  const std::size_t mark = core_->undo.size();
+  // Takes back what the trial has set, when it ends or throws.
+  struct settings {
+    detail::gang_scheduler_core& core;
+    std::size_t mark;
+    std::uint64_t steps;
+    ~settings() {
+      --core.trials;
+      for (; core.undo.size() > mark; core.undo.pop_back()) core.undo.back()(core.planner.victims);
+      core.planner.budget = steps;
+    }
+  };
+  const settings before{*core_, core_->undo.size(), core_->planner.budget};
   ++core_->trials;
   core_->state.try_out([&] { trial(*this); });
-  --core_->trials;
-  for (; core_->undo.size() > mark; core_->undo.pop_back())
-    core_->undo.back()(core_->planner.victims);
-  core_->planner.budget = steps;
 }
 
 APIARY_INLINE absl::StatusOr<level_t> gang_scheduler::find_level(std::string_view name) const {

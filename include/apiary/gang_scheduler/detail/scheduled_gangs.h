@@ -262,16 +262,22 @@ class scheduled_gangs : public candidate_gangs {
   [[nodiscard]] static std::uint64_t hash_of_link(const job_key& victim, const job_key& by) {
     return digest().add(victim.hash()).add(by.hash()).value();
   }
-  // Calls f, then undoes every change since.
+  // Calls f, then undoes every change since, also if f throws.
   template <class F>
   void try_out(const F& f) {
-    const std::size_t mark = undo_.size();
-    const std::uint64_t epoch = epoch_;
+    struct trial {
+      scheduled_gangs& state;
+      std::size_t mark;
+      std::uint64_t epoch;
+      ~trial() {
+        state.roll_back(mark);
+        --state.trials_;
+        state.epoch_ = epoch;
+      }
+    };
+    const trial open{*this, undo_.size(), epoch_};
     ++trials_;
     f();
-    roll_back(mark);
-    --trials_;
-    epoch_ = epoch;
   }
   // Of a copy that is made in a trial: what it has is final.
   void end_trials() {
