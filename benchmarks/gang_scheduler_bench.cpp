@@ -214,6 +214,34 @@ void join_and_leave(benchmark::State& state) {
     if (!id.ok() || !cluster.scheduler.remove_node(*id).ok()) state.SkipWithError("it failed");
   }
 }
+// A random node of an idle cluster leaves, and joins again.
+void random_join_and_leave(benchmark::State& state) {
+  const gang_cluster cluster = cluster_of(static_cast<std::uint32_t>(state.range(0)));
+  gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  rng random(10);
+  for (auto _ : state) {
+    const std::uint32_t n = random.uniform(static_cast<std::uint32_t>(cluster.nodes.size()));
+    if (!scheduler.remove_node(node_id(n)).ok() ||
+        scheduler.add_node(cluster.nodes[n]).value() != node_id(n))
+      state.SkipWithError("it failed");
+  }
+}
+// Half of the nodes are bad; a random node becomes bad or healthy.
+void bad_nodes(benchmark::State& state) {
+  const auto nodes = static_cast<std::uint32_t>(state.range(0) / 8);
+  gang_scheduler scheduler =
+      gang_scheduler::create(cluster_of(static_cast<std::uint32_t>(state.range(0)))).value();
+  std::vector<bool> is_bad(nodes);
+  rng random(10);
+  const auto change = [&](std::uint32_t n) {
+    is_bad[n] = !is_bad[n];
+    const absl::Status done =
+        is_bad[n] ? scheduler.mark_bad(node_id(n)) : scheduler.mark_healthy(node_id(n));
+    if (!done.ok()) state.SkipWithError("it failed");
+  };
+  for (std::uint32_t n = 0; n < nodes; n += 2) change(n);
+  for (auto _ : state) change(random.uniform(nodes));
+}
 // Half as many nodes again join, one rack after the other; the mean of a call, with all rebuilds.
 void grow(benchmark::State& state) {
   const gang_cluster cluster = cluster_of(static_cast<std::uint32_t>(state.range(0)));
@@ -720,6 +748,8 @@ BENCHMARK(listed)->Name("gang_scheduler/listed_nodes")->Apply(sizes);
 BENCHMARK(cpu)->Name("gang_scheduler/cpu")->Apply(sizes);
 BENCHMARK(start_and_end)->Name("gang_scheduler/start_and_end")->Apply(sizes);
 BENCHMARK(join_and_leave)->Name("gang_scheduler/join_and_leave")->Apply(sizes);
+BENCHMARK(random_join_and_leave)->Name("gang_scheduler/random_join_and_leave")->Apply(sizes);
+BENCHMARK(bad_nodes)->Name("gang_scheduler/bad_nodes")->Apply(sizes);
 BENCHMARK(grow)->Name("gang_scheduler/grow")->Apply(sizes)->Unit(benchmark::kMillisecond);
 BENCHMARK(waits)->Name("gang_scheduler/waits")->Apply(sizes);
 BENCHMARK(victims_in_a_rack)->Name("gang_scheduler/victims_in_a_rack")->Apply(sizes);

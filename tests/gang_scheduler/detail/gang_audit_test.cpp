@@ -148,7 +148,7 @@ const damage damages_of_nodes[] = {
      [](audited_gangs& s) {
        s.free_ids_ = {78, 79};
      }},
-    {"the next id is 79, not 80", [](audited_gangs& s) { s.free_ids_.clear(); }},
+    {"the next id is 79, not 80", [](audited_gangs& s) { s.free_ids_ = {}; }},
     {"the hash of the state is another one", [](audited_gangs& s) { ++s.nodes_[5].shape.gpus; }},
     {"node 5 has the hash of another name", [](audited_gangs& s) { ++s.nodes_[5].name_hash; }},
     {"node 5 has the hash of another name",

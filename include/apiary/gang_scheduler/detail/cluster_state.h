@@ -4,10 +4,10 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/gang_allocations.h>
+#include <apiary/gang_scheduler/detail/id_set.h>
 #include <apiary/gang_scheduler/detail/name_order.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -83,7 +83,7 @@ class cluster_state {
   // Changes when nodes get other positions.
   [[nodiscard]] std::uint64_t layout_version() const noexcept { return layout_version_; }
   // The nodes that are bad or have a bad GPU, ascending.
-  [[nodiscard]] const std::vector<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
+  [[nodiscard]] const id_set& bad_nodes() const noexcept { return bad_; }
   // The lowest id that no node has.
   [[nodiscard]] std::uint32_t next_id() const noexcept {
     return free_ids_.empty() ? num_ids() : free_ids_.front();
@@ -122,7 +122,7 @@ class cluster_state {
     if (id == nodes_.size()) {
       nodes_.emplace_back();
     } else {
-      erase_sorted(free_ids_, id);
+      free_ids_.erase(id);
     }
     used_node& n = nodes_[id];
     n.shape = shape;
@@ -171,7 +171,7 @@ class cluster_state {
     free_gpus_ -= n.counted;
     n = {};
     usable_[id] = {};
-    insert_sorted(free_ids_, id);
+    free_ids_.insert(id);
     bool remake = set_max_free();
     if (layout_.is_too_large()) {
       make_layout(layout_.nodes());
@@ -200,10 +200,9 @@ class cluster_state {
     on_undo(
         [id, was = n.bad, gpus = n.bad_gpus](cluster_state& s) { s.set_health(id, was, gpus); });
     hash_ -= n.hash();
-    erase_sorted(bad_, id);
     n.bad = bad;
     n.bad_gpus = bad_gpus;
-    if (bad || bad_gpus != 0) insert_sorted(bad_, id);
+    bad || bad_gpus != 0 ? bad_.insert(id) : bad_.erase(id);
     hash_ += n.hash();
     changed(id);
   }
@@ -267,14 +266,14 @@ class cluster_state {
 
   cluster_layout layout_;
   std::uint64_t layout_version_ = 0;
-  std::vector<used_node> nodes_;         // by id
-  std::vector<usable_node> usable_;      // by id
-  gang_allocations allocations_;         // of the gangs that may be preempted
-  std::vector<std::uint32_t> free_ids_;  // ascending
+  std::vector<used_node> nodes_;     // by id
+  std::vector<usable_node> usable_;  // by id
+  gang_allocations allocations_;     // of the gangs that may be preempted
+  id_set free_ids_;
   std::unordered_map<std::string, std::uint32_t> by_name_;
   std::uint32_t max_free_ = 1;  // the most GPUs of a node, at least 1
   std::array<std::uint32_t, gang_cluster::max_gpus + 1> with_gpus_{};  // nodes by their GPUs
-  std::vector<std::uint32_t> bad_;                                     // ascending
+  id_set bad_;  // nodes that are bad or have a bad GPU
   filter_views views_;
   std::uint64_t removed_ = 1;  // nodes so far, and one
   std::uint64_t free_gpus_ = 0;

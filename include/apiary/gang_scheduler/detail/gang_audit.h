@@ -74,9 +74,8 @@ class gang_audit {
       again.gangs.clear();
       nodes_.push_back(std::move(again));
       ids_.push_back(id);
-      const std::vector<std::uint32_t>& bad = state_.bad_nodes();
-      expect(std::binary_search(bad.begin(), bad.end(), id) == (n.bad || n.bad_gpus != 0), "node ",
-             id, " is wrongly listed as bad or healthy");
+      expect(state_.bad_nodes().contains(id) == (n.bad || n.bad_gpus != 0), "node ", id,
+             " is wrongly listed as bad or healthy");
     }
     hash_ = hash;
     expect(state_.free_gpus() == free, free, " GPUs are free, not ", state_.free_gpus());
