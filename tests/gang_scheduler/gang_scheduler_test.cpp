@@ -190,6 +190,9 @@ TEST_CASE("wrong calls are refused, and change nothing") {
   CHECK(fault(tasks(7, 1, 33)) ==
         "job 7: a task of task group 0 asks for 33 GPUs; a node has at most 32");
   CHECK(fault(tasks(7, 1'000'001, 1)) == "job 7: the gang has 1000001 tasks; the limit is 1000000");
+  gang_scheduler::request groups = tasks(7, 1, 1);
+  groups.gang.groups.resize(1'000'001, {.tasks = 0, .gpus = 1});
+  CHECK(fault(groups) == "job 7: the gang has 1000001 task groups; the limit is 1000000");
   auto r = tasks(7, 1, 1);
   r.gang.groups[0].gpu_milli = 500;
   CHECK(fault(r) ==

@@ -113,9 +113,9 @@ class gang_scheduler : public gang_scheduler_types {
   // Sets the most that a tenant may lose in one preemption.
   void set_disruption_budget(tenant_id tenant, const disruption_budget& budget);
   // Sets the steps that one propose() or propose_replacement() may take; 200,000 at first. 0 counts as
-  // 1, more than 2^56 count as 2^56. A step takes at most a microsecond, usually 0.01 to 0.1. If the
-  // steps end first, the plan says `undecided`, or its victims may cost more than necessary. The module
-  // page says what counts as a step.
+  // 1, more than 2^56 count as 2^56. A step takes at most a microsecond, usually 0.01 to 0.1; the
+  // request is read before the first one. If the steps end first, the plan says `undecided`, or its
+  // victims may cost more than necessary. The module page says what counts as a step.
   void set_step_budget(std::uint64_t steps);
 
   // Calls trial(*this) and then takes back every change that it made, also if it throws. Only what

@@ -146,7 +146,7 @@ struct gang_scheduler_types {
   // must not call the scheduler.
   using cost_function = std::function<std::uint64_t(const running_gang& gang, time_ms now)>;
 
-  // The most tasks of a gang.
+  // The most tasks of a gang, and the most task groups.
   static constexpr std::uint32_t max_tasks = 1'000'000;
   // The most node filters that keep their index: those that were used last. They are fewer, but at
   // least 32, if the indexes take more than 1 GiB.

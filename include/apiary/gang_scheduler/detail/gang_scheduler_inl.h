@@ -60,6 +60,9 @@ class gang_scheduler_core {
     const auto fault = [&](const auto&... words) {
       return absl::InvalidArgumentError(absl::StrCat(name(r.job), ": ", words...));
     };
+    if (r.gang.groups.size() > gang_scheduler::max_tasks)
+      return fault("the gang has ", r.gang.groups.size(), " task groups; the limit is ",
+                   gang_scheduler::max_tasks);
     std::uint64_t tasks = 0;
     for (std::size_t m = 0; m < r.gang.groups.size(); ++m) {
       const constrained_task_group& group = r.gang.groups[m];
