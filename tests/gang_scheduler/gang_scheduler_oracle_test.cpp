@@ -202,7 +202,7 @@ struct pair_of_schedulers {
       REQUIRE(found->preempting == g.preempting);
       REQUIRE(found->started == g.started);
       REQUIRE(found->ends_for == g.ends_for);
-      REQUIRE(found->victims == std::vector<job_key>(g.victims.begin(), g.victims.end()));
+      REQUIRE(found->victims == g.victims);
     }
     std::uint64_t free = 0;
     for (const auto& [id, n] : slow.nodes) {
