@@ -213,6 +213,67 @@ TEST_CASE("time_sharing_queue: a job on a broken server comes anew") {
   CHECK(q.idle_gpus() == 2);
 }
 
+// Counts what the queue asks of the backend.
+struct counted_backend : placer_backend<server_placer> {
+  struct counts {
+    int starts = 0;
+    int marks = 0;
+  };
+  std::shared_ptr<counts> asked = std::make_shared<counts>();
+  explicit counted_backend(placer_backend<server_placer> inner)
+      : placer_backend<server_placer>(std::move(inner)) {}
+  absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& stopped) {
+    ++asked->starts;
+    return placer_backend<server_placer>::start(r, stopped);
+  }
+  absl::Status mark(node_id n, bool healthy) {
+    ++asked->marks;
+    return placer_backend<server_placer>::mark(n, healthy);
+  }
+};
+
+TEST_CASE("time_sharing_queue: a node that is marked again as it is makes no job try again") {
+  const server_spec spec{.gpus = {2, 2, 2}};
+  counted_backend backend({server_placer::create(spec).value(), spec, ones_and_fours()});
+  const std::shared_ptr<counted_backend::counts> asked = backend.asked;
+  auto q = time_sharing_queue<counted_backend>::create(std::move(backend), {.quantum = 60}).value();
+  REQUIRE(q.mark_bad(node_id(1), 0).ok());
+  REQUIRE(q.submit(job_of(0, 0, 2), 0).ok());
+  REQUIRE(q.submit(job_of(0, 1, 1), 0).ok());
+  REQUIRE(q.submit(job_of(0, 2, 2), 0).ok());  // one GPU is idle on a healthy server
+  CHECK(said(q, 0) == "+0+1");
+  REQUIRE(q.mark_healthy(node_id(2), 1).ok());
+  CHECK(said(q, 1) == "");
+  const counted_backend::counts before = *asked;
+  for (time_ms now = 2; now < 10; ++now) {
+    CHECK(q.mark_bad(node_id(1), now).value().empty());
+    CHECK(q.mark_healthy(node_id(2), now).ok());
+    CHECK(said(q, now) == "");
+  }
+  CHECK(asked->starts == before.starts);
+  CHECK(asked->marks == before.marks);
+  CHECK(q.mark_bad(node_id(1), 5).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(q.mark_healthy(node_id(1), 10).ok());
+  CHECK(said(q, 10) == "+2");
+  REQUIRE(q.mark_bad(node_id(2), 11).ok());
+  CHECK(asked->marks == before.marks + 2);
+}
+
+TEST_CASE("time_sharing_queue: jobs that leave before a decision do not change the order") {
+  auto q = by_best_fit({.gpus = {1}}, {.quantum = 60});
+  for (const std::uint32_t job : {5U, 4U, 3U, 2U}) REQUIRE(q.submit(job_of(0, job, 1), 0).ok());
+  for (const std::uint32_t job : {5U, 3U}) REQUIRE(q.finish(job_id(job), 0).ok());
+  for (const std::uint32_t job : {3U, 5U, 7U}) REQUIRE(q.submit(job_of(0, job, 1), 0).ok());
+  REQUIRE(q.finish(job_id(7), 0).ok());
+  CHECK(said(q, 0) == "+4");  // the first that has not left
+  for (const std::uint32_t job : {4U, 3U}) REQUIRE(q.finish(job_id(job), 1).ok());
+  REQUIRE(q.submit(job_of(0, 6, 1), 1).ok());
+  REQUIRE(q.submit(job_of(0, 3, 1), 1).ok());
+  REQUIRE(q.finish(job_id(6), 1).ok());
+  CHECK(said(q, 1) == "+3");
+  CHECK(q.num_jobs() == 3);
+}
+
 TEST_CASE("time_sharing_queue: while no job runs in time slices, no quantum is waited for") {
   gandiva_with_placer<server_placer> q = by_best_fit({.gpus = {4}}, {.quantum = 60});
   REQUIRE(q.mark_bad(node_id(0), 0).ok());

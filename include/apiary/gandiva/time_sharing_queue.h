@@ -39,7 +39,8 @@ APIARY_NAMESPACE_BEGIN
 // Requires: decide() is called at wake(), and after each moment at which a job was submitted or
 //           ended or a node broke or was repaired.
 // Cost:     that of time_sharing, and O(queues): one for each number of GPUs and, for guaranteed
-//           jobs, tenant; one may_start for each queue whose first may fit now. mark_bad O(jobs).
+//           jobs, tenant; one may_start for each queue whose first may fit now. A node that breaks costs
+//           O(its GPUs) steps of these; marking a node again as it is costs O(1).
 // Example:  examples/simulate.cpp
 template <JobBackend Backend>
 class time_sharing_queue {
@@ -76,7 +77,7 @@ class time_sharing_queue {
     added.arrival = now;
     queues_.enter(added);
     added.entered = queues_.clock(added, now);
-    outside_.push_back(r.job);
+    wait_outside(added);
     return absl::OkStatus();
   }
   // The job has ended or is cancelled. kNotFound: there is no such job.
@@ -92,22 +93,17 @@ class time_sharing_queue {
       release(r);
     }
     APIARY_RETURN_IF_ERROR(take_out(r, now));
-    std::erase(outside_, job);
+    leave_outside(r);
     jobs_.erase(found);
     return absl::OkStatus();
   }
   // The node is broken: its jobs stop, wait and are returned, ascending. kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
-    APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
-    now_ = now;
-    set_health(n, false);
     std::vector<job_id> stopped;
-    for (const auto& [job, r] : jobs_) {
-      if (std::any_of(r.where.begin(), r.where.end(), [&](placement p) { return p.node == n; }))
-        stopped.emplace_back(job);
-    }
-    std::sort(stopped.begin(), stopped.end());
+    APIARY_ASSIGN_OR_RETURN(const bool changed, set_health(n, false));
+    now_ = now;
+    if (changed && n.value < jobs_on_.size()) stopped = jobs_on_[n.value];
     for (const job_id job : stopped) {
       record& r = jobs_.at(job.value);
       release(r);
@@ -115,16 +111,15 @@ class time_sharing_queue {
       r.reported.clear();
       r.entered = queues_.clock(r, now);
       APIARY_RETURN_IF_ERROR(take_out(r, now));
-      outside_.push_back(job);
+      wait_outside(r);
     }
     return stopped;
   }
   // The node is repaired. kNotFound: there is no such node.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
-    APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(n));
+    APIARY_RETURN_IF_ERROR(set_health(n, true).status());
     now_ = now;
-    set_health(n, true);
     return absl::OkStatus();
   }
   // Appends the actions of the host, at most one a job: all suspensions, then migrations, then
@@ -162,18 +157,38 @@ class time_sharing_queue {
   [[nodiscard]] const Backend& backend() const noexcept { return scheduler_.backend(); }
 
  private:
+  enum class health : std::uint8_t { unknown, good, bad };  // unknown: the host never marked it
+  static constexpr std::size_t not_outside = ~std::size_t{0};
   struct record : detail::queued_job {
-    bool entitled = false;     // it runs on GPUs that its tenant is entitled to
-    bool inside = false;       // time_sharing knows it
-    bool acted = false;        // it is in acted_
-    job_placement where{};     // empty: it waits
-    job_placement reported{};  // the same, as the host knows it
-    delays entered{};          // reading of its queue's clock when it began to wait, for the host
+    bool entitled = false;               // it runs on GPUs that its tenant is entitled to
+    bool inside = false;                 // time_sharing knows it
+    bool acted = false;                  // it is in acted_
+    std::size_t position = not_outside;  // in outside_
+    job_placement where{};               // empty: it waits
+    job_placement reported{};            // the same, as the host knows it
+    delays entered{};  // reading of its queue's clock when it began to wait, for the host
   };
   explicit time_sharing_queue(time_sharing<Backend> scheduler) : scheduler_(std::move(scheduler)) {}
+  void wait_outside(record& r) {
+    r.position = outside_.size();
+    outside_.push_back(r.request.job);
+  }
+  // Nothing if it is not in outside_.
+  void leave_outside(record& r) {
+    if (r.position != not_outside) outside_[std::exchange(r.position, not_outside)] = {};
+  }
+  // The job runs at `where` now; empty: nowhere.
+  void put(record& r, job_placement where) {
+    for (const placement& p : r.where) detail::erase_sorted(jobs_on_[p.node.value], r.request.job);
+    r.where = std::move(where);
+    for (const placement& p : r.where) {
+      if (p.node.value >= jobs_on_.size()) jobs_on_.resize(p.node.value + std::size_t{1});
+      detail::insert_sorted(jobs_on_[p.node.value], r.request.job);
+    }
+  }
   void occupy(record& r, job_placement where) {
     queues_.leave(r);
-    r.where = std::move(where);
+    put(r, std::move(where));
     used_ += r.request.gpus;
     if (r.entitled) used_by_[r.request.tenant.value] += r.request.gpus;
   }
@@ -183,7 +198,7 @@ class time_sharing_queue {
     if (r.entitled) queues_.retry(r.request.tenant);
   }
   void release(record& r) {
-    r.where.clear();
+    put(r, {});
     used_ -= r.request.gpus;
     if (r.entitled) used_by_[r.request.tenant.value] -= r.request.gpus;
     retry(r);
@@ -193,13 +208,19 @@ class time_sharing_queue {
     if (!std::exchange(r.inside, false)) return absl::OkStatus();
     return scheduler_.finish(r.request.job, now);
   }
-  void set_health(node_id n, bool good) {
-    if (n.value >= bad_.size()) bad_.resize(n.value + std::size_t{1}, false);
-    if (bad_[n.value] == !good) return;
-    bad_[n.value] = !good;
+  // Returns whether the node was not known to be so.
+  [[nodiscard]] absl::StatusOr<bool> set_health(node_id n, bool good) {
+    const health wanted = good ? health::good : health::bad;
+    const health was = n.value < health_.size() ? health_[n.value] : health::unknown;
+    if (was == wanted) return false;
+    APIARY_RETURN_IF_ERROR(good ? scheduler_.mark_healthy(n) : scheduler_.mark_bad(n));
+    if (n.value >= health_.size()) health_.resize(n.value + std::size_t{1}, health::unknown);
+    health_[n.value] = wanted;
+    if (was == health::unknown && good) return true;
     const std::uint32_t gpus = backend().gpus(n);
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
     queues_.retry(std::nullopt);
+    return true;
   }
   // Starts the guaranteed jobs that can have GPUs of their tenant.
   [[nodiscard]] absl::Status start_guaranteed(time_ms now) {
@@ -209,7 +230,7 @@ class time_sharing_queue {
         queues_.fail(r);
         continue;
       }
-      if (!r.inside) std::erase(outside_, r.request.job);
+      leave_outside(r);
       APIARY_RETURN_IF_ERROR(take_out(r, now));
       r.entitled = true;
       APIARY_RETURN_IF_ERROR(enter(r, r.request, now));
@@ -219,7 +240,9 @@ class time_sharing_queue {
   // Submits the other jobs to time sharing, to run in time slices.
   [[nodiscard]] absl::Status enter_others(time_ms now) {
     for (const job_id job : std::exchange(outside_, {})) {
+      if (!job.valid()) continue;  // it left
       record& r = jobs_.at(job.value);
+      r.position = not_outside;
       job_request sliced = r.request;
       if (r.guaranteed) sliced.priority = -1;
       APIARY_RETURN_IF_ERROR(enter(r, sliced, now));
@@ -239,7 +262,7 @@ class time_sharing_queue {
       record& r = jobs_.at(a.job.value);
       if (!std::exchange(r.acted, true)) acted_.push_back(a.job);
       if (a.what == verb::migrate) {
-        r.where = backend().job_placement_of(a.where);
+        put(r, backend().job_placement_of(a.where));
         retry(r);
       } else if (a.what != verb::suspend) {
         occupy(r, backend().job_placement_of(a.where));
@@ -249,7 +272,7 @@ class time_sharing_queue {
         queues_.enter(r);
         if (!was_entitled) continue;
         APIARY_RETURN_IF_ERROR(take_out(r, now));
-        outside_.push_back(a.job);
+        wait_outside(r);
       }
     }
     return absl::OkStatus();
@@ -294,14 +317,15 @@ class time_sharing_queue {
   time_sharing<Backend> scheduler_;
   std::unordered_map<std::uint32_t, record> jobs_;
   detail::time_sharing_wait_queues queues_;
-  std::vector<job_id> outside_;  // jobs that time_sharing does not know yet
-  std::vector<job_id> acted_;    // jobs with changes that the host does not know yet
+  std::vector<job_id> outside_;  // jobs that time_sharing does not know yet; not valid: it left
+  std::vector<std::vector<job_id>> jobs_on_;  // running jobs by node, ascending
+  std::vector<job_id> acted_;                 // jobs with changes that the host does not know yet
   std::vector<typename time_sharing<Backend>::action> done_;
   std::map<std::uint32_t, std::uint32_t> used_by_;  // GPUs of entitled jobs, by tenant
   std::uint32_t used_ = 0;                          // GPUs
   std::uint32_t bad_gpus_ = 0;
-  std::vector<bool> bad_;  // nodes
-  time_ms now_ = 0;        // of the last call
+  std::vector<health> health_;  // of nodes
+  time_ms now_ = 0;             // of the last call
 };
 
 APIARY_NAMESPACE_END
