@@ -161,6 +161,23 @@ TEST_CASE("gandiva: the jobs of a broken server look for another") {
   CHECK(m.at(2) == waits(0));
 }
 
+TEST_CASE("gandiva: a server that is marked again as it is asks for no decision") {
+  gandiva g =
+      gandiva::create({.servers = {.gpus = {2, 2}}, .quantum = 60, .migrates = true}).value();
+  std::vector<job_action> actions;
+  REQUIRE(g.mark_bad(node_id(1), 0).ok());
+  REQUIRE(g.submit({.job = job_id(0)}, 0).ok());
+  for (const time_ms now : {0, 60, 120}) REQUIRE(g.decide(now, actions).ok());
+  CHECK(g.wake() == max_time);  // the job cannot migrate
+  CHECK(g.mark_bad(node_id(1), 121).value().empty());
+  CHECK(g.mark_healthy(node_id(0), 121).ok());
+  REQUIRE(g.decide(121, actions).ok());
+  CHECK(g.wake() == max_time);
+  REQUIRE(g.mark_healthy(node_id(1), 122).ok());
+  REQUIRE(g.decide(122, actions).ok());
+  CHECK(g.wake() == 180);
+}
+
 TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, every job ends") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
     CAPTURE(seed);

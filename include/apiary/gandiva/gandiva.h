@@ -155,9 +155,10 @@ class gandiva {
   // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     if (n.value >= pool().num_servers()) return no_such(n);
+    std::vector<job_id> ran;
+    if (!pool().healthy(n)) return ran;
     jobs_.set_health(n, false);
     std::vector<job_id> here = jobs_.servers().jobs(n);
-    std::vector<job_id> ran;
     std::copy_if(here.begin(), here.end(), std::back_inserter(ran),
                  [&](job_id job) { return jobs_.at(job).runs(); });
     std::stable_partition(here.begin(), here.end(),
@@ -172,6 +173,7 @@ class gandiva {
   // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     if (n.value >= pool().num_servers()) return no_such(n);
+    if (pool().healthy(n)) return absl::OkStatus();
     jobs_.set_health(n, true);
     departed_ = true;
     return absl::OkStatus();
