@@ -6,7 +6,7 @@ mutant(packed_rate gandiva/detail/jobs.h "missing reset: a rate that was measure
 mutant(kept_stays gandiva/detail/jobs.h "missing reset: a pack that proved to pay stays so with another job"
   FROM [[follower.kept = false;]] TO [[]] STATEMENT)
 mutant(pass_of_new gandiva/detail/jobs.h "wrong choice: a job that comes to a server begins behind all others"
-  FROM [[o.pass < *least]] TO [[o.pass > *least]])
+  FROM [[o.pass < least.pass]] TO [[o.pass > least.pass]])
 mutant(leader_leaves gandiva/detail/jobs.h "forgotten update: GPUs of a leader that leaves become idle under its follower"
   FROM [[servers_.pool().take(follower.request.job, r.where);]] TO [[]] STATEMENT)
 mutant(moved_time gandiva/detail/jobs.h "forgotten update: a job that has just moved may move again"
@@ -77,9 +77,25 @@ mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose f
     q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
 mutant(blocked_start gandiva/detail/assignment.h "dropped condition: jobs start on several servers before one that starves"
   FROM [[r.request.priority > blocked]] TO [[true]])
-mutant(older_waits gandiva/detail/relocation.h "dropped condition: a job that starves takes the servers of one that waits longer"
-  IN [[if (other.request.priority > r.request.priority || precedes)]] FROM [[other.request.priority > r.request.priority || precedes]]
-  TO [[other.request.priority > r.request.priority]])
+mutant(older_waits gandiva/detail/rooms.h "dropped condition: a job that starves takes the servers of one that waits longer"
+  FROM [[turn_of(other) < turn_]] TO [[false]])
+mutant(rooms_stale gandiva/detail/rooms.h "dropped condition: a server is found by the room that it had"
+  FROM [[servers_[e.server.value] == state{room, e.load, e.affinity}]] TO [[true]])
+mutant(left_stale gandiva/detail/rooms.h "dropped condition: a job that left its server holds GPUs there once it would wait longer"
+  FROM [[servers_[w.server.value].version == w.version]] TO [[true]])
+mutant(left_earlier gandiva/detail/rooms.h "missing reset: jobs that waited longer than the last one still count for the next"
+  FROM [[if (now < turn_) begin(jobs, now);]] TO [[]] STATEMENT)
+mutant(held_equal gandiva/detail/servers.h "wrong comparison: jobs of equal priority hold GPUs"
+  FROM [[at->first > priority]] TO [[at->first >= priority]])
+mutant(least_passes gandiva/detail/jobs.h "forgotten update: the least pass stays when the jobs that have it leave"
+  FROM [[least.jobs += comes ? 1U : ~0U;]] TO [[]] STATEMENT)
+mutant(marked_again gandiva/gandiva.h "dropped condition: a server that is marked bad again asks for decisions"
+  FROM [[if (!pool().healthy(n)) return ran;]] TO [[]] STATEMENT)
+mutant(node_again gandiva/time_sharing_queue.h "dropped condition: a node that is marked again makes jobs try again"
+  FROM [[if (was == wanted) return false;]] TO [[]] STATEMENT)
+mutant(left_outside gandiva/time_sharing_queue.h "forgotten update: a job that left and came again keeps its place"
+  IN [[    leave_outside(r);
+    jobs_.erase(found);]] FROM [[leave_outside(r);]] TO [[]] STATEMENT)
 mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
   FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)
 mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"

@@ -7,6 +7,7 @@
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/relocation.h>
+#include <apiary/gandiva/detail/rooms.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
@@ -24,7 +25,8 @@ namespace detail {
 // job of its priority or below that comes after it starts on several servers: these jobs would hold
 // their GPUs until they end.
 // Cost: place_all O(GPUs of a server * log64 servers) for each number of GPUs and priority, and
-//       gandiva_relocation::emptied at a quantum for a job that starves.
+//       gandiva_relocation::emptied at a quantum for a job that starves, O(jobs of the server) for each
+//       server of several that it gets.
 class gandiva_assignment {
  public:
   // max_wait: after so long without GPUs a job starves; max_time: never.
@@ -43,12 +45,13 @@ class gandiva_assignment {
   // Assigns jobs by arrival. `blocked`: up to this priority no job starts on several servers.
   void place_all(gandiva_jobs& jobs, gandiva_queue& queue, bool new_slice, std::int64_t blocked,
                  time_ms now) const {
+    gandiva_openings openings;
     queue.place_all([&](job_id job) {
       gandiva_job& r = jobs.at(job);
       const bool several = r.request.priority > blocked;
       if (assign(jobs, queue, r, several, now)) return true;
       if (starves(r, now) == max_time || r.request.gpus > jobs.pool().usable()) return false;
-      if (new_slice && empty_servers(jobs, queue, r, several, now)) return true;
+      if (new_slice && empty_servers(jobs, queue, r, several, openings, now)) return true;
       blocked = (std::max)(blocked, std::int64_t{r.request.priority});
       return false;
     });
@@ -81,8 +84,8 @@ class gandiva_assignment {
   }
   // Gives a job that starves one server, where it gets time slices, or GPUs of several.
   bool empty_servers(gandiva_jobs& jobs, gandiva_queue& queue, gandiva_job& r, bool several,
-                     time_ms now) const {
-    const gpus_by_server on = gandiva_relocation::emptied(jobs, r, several);
+                     gandiva_openings& openings, time_ms now) const {
+    const gpus_by_server on = gandiva_relocation::emptied(jobs, r, several, openings);
     if (on.empty()) return false;
     queue.leave(r, now);
     if (on.size() == 1) {

@@ -47,6 +47,10 @@ struct gandiva_job {
   std::uint64_t decision = 0;     // the last decision that has an action for it
   std::size_t action = 0;         // index of that decision's action
   [[nodiscard]] bool runs() const noexcept { return phase == gandiva_phase::run; }
+  // Whether it waits for a time slice of its own.
+  [[nodiscard]] bool waits_for_slice() const noexcept {
+    return phase == gandiva_phase::suspended && !leader.valid();
+  }
   [[nodiscard]] bool packed() const noexcept { return leader.valid() || follower.valid(); }
   [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
   // Since when it waits for a server or a time slice. Requires: it does not run.
@@ -59,15 +63,15 @@ struct gandiva_job {
 };
 
 // The jobs, their servers and the actions of a decision. A decision has at most one action for each
-// job: if a job shrinks and then stops, only the stop remains. A change costs O(jobs of the server
-// + log servers).
+// job: if a job shrinks and then stops, only the stop remains. A change costs O(log servers + jobs of
+// the server), but it reads these only if a job comes and the jobs that ran least have left or run.
 // Of two packed jobs, one is the leader and the other its follower. Both run on the leader's GPUs,
 // and start and stop together; in the pool only the leader has the GPUs. A follower counts in its
 // server's load until its packing is kept. When one of the two ends, the other keeps the GPUs.
 class gandiva_jobs {
  public:
   gandiva_jobs(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
-      : servers_(gpus, servers_per_rack) {}
+      : servers_(gpus, servers_per_rack), least_(gpus.size()) {}
   [[nodiscard]] const gandiva_servers& servers() const noexcept { return servers_; }
   [[nodiscard]] const server_pool& pool() const noexcept { return servers_.pool(); }
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
@@ -80,8 +84,15 @@ class gandiva_jobs {
     return found == jobs_.end() ? nullptr : &found->second;
   }
   // Requires: there is such a job. The reference is valid while the job exists.
-  [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
-  [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
+  [[nodiscard]] gandiva_job& at(job_id job) {
+    ++reads_;
+    return jobs_.at(job.value);
+  }
+  [[nodiscard]] const gandiva_job& at(job_id job) const {
+    ++reads_;
+    return jobs_.at(job.value);
+  }
+  [[nodiscard]] std::uint64_t reads() const noexcept { return reads_; }
   // The followers, and the jobs on more servers than they need. Both in ascending order.
   [[nodiscard]] const std::vector<job_id>& followers() const noexcept { return followers_; }
   [[nodiscard]] const std::vector<job_id>& dispersed() const noexcept { return dispersed_; }
@@ -99,6 +110,8 @@ class gandiva_jobs {
     touch(n);
   }
   void touch(node_id n) { touched_.push_back(n); }
+  // Servers that were touched, or whose jobs changed, since take_touched(); some more than once.
+  [[nodiscard]] const std::vector<node_id>& touched() const noexcept { return touched_; }
   // Servers that were touched, or whose jobs changed, since the last call, ascending.
   [[nodiscard]] std::vector<node_id> take_touched() {
     std::vector<node_id> touched = std::move(touched_);
@@ -118,13 +131,17 @@ class gandiva_jobs {
   // Puts the job on the server, suspended. Requires: the job is on no server, or it is suspended
   // and not packed.
   void settle(gandiva_job& r, node_id n) {
-    std::optional<std::int64_t> least;
-    for (const job_id other : servers_.jobs(n)) {
-      const gandiva_job& o = at(other);
-      if (o.home == n && (!least || o.pass < *least)) least = o.pass;
+    least_pass& least = least_[n.value];
+    if (least.jobs == 0) {
+      for (const job_id other : servers_.jobs(n)) {
+        const gandiva_job& o = at(other);
+        if (o.home != n) continue;
+        if (least.jobs == 0 || o.pass < least.pass) least = {o.pass, 0};
+        if (o.pass == least.pass) ++least.jobs;
+      }
     }
     edit(r, [&] {
-      r.pass = least.value_or(0);
+      r.pass = least.jobs == 0 ? 0 : least.pass;
       r.home = n;
       r.phase = gandiva_phase::suspended;
     });
@@ -239,7 +256,9 @@ class gandiva_jobs {
     } else {
       run(follower, job_action::verb::pack, leader.where);
     }
+    const gandiva_claim before = claim(follower);
     follower.leader = leader.request.job;
+    servers_.change(follower.request.job, before, claim(follower));
     leader.follower = follower.request.job;
     follower.packed_rate = leader.packed_rate = 0;
     insert_sorted(followers_, follower.request.job);
@@ -266,8 +285,27 @@ class gandiva_jobs {
  private:
   [[nodiscard]] static gandiva_claim claim(const gandiva_job& r) noexcept {
     if (!r.home.valid()) return {};
-    return {r.home, r.request.gpus, r.kept ? 0 : r.request.gpus,
-            r.phase == gandiva_phase::suspended && !r.leader.valid(), false};
+    return {r.home,
+            r.request.gpus,
+            r.kept ? 0 : r.request.gpus,
+            r.waits_for_slice(),
+            false,
+            r.leader.valid() ? 0 : r.request.gpus,
+            r.request.priority};
+  }
+  struct least_pass {
+    std::int64_t pass = 0;   // the least one of the jobs whose home the server is
+    std::uint32_t jobs = 0;  // that have it; 0: not known, or there is none
+  };
+  // A job with this pass comes to the server, or leaves it. Nothing if its least pass is not known.
+  void count_pass(node_id n, std::int64_t pass, bool comes) {
+    least_pass& least = least_[n.value];
+    if (least.jobs == 0) return;
+    if (pass == least.pass) {
+      least.jobs += comes ? 1U : ~0U;
+    } else if (comes && pass < least.pass) {
+      least = {pass, 1};
+    }
   }
   // So many GPUs of each server, ascending; jobs that have grown there shrink if necessary.
   [[nodiscard]] job_placement pick(const gpus_by_server& from) {
@@ -284,9 +322,14 @@ class gandiva_jobs {
   template <class Change>
   void edit(gandiva_job& r, Change&& change) {
     const gandiva_claim before = claim(r);
+    const std::int64_t pass = r.pass;
     change();
     const gandiva_claim after = claim(r);
     servers_.change(r.request.job, before, after);
+    if (before.server != after.server || pass != r.pass) {
+      if (before.server.valid()) count_pass(before.server, pass, false);
+      if (after.server.valid()) count_pass(after.server, r.pass, true);
+    }
     if (before.server.valid()) touched_.push_back(before.server);
     if (after.server.valid() && after.server != before.server) touched_.push_back(after.server);
   }
@@ -318,10 +361,13 @@ class gandiva_jobs {
     emit(r, {what, r.request.job, r.where, waited});
   }
   void halt(gandiva_job& r, job_action::verb what) {
-    r.pass += slice_pass(now_ - r.since, r.request.weight);
+    const std::int64_t ran = slice_pass(now_ - r.since, r.request.weight);
     r.since = now_;
     r.where.clear();
-    edit(r, [&] { r.phase = gandiva_phase::suspended; });
+    edit(r, [&] {
+      r.pass += ran;
+      r.phase = gandiva_phase::suspended;
+    });
     emit(r, {what, r.request.job, {}, {}});
   }
   // Appends the action, or replaces that of a job that shrank in this decision.
@@ -343,6 +389,8 @@ class gandiva_jobs {
   std::vector<job_id> followers_;  // ascending
   std::vector<job_id> dispersed_;  // ascending
   std::vector<node_id> touched_;
+  std::vector<least_pass> least_;  // by server
+  mutable std::uint64_t reads_ = 0;
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
   std::uint64_t decision_ = 0;
   time_ms now_ = 0;

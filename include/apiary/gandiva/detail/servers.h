@@ -25,18 +25,21 @@ namespace detail {
 using gpus_by_server = std::vector<std::pair<node_id, std::uint32_t>>;
 // What a job contributes to its server.
 struct gandiva_claim {
-  node_id server{};        // not valid: it is on no server
-  std::uint32_t gpus = 0;  // GPUs that it asked for
-  std::uint32_t load = 0;  // the number of these that count: all or none
-  bool suspended = false;  // it waits for a time slice, and may migrate
-  bool pinned = false;     // it runs on several servers, without time slices
+  node_id server{};           // not valid: it is on no server
+  std::uint32_t gpus = 0;     // GPUs that it asked for
+  std::uint32_t load = 0;     // the number of these that count: all or none
+  bool suspended = false;     // it waits for a time slice, and may migrate
+  bool pinned = false;        // it runs on several servers, without time slices
+  std::uint32_t sliced = 0;   // GPUs that it gets in its time slices; 0: none of its own
+  std::int32_t priority = 0;  // of these time slices
   friend constexpr bool operator==(const gandiva_claim&, const gandiva_claim&) noexcept = default;
 };
 
 // The servers of a cluster and their jobs, indexed so that no query scans all servers. The module's
 // page defines load, affinity and unsubscribed GPUs; a broken or over-subscribed server has none.
 // Cost: change O(log servers), and O(distinct numbers of GPUs of suspended jobs) if the server is
-//       over-subscribed; queries O(max_gpus_per_node * log64 servers). About 150 bytes a server.
+//       over-subscribed; held O(priorities of the server); other queries O(max_gpus_per_node * log64
+//       servers). About 200 bytes a server.
 class gandiva_servers {
  public:
   using by_load = std::map<std::pair<std::uint32_t, std::uint32_t>, node_id>;  // by load, id
@@ -53,8 +56,22 @@ class gandiva_servers {
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return servers_[n.value].load; }
   // The load of jobs on several servers.
   [[nodiscard]] std::uint32_t pinned(node_id n) const noexcept { return servers_[n.value].pinned; }
+  // GPUs of the server that jobs on several servers and of higher priority hold. May be more than it
+  // has.
+  [[nodiscard]] std::uint32_t held(node_id n, std::int32_t priority) const noexcept {
+    const server& s = servers_[n.value];
+    std::uint32_t sum = s.pinned;
+    for (auto at = s.levels.rbegin(); at != s.levels.rend() && at->first > priority; ++at)
+      sum += at->second;
+    return sum;
+  }
   [[nodiscard]] std::uint32_t affinity(node_id n) const noexcept {
     return servers_[n.value].affinity;
+  }
+  // Whether jobs on several servers leave the GPUs that its affinity says. False: it has none.
+  [[nodiscard]] bool takes_affinity(node_id n) const noexcept {
+    const server& s = servers_[n.value];
+    return s.affinity > 0 && s.affinity <= pool_.gpus(n) && s.pinned + s.affinity <= pool_.gpus(n);
   }
   // Ascending.
   [[nodiscard]] const std::vector<job_id>& jobs(node_id n) const noexcept {
@@ -75,10 +92,6 @@ class gandiva_servers {
   [[nodiscard]] node_id least_loaded(std::uint32_t gpus) const noexcept {
     if (gpus > max_gpus_per_node || by_affinity_[gpus].empty()) return {};
     return by_affinity_[gpus].begin()->second;
-  }
-  // All of these, ascending. Requires: gpus <= max_gpus_per_node.
-  [[nodiscard]] const by_load& with_affinity(std::uint32_t gpus) const noexcept {
-    return by_affinity_[gpus];
   }
   // The lowest empty server of at least `gpus` GPUs.
   [[nodiscard]] node_id empty(std::uint32_t gpus) const noexcept {
@@ -124,12 +137,15 @@ class gandiva_servers {
   }
   // Records that a job's claim was `before` and is `after`.
   void change(job_id job, const gandiva_claim& before, const gandiva_claim& after) {
-    if (before == after) return;
-    if (before.suspended != after.suspended && before.server == after.server &&
-        before.load == after.load) {
-      return wait(after.server, after.gpus, after.suspended);
-    }
     const bool stays = before.server == after.server;
+    if (!stays || before.sliced != after.sliced) {
+      hold(before, false);
+      hold(after, true);
+    }
+    if (stays && before.load == after.load) {
+      if (before.suspended != after.suspended) wait(after.server, after.gpus, after.suspended);
+      return;
+    }
     if (before.server.valid()) {
       index(before.server, false);
       server& s = servers_[before.server.value];
@@ -167,8 +183,18 @@ class gandiva_servers {
     std::uint32_t load = 0;
     std::uint32_t pinned = 0;
     std::uint32_t affinity = 0;
+    std::vector<std::pair<std::int32_t, std::uint32_t>> levels{};  // sliced GPUs by priority
     std::array<std::uint32_t, max_gpus_per_node + 1> suspended{};  // jobs by GPUs
   };
+  // Counts the sliced GPUs of a job in, or out.
+  void hold(const gandiva_claim& c, bool more) {
+    if (!c.server.valid() || c.sliced == 0) return;
+    auto& levels = servers_[c.server.value].levels;
+    auto at = std::lower_bound(levels.begin(), levels.end(), std::pair(c.priority, 0U));
+    if (at == levels.end() || at->first != c.priority) at = levels.insert(at, {c.priority, 0});
+    at->second += more ? c.sliced : 0U - c.sliced;
+    if (at->second == 0) levels.erase(at);
+  }
   // Counts one more suspended job of so many GPUs, or one less; nothing else changes.
   void wait(node_id n, std::uint32_t gpus, bool more) {
     server& s = servers_[n.value];
@@ -183,9 +209,7 @@ class gandiva_servers {
     const server& s = servers_[n.value];
     const std::uint32_t gpus = pool_.gpus(n);
     if (s.affinity == 0) empty_[gpus].assign(n.value, in);
-    if (s.affinity > 0 && s.affinity <= gpus && s.pinned + s.affinity <= gpus) {
-      put(by_affinity_[s.affinity], s.load, n, in);
-    }
+    if (takes_affinity(n)) put(by_affinity_[s.affinity], s.load, n, in);
     if (s.load < gpus) {
       unsubscribed_[gpus - s.load].assign(n.value, in);
       unsubscribed_gpus_ += in ? gpus - s.load : s.load - gpus;
