@@ -92,6 +92,10 @@ mutant(topology_too_few preempt/topology_victim_search.h "off by one: one victim
   EQUIVALENT "the set is made minimal afterwards: the victim that is too many is reprieved")
 mutant(topology_fit_paid preempt/topology_victim_search.h "forgotten update: what a fit looks at does not count against the budget"
   FROM [[steps_ += fit_steps();]] TO [[]] STATEMENT)
+mutant(topology_last_set preempt/topology_victim_search.h "dropped condition: gangs are evicted for sets that are not tried"
+  FROM [[sets_count_ && left() < set_steps + fit_steps()]] TO [[false]])
+mutant(trial_hosts preempt/detail/eviction_trial.h "missing restore: CPU and memory of all gangs together stay free"
+  FROM [[if (!hosts_.empty()) hosts_.assign(hosts_before_);]] TO [[]] STATEMENT)
 mutant(first_bound_host preempt/detail/group_capacity.h "forgotten update: evictions free no CPU in the first bounds"
   FROM [[if (hosted_) most_hosts_[n] += freed_[a];]] TO [[]] STATEMENT)
 mutant(shared_equal preempt/shared_victim_search.h "dropped condition: without a candidate the search leaves out all later ones of its cost"

@@ -546,6 +546,21 @@ TEST_CASE("after reading, few steps are enough for the first set of equal tasks"
   CHECK(found.cost == found.lower_bound);
 }
 
+TEST_CASE("no gang is evicted for a set that the budget does not pay for") {
+  // The search ends amid the sets of the cell, with fewer steps left than a set takes. To evict the
+  // other gangs would take them all.
+  running in(16, 256);
+  for (std::uint32_t n = 0; n < 4'096; ++n) in.run(1 + n % 7, {{n, 8}});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 12, .gpus = 8, .spread = {{rack, 1}}}, {.tasks = 200, .gpus = 4}};
+  topology_victim_search<uniform_tree> search(20'000);
+  const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 112);
+  CHECK(found.steps < 20'000);
+  CHECK(found.steps > 20'000 - 200 - 20'000 / 256);
+}
+
 TEST_CASE("few steps are enough for a set if few gangs run on the nodes that it takes") {
   // What fits takes a search, so the cheapest gangs first decide nothing; all 280 together do. Of
   // these, only the gangs on the nodes that the new gang takes need a fit each.

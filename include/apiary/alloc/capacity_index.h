@@ -37,6 +37,8 @@ class capacity_index {
     APIARY_VERIFY(std::uint64_t{num_nodes()} * (max_free + 1) < summary_bitset::npos - 63);
     with_free_ = summary_bitset(num_nodes() * (max_free + 1));
     for (std::uint32_t n = 0; n < num_nodes(); ++n) with_free_.set(n);
+    for (std::uint32_t f = 0; f <= max_free; ++f)
+      for (std::uint32_t t = 1; t <= max_free; ++t) slots_of_.push_back(f / t);
     for (level_t l = node_level + 1; l <= tree_.num_levels(); ++l) {
       level& at = levels_.emplace_back();
       at.cells = num_cells(l);
@@ -110,6 +112,9 @@ class capacity_index {
     if (from == free) return from;
     with_free_.reset(from * num_nodes() + node);
     with_free_.set(free * num_nodes() + node);
+    const std::uint32_t high = from < free ? free : from;
+    const std::uint32_t* const before = slots_of_.data() + std::size_t{from} * max_free_;
+    const std::uint32_t* const now = slots_of_.data() + std::size_t{free} * max_free_;
     cell_id c = tree_.cells(node_level_)[node];
     for (level_t l = node_level_; l < top(); ++l) {
       level& at = levels_[l - node_level_];
@@ -117,9 +122,8 @@ class capacity_index {
       const std::uint32_t i = l + 1 == top() ? 0 : c.value - tree_.cells(l + 1).first.value;
       --at.histograms[std::size_t{i} * (max_free_ + 1) + from];
       ++at.histograms[std::size_t{i} * (max_free_ + 1) + free];
-      const std::uint32_t high = from < free ? free : from;
       for (std::uint32_t t = 1; t <= high; ++t)
-        at.slots[std::size_t{t - 1} * at.cells + i] += free / t - from / t;
+        at.slots[std::size_t{t - 1} * at.cells + i] += now[t - 1] - before[t - 1];
     }
     return from;
   }
@@ -137,9 +141,10 @@ class capacity_index {
   Tree tree_;
   level_t node_level_;
   std::uint32_t max_free_;
-  std::vector<std::uint32_t> free_;  // of each node
-  summary_bitset with_free_;         // free * nodes + node
-  std::vector<level> levels_;        // from the one above the nodes up
+  std::vector<std::uint32_t> free_;      // of each node
+  summary_bitset with_free_;             // free * nodes + node
+  std::vector<std::uint32_t> slots_of_;  // free * max_free + leaves - 1: free / leaves
+  std::vector<level> levels_;            // from the one above the nodes up
 };
 
 APIARY_NAMESPACE_END

@@ -300,7 +300,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
 
   // Evicts the cheapest of these candidates until the gang is known to fit, but none beyond the
   // disruption budgets. If it then does not fit, evicts all of them, beyond the budgets too, and
-  // returns the verdict; over_budget_ is then true, unless the verdict is does_not_fit.
+  // returns the verdict; over_budget_ is then true, unless the verdict is does_not_fit. Where sets
+  // count, it ends when the budget does not pay for one more: what it evicted then decides nothing.
   fit_verdict evict_cheapest(std::span<const std::uint32_t> among) {
     over_budget_ = false;
     tally_.clear();
@@ -316,6 +317,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     evicted_.clear();
     std::size_t too_few = 0;  // so many are not known to be enough
     while (verdict != fit_verdict::fits) {
+      if (sets_count_ && left() < set_steps + fit_steps()) return fit_verdict::budget_ended;
       too_few = evicted_.size();
       const std::size_t more = too_few + (std::max<std::size_t>)(too_few, 1);
       while (evicted_.size() < more) {

@@ -55,7 +55,7 @@ class capacity_count {
     std::vector<std::uint32_t>& base = counts_[base_ - node_level];
     base.resize(capacities_->num_cells(base_));
     if (base_ == node_level) {
-      for (std::uint32_t n = 0; n < base.size(); ++n) base[n] = on_node(u, n);
+      count_nodes(u, base);
     } else if (by_histogram) {
       std::vector<std::uint32_t> each;  // on a node with 0, 1, ... free GPUs
       for (std::uint32_t f = 0; f <= capacities_->max_free(); ++f)
@@ -163,16 +163,28 @@ class capacity_count {
     for (const cell_id i : capacities_->inside(l, c, l - 1)) sum += below[i.value];
     return sum;
   }
-  [[nodiscard]] std::uint32_t on_node(std::size_t u, std::uint32_t node) const noexcept {
+  void count_nodes(std::size_t u, std::vector<std::uint32_t>& to) {
     const colocated_groups::group& group = (*groups_)[u];
-    std::uint64_t n = group.tasks;
-    if (group.gpus > 0) n = (std::min<std::uint64_t>)(n, capacities_->free(node) / group.gpus);
-    // Most nodes are not short of CPU and memory; a product takes less time than a quotient.
-    if (!hosts_.empty() && n * group.cpu_milli > hosts_[node].cpu_milli)
-      n = hosts_[node].cpu_milli / group.cpu_milli;
-    if (!hosts_.empty() && n * group.memory_mib > hosts_[node].memory_mib)
-      n = hosts_[node].memory_mib / group.memory_mib;
-    return groups_->bound(u, capacities_->node_level(), n);
+    const level_t node_level = capacities_->node_level();
+    of_free_.clear();
+    for (std::uint32_t f = 0; f <= capacities_->max_free(); ++f) {
+      std::uint32_t n = group.tasks;
+      if (group.gpus > 0) n = (std::min)(n, f / group.gpus);
+      of_free_.push_back({n, groups_->bound(u, node_level, n)});
+    }
+    const std::span<const std::uint32_t> free = capacities_->free();
+    for (std::uint32_t node = 0; node < to.size(); ++node) {
+      const auto [most, bounded] = of_free_[free[node]];
+      to[node] = bounded;
+      if (hosts_.empty() || bounded == 0) continue;
+      // Most nodes are not short of CPU and memory; a product takes less time than a quotient.
+      std::uint64_t n = most;
+      if (n * group.cpu_milli > hosts_[node].cpu_milli)
+        n = hosts_[node].cpu_milli / group.cpu_milli;
+      if (n * group.memory_mib > hosts_[node].memory_mib)
+        n = hosts_[node].memory_mib / group.memory_mib;
+      if (n < most) to[node] = groups_->bound(u, node_level, n);
+    }
   }
   // The largest weight on a node with 0, 1, ... free GPUs: a knapsack.
   [[nodiscard]] std::vector<std::uint64_t> max_weight_by_free(
@@ -197,6 +209,11 @@ class capacity_count {
   const colocated_groups* groups_;
   std::span<const resources> hosts_;
   level_t base_ = 0;
+  struct tasks_of_free {
+    std::uint32_t most = 0;     // tasks for whose GPUs a node suffices
+    std::uint32_t bounded = 0;  // within the limit of a node
+  };
+  std::vector<tasks_of_free> of_free_;              // by the free GPUs of a node
   std::vector<std::vector<std::uint32_t>> counts_;  // by level from the nodes up
 };
 

@@ -22,8 +22,8 @@ namespace detail {
 // Requires: as victim_search; allocations name nodes of the index; no candidate is evicted when
 //           begin() is called again. What a host has free and gets back is below 2^32 in sum.
 // Invalid:  hosts without `freed` for each allocation, or the reverse, abort (APIARY_VERIFY).
-// Cost:     begin O(candidates + nodes if hosts count); evict and set_evicted O(allocations of the
-//           candidate * levels) as capacity_index.
+// Cost:     begin O(candidates + nodes); evict and set_evicted O(allocations of the candidate * levels)
+//           as capacity_index; reprieve_all that for each candidate tried, at most O(nodes * levels).
 template <CellTree Tree>
 class eviction_trial {
  public:
@@ -36,6 +36,8 @@ class eviction_trial {
     candidates_ = candidates;
     allocations_ = allocations;
     hosts_.assign(hosts);
+    hosts_before_ = hosts;
+    free_before_.assign(capacities.free());
     freed_ = freed;
     states_.assign(candidates.size(), {});
     tried_.clear();
@@ -73,11 +75,16 @@ class eviction_trial {
   // Operations since begin().
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
   void reprieve_all() noexcept {
+    const bool by_node = tried_.size() > free_before_.size() / nodes_of_candidate;
     for (const std::uint32_t j : tried_) {
-      set_evicted(j, false);
-      states_[j].tried = false;
+      if (!by_node) set_evicted(j, false);
+      states_[j] = {};
     }
     tried_.clear();
+    if (!by_node) return;
+    for (std::uint32_t n = 0; n < free_before_.size(); ++n) capacities_->set(n, free_before_[n]);
+    if (!hosts_.empty()) hosts_.assign(hosts_before_);
+    work_ += free_before_.size();
   }
 
  private:
@@ -86,7 +93,11 @@ class eviction_trial {
     bool tried = false;
   };
 
+  // As many nodes, in their order, take less time than the nodes of one candidate.
+  static constexpr std::size_t nodes_of_candidate = 32;
   capacity_index<Tree>* capacities_ = nullptr;
+  lean_vector<std::uint32_t> free_before_;     // of each node, without evictions
+  std::span<const resources> hosts_before_{};  // as free_before_, or empty
   std::span<const eviction_candidate> candidates_;
   std::span<const gpus_on_node> allocations_;
   lean_vector<resources> hosts_;
