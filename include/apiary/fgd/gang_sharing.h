@@ -118,10 +118,9 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // The same without a tree, each task group g on the nodes in suggested[g] only. If such a gang is not
   // placed greedily, the reason is that of a task that fits nowhere, or what counting tasks and GPUs
   // proves: `never`, `not_suggested` or `unhealthy` if they are too many for all nodes, for the suggested
-  // ones, or for those of them that are healthy, even if all these were idle; `busy` if they are too many
-  // only for what is free there. If nothing is proved, detail::listed_gang_fit searches. There is no proof
-  // for a proof_check. kInvalidArgument also: not one set for each group, or the gang has slices,
-  // anti-affinity, a leader or a level.
+  // ones, or for those of them that are healthy, even if all these were idle, else `busy`. If nothing is
+  // proved, detail::listed_gang_fit searches. There is no proof for a proof_check. kInvalidArgument also:
+  // not one set for each group, or the gang has slices, anti-affinity, a leader or a level.
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
       const topology_constraints& gang, std::span<const summary_bitset> suggested,
       std::uint64_t budget = default_gang_budget) {
