@@ -8,6 +8,7 @@
 #include "simulate_policies.h"
 #include "sweep.h"
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/job_demand.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -25,6 +26,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cinttypes>
 #include <cmath>
@@ -37,6 +39,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -145,11 +148,11 @@ absl::Status fit(simulate_options& o, job_list& list, left_out_jobs& left_out) {
   return absl::OkStatus();
 }
 
-// What is drawn on a terminal while a policy runs: a bar, per cent and the time left.
+// What is drawn on a terminal while policies run: a bar, per cent and the time left.
 class progress_bar {
  public:
-  progress_bar(std::string_view policy, std::size_t jobs)
-      : policy_(policy), jobs_(jobs), shown_(::isatty(STDERR_FILENO) == 1) {}
+  progress_bar(std::string name, std::size_t jobs)
+      : name_(std::move(name)), jobs_(jobs), shown_(::isatty(STDERR_FILENO) == 1) {}
   progress_bar(const progress_bar&) = delete;
   progress_bar& operator=(const progress_bar&) = delete;
   ~progress_bar() {
@@ -161,13 +164,13 @@ class progress_bar {
     const double left =
         spent.count() * static_cast<double>(jobs_ - done) / static_cast<double>(done);
     const std::string filled(done * 40 / jobs_, '#');
-    std::fprintf(stderr, "\r%-14s [%-40s] %3zu %%, %.0f s left \033[K", policy_.c_str(),
+    std::fprintf(stderr, "\r%-14s [%-40s] %3zu %%, %.0f s left \033[K", name_.c_str(),
                  filled.c_str(), 100 * done / jobs_, left);
   }
 
  private:
   using clock = std::chrono::steady_clock;
-  std::string policy_;
+  std::string name_;
   std::size_t jobs_;
   bool shown_;
   clock::time_point begin_ = clock::now();
@@ -371,6 +374,16 @@ absl::Status assign_quotas(simulate_options& o, const job_list& list) {
   return absl::OkStatus();
 }
 
+// Draws each estimate between the duration of the job and so many times the duration, uniformly, as the
+// f-model of Mu'alem and Feitelson (IEEE TPDS 2001).
+void make_inexact(job_list& list, std::uint32_t most, std::uint64_t seed) {
+  rng random(seed);
+  for (timed_job& j : list.jobs) {
+    const time_ms more = j.duration * random.uniform(1000 * (most - 1) + 1) / 1000;
+    j.request.estimate = std::min(j.duration + more, (time_ms{1} << 61) / j.request.gpus);
+  }
+}
+
 absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
   simulate_task t{.chosen = chosen};
   if (chosen.embedded()) {
@@ -381,6 +394,10 @@ absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
     APIARY_ASSIGN_OR_RETURN(job_list list, load(chosen));
     APIARY_RETURN_IF_ERROR(fit(t.chosen, list, t.left_out));
     t.lists.push_back(std::move(list));
+  }
+  if (chosen.settings.estimate_error > 0) {
+    std::uint64_t seed = chosen.settings.seed;
+    for (job_list& list : t.lists) make_inexact(list, chosen.settings.estimate_error, seed++);
   }
   APIARY_RETURN_IF_ERROR(assign_quotas(t.chosen, t.lists.front()));
   APIARY_ASSIGN_OR_RETURN(t.files, open_outputs({chosen.jobs}, {chosen.report, chosen.plot,
@@ -402,28 +419,70 @@ void print_left_out(const simulate_options& o, const left_out_jobs& jobs) {
     std::fprintf(stderr, "%s\n", reason.c_str());
 }
 
-// Runs the policies, prints the table and leaves the files.
-absl::Status perform(simulate_task t) {
-  print_left_out(t.chosen, t.left_out);
-  std::vector<list_runs> runs;
-  std::vector<policy_run> first;  // on the first list
-  std::string rows = csv_header;
-  for (const std::string_view policy : t.chosen.policies) {
-    const progress_bar bar(policy, t.lists.size() * t.lists.front().jobs.size());
-    runs.emplace_back();
-    for (const job_list& list : t.lists) {
-      const std::size_t before = runs.back().size() * list.jobs.size();
-      APIARY_ASSIGN_OR_RETURN(
-          policy_run run, run_policy(
-                              policy, t.chosen.cluster, list,
-                              [&](std::size_t done) { bar(before + done); }, t.chosen.settings));
-      rows += csv_of(run, runs.back().size(), list);
-      run.jobs.clear();
-      t.chosen.settings.keeps_events = false;
-      runs.back().push_back(std::move(run));
-    }
-    first.push_back(runs.back().front());
+// Runs each policy on each list, so many at a time, those that take longest first. Returns for each policy
+// its runs, in the order of the lists, and appends the rows of their jobs in this order to `rows`. The
+// first error in this order.
+absl::StatusOr<std::vector<list_runs>> run_all(const simulate_task& t, std::size_t at_once,
+                                               std::string& rows) {
+  const std::vector<std::string_view>& policies = t.chosen.policies;
+  const std::size_t lists = t.lists.size();
+  const std::size_t count = policies.size() * lists;
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return policy_cost(policies[a / lists]) > policy_cost(policies[b / lists]);
+  });
+  std::vector<absl::StatusOr<policy_run>> done(count, absl::UnknownError("it has not run"));
+  std::vector<std::string> texts(count);
+  std::atomic<std::size_t> next = 0;
+  std::atomic<std::size_t> failed = count;  // the first run that failed
+  std::atomic<std::size_t> ended = 0;       // jobs
+  {
+    std::size_t jobs = 0;
+    for (const job_list& list : t.lists) jobs += policies.size() * list.jobs.size();
+    const progress_bar bar(policies.size() == 1 ? std::string(policies[0])
+                                                : std::to_string(policies.size()) + " schedulers",
+                           jobs);
+    const auto work = [&] {
+      for (std::size_t at = next++; at < count; at = next++) {
+        const std::size_t i = order[at];
+        if (i > failed) continue;
+        const job_list& list = t.lists[i % lists];
+        run_settings settings = t.chosen.settings;
+        settings.keeps_events = settings.keeps_events && i % lists == 0;
+        done[i] = run_policy(
+            policies[i / lists], t.chosen.cluster, list, [&](std::size_t) { bar(++ended); },
+            settings);
+        if (!done[i].ok()) {
+          for (std::size_t first = failed; i < first;)
+            if (failed.compare_exchange_weak(first, i)) break;
+          continue;
+        }
+        texts[i] = csv_of(*done[i], i % lists, list);
+        done[i]->jobs.clear();
+      }
+    };
+    std::vector<std::thread> others;
+    for (std::size_t n = 1; n < std::min(at_once, count); ++n) others.emplace_back(work);
+    work();
+    for (std::thread& other : others) other.join();
   }
+  if (failed < count) return done[failed].status();
+  std::vector<list_runs> runs(policies.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    rows += texts[i];
+    runs[i / lists].push_back(*std::move(done[i]));
+  }
+  return runs;
+}
+
+// Runs the policies, prints the table and leaves the files.
+absl::Status perform(simulate_task t, std::size_t at_once) {
+  print_left_out(t.chosen, t.left_out);
+  std::string rows = csv_header;
+  APIARY_ASSIGN_OR_RETURN(const std::vector<list_runs> runs, run_all(t, at_once, rows));
+  std::vector<policy_run> first;  // on the first list
+  for (const list_runs& lists : runs) first.push_back(lists.front());
   APIARY_RETURN_IF_ERROR(print(table_of(runs)));
   if (t.files[0]) {
     APIARY_RETURN_IF_ERROR(
@@ -505,10 +564,12 @@ int main(int argc, char** argv) {
   prepare_signals();
   const absl::Status streams = check_standard_streams();
   if (!streams.ok()) return fail(streams, 1);
-  const absl::StatusOr<sweep_options> many = read_sweep_options({argv + 1, argv + argc});
+  const absl::StatusOr<sweep_options> many = read_sweep_options({argv + 1, argv + argc}, true);
   if (!many.ok()) return fail(many.status(), 2);
   if (!many->file.empty()) return sweep(*many);
-  absl::StatusOr<simulate_options> o = parse_simulate_options({argv + 1, argv + argc});
+  std::vector<const char*> arguments;
+  for (const std::string& argument : many->rest) arguments.push_back(argument.c_str());
+  absl::StatusOr<simulate_options> o = parse_simulate_options(arguments);
   if (!o.ok()) return fail(o.status(), 2);
   if (o->help) {
     std::string text = simulate_usage;
@@ -520,7 +581,9 @@ int main(int argc, char** argv) {
     o->plot = std::filesystem::path(argv[0]).replace_filename("simulate.svg").string();
   absl::StatusOr<simulate_task> t = prepare(*o);
   if (!t.ok()) return fail(t.status(), 2);
-  const absl::Status done = perform(*std::move(t));
+  const std::size_t at_once =
+      many->at_once.value_or(std::max(1U, std::thread::hardware_concurrency()));
+  const absl::Status done = perform(*std::move(t), at_once);
   // A job that a scheduler refuses is wrong input.
   return done.ok() ? 0 : fail(done, absl::IsInvalidArgument(done) ? 2 : 1);
 }

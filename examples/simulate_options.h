@@ -35,9 +35,9 @@ inline constexpr const char* simulate_usage =
     "                [--start-cost S] [--migration-cost S] [--quantum S] [--depth N]\n"
     "                [--mtbf S] [--repair S] [--checkpoint S] [--failures T,P,U] [--retries N]\n"
     "                [--gandiva RULE] [--speeds NVLINK,NODE,RACK,ACROSS] [--quotas A,B,...]\n"
-    "                [--cpus N] [--memory-gib N] [--models NAME:SERVERS,...]\n"
+    "                [--estimate-error N] [--cpus N] [--memory-gib N] [--models NAME:SERVERS,...]\n"
     "                [--report FILE.json] [--plot FILE.svg] [--csv FILE] [--events FILE] [--help]\n"
-    "                [--sweep FILE --results FILE.csv [--index N | -j N]]\n"
+    "                [-j N] [--sweep FILE --results FILE.csv [--index N | -j N]]\n"
     "\n"
     "Runs a job trace on a GPU cluster, once under each scheduler, and compares how long jobs "
     "wait,\n"
@@ -70,6 +70,8 @@ inline constexpr const char* simulate_usage =
     "times)\n"
     "  --retries N        how often a job is retried after unknown failures, at most 100 "
     "(default: 3)\n"
+    "  --estimate-error N the estimate of each job is drawn between its duration and N times its\n"
+    "                     duration, at most 100 (default: exact, or those of an SWF trace)\n"
     "  --gandiva RULE     published (default): jobs share time, in slices of a minute, and may "
     "wait\n"
     "                     without bound; bounded: the library's defaults, for all three Gandivas\n"
@@ -95,6 +97,11 @@ inline constexpr const char* simulate_usage =
     "                     a job that failed is retried (needs --policy with one name)\n"
     "  --plot FILE        draws GPU use, completion times, delays and the GPUs of each tenant, as "
     "SVG\n"
+    "\n"
+    "  -j N               runs so many schedulers and traces at once, at most 256 (default: one "
+    "for "
+    "each\n"
+    "                     core); what is printed and written is the same\n"
     "\n"
     "Seconds are whole numbers up to 100000000.\n"
     "\n"
@@ -243,12 +250,13 @@ inline absl::StatusOr<std::vector<std::string_view>> policies_of(std::string_vie
 // kInvalidArgument that names the flag.
 inline absl::StatusOr<simulate_options> parse_simulate_options(
     std::span<const char* const> arguments) {
-  constexpr std::array<std::string_view, 26> known{
-      "--jobs",       "--format",   "--nodes",      "--gpus-per-node",  "--policy",  "--report",
-      "--plot",       "--csv",      "--load",       "--seed",           "--quantum", "--mtbf",
-      "--start-cost", "--repair",   "--checkpoint", "--migration-cost", "--speeds",  "--quotas",
-      "--events",     "--failures", "--retries",    "--gandiva",        "--cpus",    "--memory-gib",
-      "--models",     "--depth"};
+  constexpr std::array<std::string_view, 27> known{
+      "--jobs",           "--format",        "--nodes",      "--gpus-per-node", "--policy",
+      "--report",         "--plot",          "--csv",        "--load",          "--seed",
+      "--quantum",        "--mtbf",          "--start-cost", "--repair",        "--checkpoint",
+      "--migration-cost", "--speeds",        "--quotas",     "--events",        "--failures",
+      "--retries",        "--gandiva",       "--cpus",       "--memory-gib",    "--models",
+      "--depth",          "--estimate-error"};
   APIARY_ASSIGN_OR_RETURN(const flag_values given, read_flags(arguments, known));
   const auto fault = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   const auto has = [&](std::string_view flag) {
@@ -303,6 +311,9 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     }
     if (flag == "--depth") {
       APIARY_ASSIGN_OR_RETURN(set.depth, detail::whole_number(flag, value, 1, 1'000'000));
+    }
+    if (flag == "--estimate-error") {
+      APIARY_ASSIGN_OR_RETURN(set.estimate_error, detail::whole_number(flag, value, 1, 100));
     }
     if (flag == "--retries") {
       APIARY_ASSIGN_OR_RETURN(set.retries, detail::whole_number(flag, value, 0, 100));

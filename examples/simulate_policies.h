@@ -100,7 +100,9 @@ struct run_settings {
   apiary::time_ms checkpoint = 0;      // of simulation_options
   apiary::time_ms mtbf = 0;            // mean time between two failures of a server; 0: none fails
   apiary::time_ms repair = 3'600'000;  // how long a server is broken
-  std::uint64_t seed = 1;              // of the failures
+  std::uint64_t seed = 1;              // of the failures, and of inexact estimates of a file
+  std::uint32_t estimate_error =
+      0;  // estimates are up to so many times the durations; 0: as they are
   // Per cent of the runs of a job that end with a transient failure, a permanent one, one of unknown
   // kind; at most 100 together.
   std::vector<std::uint32_t> failures{0, 0, 0};

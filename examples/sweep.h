@@ -53,8 +53,9 @@ struct sweep_options {
   std::vector<std::string> rest{};
 };
 
-// kInvalidArgument that names the option.
-inline absl::StatusOr<sweep_options> read_sweep_options(std::span<const char* const> arguments) {
+// kInvalidArgument that names the option. alone: whether -j means something without --sweep.
+inline absl::StatusOr<sweep_options> read_sweep_options(std::span<const char* const> arguments,
+                                                        bool alone = false) {
   const auto fault = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   sweep_options o;
   const auto number = [&](const std::string& flag, const std::string& value, std::uint32_t least,
@@ -92,8 +93,9 @@ inline absl::StatusOr<sweep_options> read_sweep_options(std::span<const char* co
     if (!to.empty()) return fault(flag + " is given twice");
     to = value;
   }
-  if (o.file.empty() && (o.index || o.at_once || !o.results.empty()))
-    return fault("--results, --index and -j need --sweep");
+  if (o.file.empty() && (o.index || (o.at_once && !alone) || !o.results.empty()))
+    return fault(alone ? "--results and --index need --sweep"
+                       : "--results, --index and -j need --sweep");
   if (!o.file.empty() && o.results.empty()) return fault("--sweep needs --results");
   if (o.index && o.at_once) return fault("--index runs one line; -j needs all of them");
   return o;
