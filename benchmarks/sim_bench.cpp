@@ -893,6 +893,44 @@ void scanned_place(benchmark::State& state) {
 }
 BENCHMARK(scanned_place)->ArgsProduct({{1'000, 10'000, 100'000}, {60}});
 
+// The longest decision of forty quanta, in which jobs starve that are wider than a server. The arguments
+// are GPUs and jobs; all jobs come at the start, and none ends.
+void gandiva_starving(benchmark::State& state) {
+  constexpr std::array<std::uint32_t, 10> sizes = {1, 1, 1, 1, 2, 2, 4, 8, 8, 16};
+  for (auto _ : state) {
+    gandiva g = indexed(static_cast<std::size_t>(state.range(0)) / 8).scheduler;
+    rng random(1);
+    std::vector<job_action> actions;
+    time_ms now = 0;
+    for (std::uint32_t job = 0; job < static_cast<std::uint32_t>(state.range(1)); ++job) {
+      (void)g.submit({.job = job_id(job), .gpus = sizes[random.uniform(10)]}, now);
+      if (job % 64 != 63) continue;
+      actions.clear();
+      (void)g.decide(now++, actions);
+    }
+    double longest = 0;
+    std::size_t most = 0;  // actions of a decision
+    for (int quantum = 0; quantum < 40; ++quantum) {
+      now = g.wake();
+      actions.clear();
+      const auto start = std::chrono::steady_clock::now();
+      if (!g.decide(now, actions).ok()) return state.SkipWithError("no decision");
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      longest = std::max(longest, took.count());
+      most = std::max(most, actions.size());
+    }
+    state.SetIterationTime(longest);
+    state.counters["actions"] = static_cast<double>(most);
+  }
+}
+BENCHMARK(gandiva_starving)
+    ->Args({2'000, 40'000})
+    ->Args({20'000, 100'000})
+    ->Args({100'000, 60'000})
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
 void read_list(benchmark::State& state) {
   for (auto _ : state) {
     const job_list list = read_philly(line_reader::open(public_list).value()).value();

@@ -78,7 +78,7 @@ mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose f
 mutant(blocked_start gandiva/detail/assignment.h "dropped condition: jobs start on several servers before one that starves"
   FROM [[r.request.priority > blocked]] TO [[true]])
 mutant(older_waits gandiva/detail/rooms.h "dropped condition: a job that starves takes the servers of one that waits longer"
-  FROM [[turn_of(other) < turn_]] TO [[false]])
+  FROM [[w != nullptr && w->at < turn_]] TO [[false]])
 mutant(rooms_stale gandiva/detail/rooms.h "dropped condition: a server is found by the room that it had"
   FROM [[servers_[e.server.value] == state{room, e.load, e.affinity}]] TO [[true]])
 mutant(left_stale gandiva/detail/rooms.h "dropped condition: a job that left its server holds GPUs there once it would wait longer"
