@@ -138,7 +138,7 @@ absl::Status fit(simulate_options& o, job_list& list, left_out_jobs& left_out) {
   for (timed_job& j : list.jobs) {
     if (j.duration >= longest)
       return absl::InvalidArgumentError(o.jobs + ": a job takes " + seconds(j.duration) +
-                                        "; the limit is " + seconds(longest));
+                                        ", not less than " + seconds(longest));
     if ((end += j.duration) >= all)
       return absl::InvalidArgumentError(o.jobs + ": the last arrival and the durations add up to " +
                                         seconds(end) + " or more; the limit is " + seconds(all));

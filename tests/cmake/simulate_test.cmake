@@ -144,7 +144,7 @@ function(bad name format text why)
 endfunction()
 bad(p1 philly "${philly}2020-02-30 00:00:00,1,1,0,a\n"
     ":6: timestamp is \"2020-02-30 00:00:00\", not YYYY-MM-DD HH:MM:SS from 1970 on")
-bad(p2 philly "${philly}2020-02-20 00:00:00,-1,1,0,a\n" ":6: duration is \"-1\", not seconds from 0 to 10^12")
+bad(p2 philly "${philly}2020-02-20 00:00:00,-1,1,0,a\n" ":6: duration is \"-1\", not seconds below 10^12")
 bad(p3 philly "${philly}2020-02-20 00:00:00,1,x,0,a\n"
     ":6: num_gpus is \"x\", not a whole number from 0 to 4294967295")
 bad(p4 philly "${philly}2020-02-20 00:00:00,1,1\n" ":6: 3 fields; the header line has 5")
@@ -159,13 +159,13 @@ bad(p9 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,0,1,a\n2
 bad(p10 philly "timestamp,duration,num_gpus,cluster\n0001-01-01 00:00:00,1,1,a\n"
     ":2: timestamp is \"0001-01-01 00:00:00\", not YYYY-MM-DD HH:MM:SS from 1970 on")
 bad(p11 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,9007199254740993,1,a\n"
-    ":2: duration is \"9007199254740993\", not seconds from 0 to 10^12")
+    ":2: duration is \"9007199254740993\", not seconds below 10^12")
 bad(s1 swf "${swf}3 1 2\n" ":4: 3 fields, not 18")
 bad(s2 swf "${swf}3 x 0 30 1 -1 -1 1 30 -1 1 2 -1 -1 -1 -1 -1 -1\n"
-    ":4: field 2 is \"x\", not a number from -1 to 10^12")
+    ":4: field 2 is \"x\", not a number from -1 to below 10^12")
 bad(s3 swf "; nothing\n" ": no job that ran")
 bad(s4 swf "1 0 0 99999999999 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 -1 -1\n"
-    ": a job takes 99999999999 s; the limit is 8796093022 s")
+    ": a job takes 99999999999 s, not less than 8796093022 s")
 set(long "1 0 0 8796093000 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 -1 -1\n")
 string(REPEAT "${long}" 513 long)
 bad(s5 swf "${long}"

@@ -115,7 +115,7 @@ TEST_CASE("job readers: messages name the limits, and what is left out of a list
   CHECK(why(philly(header + "1969-12-31 23:59:59,1,1,1,a\n")) ==
         "p:2: timestamp is \"1969-12-31 23:59:59\", not YYYY-MM-DD HH:MM:SS from 1970 on");
   CHECK(why(philly(header + "2017-10-09 07:01:55,1000000000000,1,1,a\n")) ==
-        "p:2: duration is \"1000000000000\", not seconds from 0 to 10^12");
+        "p:2: duration is \"1000000000000\", not seconds below 10^12");
   CHECK(why(philly(header)) == "p: no job after the header line");
   CHECK(why(philly(header + "2017-10-09 07:01:55,0,1,1,a\n2017-10-09 07:01:55,1,0,1,a\n")) ==
         "p: no job can run; 2 jobs have no GPUs or no duration");
@@ -213,7 +213,7 @@ TEST_CASE("swf_reader: tabs, and times with decimals as the nearest milliseconds
   const auto list =
       swf("1\t0.25\t5\t60.0004\t4\t-1\t-1\t8\t-1.0\t-1\t1\t7\t1\t-1\t1\t-1\t-1\t-1\t\n"
           "\t2 \t 1.2345 5 60.0005 4 -1 -1 8 1e0 -1 1 7 1 -1 1 -1 -1 -1\n");
-  CHECK(list.status().message() == "s:2: field 9 is \"1e0\", not a number from -1 to 10^12");
+  CHECK(list.status().message() == "s:2: field 9 is \"1e0\", not a number from -1 to below 10^12");
   const auto read =
       swf("1\t0.25\t5\t60.0004\t4\t-1\t-1\t8\t-1.0\t-1\t1\t7\t1\t-1\t1\t-1\t-1\t-1\t\n"
           "\t2 \t 1.2345 5 60.0005 4 -1 -1 8 59.9999 -1 1 7 1 -1 1 -1 -1 -1\n"

@@ -88,8 +88,8 @@ class gang_scheduler : public gang_scheduler_types {
   // Adds a gang that runs already, after a restart of the host, in any order. The placement is
   // accepted even against the constraints, the filter, the health and the CPU of its nodes. Nodes
   // that the filter names may have left; if one joins again, the filter accepts it again.
-  // Errors as propose(); kFailedPrecondition: a GPU is in use; kInvalidArgument: a placement that
-  // does not match its task.
+  // kInvalidArgument, kAlreadyExists: as propose(); also a placement that does not match its task.
+  // kFailedPrecondition: a GPU is in use.
   absl::Status recover(const request& gang, std::span<const placement> tasks, time_ms started = 0);
 
   // Marks a node bad, or one GPU of it. Running gangs go on; new ones avoid it.

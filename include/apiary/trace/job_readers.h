@@ -164,7 +164,7 @@ class job_collector {
     const std::optional<time_ms> took = detail::milliseconds(csv[duration], false);
     if (!took)
       return csv.error("duration is " + line_reader::quoted(csv[duration]) +
-                       ", not seconds from 0 to 10^12");
+                       ", not seconds below 10^12");
     APIARY_ASSIGN_OR_RETURN(const std::uint32_t gpus, csv.number(num_gpus));
     APIARY_ASSIGN_OR_RETURN(const std::string name, csv.name(tenant));
     resources host;
@@ -244,7 +244,7 @@ class job_collector {
       if (!number) {
         return lines.error(
             "field " + std::to_string(f + 1) + " is " + line_reader::quoted(fields[f]) +
-            (time ? ", not a number" : ", not a whole number") + " from -1 to 10^12");
+            (time ? ", not a number" : ", not a whole number") + " from -1 to below 10^12");
       }
       value[f] = *number;
     }

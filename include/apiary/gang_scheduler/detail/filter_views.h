@@ -21,7 +21,7 @@ namespace detail {
 // Keeps a view of each node filter. The view of the default filter is always up to date. The others
 // are brought up to date when they are used: a list has the positions that have changed. If there are
 // too many filters, the one that was not used for the longest time is dropped.
-// Cost: of a change: that of the default view, and O(1). view: O(1), and that of the changes since its
+// Cost: of a change: that of the default view, and O(1) amortized. view: O(1), and that of the changes since its
 //       last use; O(nodes) if the filter is new, the layout was made anew, or more than a quarter of
 //       the positions, and 1,024, have changed.
 class filter_views {

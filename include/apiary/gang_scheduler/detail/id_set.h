@@ -13,7 +13,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A set of ids below 2^31, in ascending order.
+// A set of ids below 2^30, in ascending order.
 // Cost: O(log64 greatest id) for each id that is added, removed or read; memory 1 bit for each id.
 class id_set {
  public:

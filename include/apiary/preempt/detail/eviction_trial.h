@@ -23,7 +23,8 @@ namespace detail {
 //           begin() is called again. What a host has free and gets back is below 2^32 in sum.
 // Invalid:  hosts without `freed` for each allocation, or the reverse, abort (APIARY_VERIFY).
 // Cost:     begin O(candidates + nodes); evict and set_evicted O(allocations of the candidate * levels)
-//           as capacity_index; reprieve_all that for each candidate tried, at most O(nodes * levels).
+//           as capacity_index; reprieve_all that for each candidate tried, or O(nodes * levels) if more
+//           than a 32nd as many candidates as nodes were tried.
 template <CellTree Tree>
 class eviction_trial {
  public:
