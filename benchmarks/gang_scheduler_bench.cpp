@@ -642,6 +642,42 @@ void hard_explained(benchmark::internal::Benchmark* b) {
     for (std::int64_t i = 0; i < std::ssize(hard_cases); ++i) b->Args({i, gpus, 10'000});
 }
 
+// explain() with the default budget for tasks of so many kinds, some of 8 GPUs, on nodes that all differ in
+// free CPU and memory, none of which has 8 free GPUs. "s/step" is the time divided by the 1,000,000 steps of the search for nodes to free.
+void many_kinds_explained(benchmark::State& state) {
+  const auto nodes = static_cast<std::uint32_t>(state.range(1));
+  gang_cluster all;
+  for (std::uint32_t n = 0; n < nodes; ++n)
+    all.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 8, .host = {64'000, 524'288}});
+  gang_scheduler scheduler = gang_scheduler::create(all).value();
+  rng random(1);
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    gang_scheduler::request r = asked({.groups = {{.tasks = 1, .gpus = 1 + random.uniform(7)}}});
+    r.job = std::uint64_t{n};
+    r.gang.groups[0].host = {random.uniform(40'000), random.uniform(300'000)};
+    const placement at{node_id(n), (1U << r.gang.groups[0].gpus) - 1};
+    scheduler.recover(r, {&at, 1}).IgnoreError();
+  }
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < state.range(0); ++i)
+    gang.groups.push_back({.tasks = state.range(0) < 100 ? 20U : 1U,
+                           .gpus = 1 + i % 8,
+                           .host = {100 + i, 1'000 + i * 7}});
+  gang_scheduler::request r = asked(gang, -1);
+  r.job = "many-kinds";
+  gang_scheduler::explanation e;
+  for (auto _ : state) e = scheduler.explain(r, 0).value();
+  state.counters["nodes_to_free"] = static_cast<double>(e.nodes_to_free.size());
+  state.counters["s/step"] = benchmark::Counter(
+      1e6, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+void kinds_explained(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"groups", "nodes"})->Unit(benchmark::kMillisecond);
+  for (const std::int64_t nodes : {1'280, 12'800, 128'000})
+    for (const std::int64_t groups : {8, 50, 125, 1'000, 10'000})
+      if (groups < nodes) b->Args({groups, nodes});
+}
+
 // A gang that fills nodes and loses a part of them.
 struct lost_gang {
   const char* name;
@@ -783,4 +819,7 @@ BENCHMARK(end_of_victims)
 BENCHMARK(memory)->Name("gang_scheduler/memory")->Apply(hard_memory);
 BENCHMARK(few_steps)->Name("gang_scheduler/few_steps")->Apply(hard);
 BENCHMARK(few_steps_explained)->Name("gang_scheduler/few_steps_explained")->Apply(hard_explained);
+BENCHMARK(many_kinds_explained)
+    ->Name("gang_scheduler/many_kinds_explained")
+    ->Apply(kinds_explained);
 BENCHMARK(few_steps_of_replacement)->Name("gang_scheduler/few_steps_of_replacement")->Apply(lost);

@@ -303,6 +303,61 @@ TEST_CASE("unblock_search: a set that costs more than the least is not called th
   CHECK(worse > 0);
 }
 
+// Leaders and workers in a rack, among few nodes: the tries that find sets at first do not place it even on
+// free nodes.
+TEST_CASE("unblock_search: a set is found although a few greedy tries do not place the gang") {
+  const ragged_tree tree({{2}, {2, 3}, {7, 7, 7, 7, 7}});
+  capacity_index<ragged_tree> capacities(tree, node, 7);
+  const std::vector<std::uint32_t> capacity{4, 7, 5, 2, 7};
+  const std::vector<std::uint32_t> free{0, 3, 0, 2, 0};
+  for (std::uint32_t n = 0; n < 5; ++n) capacities.set(n, free[n]);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 2},
+                 {.tasks = 4, .gpus = 2, .leader = 2, .leader_level = rack},
+                 {.tasks = 2, .gpus = 2, .spread = {{rack, 2}}}};
+  unblock_search<ragged_tree> search;
+  const unblock_set found = search(capacities, gang, capacity);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.steps <= 1'000'000);
+  test_cluster after{tree, free, {}};
+  CHECK(!node_after_node(after, gang)(capacities.top()));
+  for (const std::uint32_t n : found.nodes) after.free[n] = capacity[n];
+  CHECK(node_after_node(after, gang)(capacities.top()));
+}
+
+// 8 GPUs on each of 64 nodes that differ in CPU, and tasks of so many kinds that there are no tables.
+TEST_CASE("unblock_search: a gang of hundreds of kinds of tasks") {
+  capacity_index<uniform_tree> capacities(uniform_tree{4, 16, 8}, node, 8);
+  const std::vector<std::uint32_t> capacity(64, 8);
+  std::vector<resources> hosts;
+  for (std::uint32_t n = 0; n < 64; ++n) {
+    capacities.set(n, n % 2 == 0 ? 2 : 5);
+    hosts.push_back({4'000 + n, 0});
+  }
+  const std::vector<resources> whole(64, resources{64'000, 0});
+  for (const std::uint32_t kinds : {8U, 50U, 200U}) {
+    CAPTURE(kinds);
+    topology_constraints gang;
+    for (std::uint32_t i = 0; i < kinds; ++i)
+      gang.groups.push_back({.tasks = 256 / kinds, .gpus = 1, .host = {1'000 + i, 0}});
+    unblock_search<uniform_tree> search;
+    const unblock_set found = search(capacities, gang, capacity, hosts, whole);
+    CHECK(found.steps <= 1'000'000);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    CHECK(!found.nodes.empty());
+    test_cluster after{ragged_copy(uniform_tree{4, 16, 8}), {}, hosts};
+    for (std::uint32_t n = 0; n < 64; ++n) after.free.push_back(capacities.free(n));
+    for (const std::uint32_t n : found.nodes) {
+      after.free[n] = 8;
+      after.hosts[n] = whole[n];
+      capacities.set(n, 8);
+    }
+    topology_fit<uniform_tree> fit;
+    CHECK(fit(capacities, gang, after.hosts).verdict == fit_verdict::fits);
+    for (std::uint32_t n = 0; n < 64; ++n) capacities.set(n, n % 2 == 0 ? 2 : 5);
+  }
+}
+
 TEST_CASE("a placement takes its GPUs until it is rolled back") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 3, 4}, node, 4);
   for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 4);

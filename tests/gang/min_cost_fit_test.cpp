@@ -229,6 +229,34 @@ TEST_CASE("the least cost of all assignments, under every constraint") {
   }
 }
 
+// With 1,000 groups a question reads 1,000 numbers, and a step pays for at most so many of them.
+TEST_CASE("min_cost_fit: a question takes as many steps as it reads groups") {
+  constexpr std::uint32_t nodes = 64;
+  constexpr std::uint64_t reads_of_a_step = 16;
+  const ragged_tree tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)});
+  std::vector<std::uint32_t> classes(nodes);
+  for (std::uint32_t n = 0; n < nodes; ++n) classes[n] = n;
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < 1'000; ++i)
+    gang.groups.push_back({.tasks = 1, .gpus = 1, .host = {1 + i, 0}});
+  std::uint64_t reads = 0;
+  const auto cost = [&](std::uint32_t, std::span<const std::uint32_t> counts) {
+    reads += counts.size();
+    std::uint32_t tasks = 0;
+    for (const std::uint32_t n : counts) tasks += n;
+    return tasks <= 4 ? std::optional<std::int64_t>(tasks) : std::nullopt;
+  };
+  for (const std::uint64_t budget : {1'000U, 100'000U, 10'000'000U}) {
+    CAPTURE(budget);
+    reads = 0;
+    min_cost_fit<ragged_tree> fit(budget);
+    const auto found = fit(tree, node, gang, classes, cost);
+    CHECK(found.verdict == fit_verdict::budget_ended);
+    CHECK(found.steps <= budget);
+    CHECK(reads <= reads_of_a_step * found.steps);
+  }
+}
+
 TEST_CASE("the budget ends without an answer, or with one that may not be the least") {
   constexpr std::uint32_t nodes = 64;
   test_cluster cluster{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};

@@ -63,7 +63,8 @@ struct unblock_set {
 // Finds nodes to free: if they were emptied or repaired, a waiting gang would fit. It looks for the
 // set in which the fewest GPUs are in use. Use it to tell a user or an operator what would help.
 //
-// It computes the least set exactly (min_cost_fit) if half of the budget is enough for that.
+// It computes the least set exactly (min_cost_fit) if half of the budget is enough for that: not for more
+// than some tens of kinds of tasks.
 // Otherwise it calls topology_victim_search with each node as a candidate. If constraints below the
 // required level, CPU or memory count, it frees nodes greedily instead, in the cells with most slots
 // for the largest tasks. Then it removes nodes that are not needed from the set. It changes the
@@ -72,7 +73,7 @@ struct unblock_set {
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  aborts (APIARY_VERIFY) if a capacity is below what the node has free or above
 //           capacities.max_free(), or if a node has none; CPU and memory likewise.
-// Cost:     O(nodes * log), and the budget; a step takes at most 0.1 microseconds.
+// Cost:     O(nodes * log + task groups), and the budget; a step takes at most 0.1 microseconds.
 // Example:  explain/README.md; through gang_scheduler examples/what_would_it_take.cpp
 template <CellTree Tree>
 class unblock_search {
@@ -147,10 +148,10 @@ class unblock_search {
     steps_ += steps;
     return true;
   }
-  // What topology_fit looks at outside its budget: nodes, or classes of nodes in cells.
+  // What topology_fit looks at outside its budget: task groups, and nodes or classes of nodes in cells.
   [[nodiscard]] std::uint64_t fit_steps() const {
     const std::uint64_t looks = by_node_ ? now_.size() / 4 : 0;
-    return 1 + looks + capacities_->num_cells(level_) / 4;
+    return 1 + looks + capacities_->num_cells(level_) / 4 + gang_.groups.size() / 2;
   }
   [[nodiscard]] bool affords_fit() const { return fit_steps() <= budget_ - steps_; }
   // The verdict for the nodes as they are; after a yes, placed_ has the nodes of the gang.
@@ -169,9 +170,11 @@ class unblock_search {
   fit_verdict search() {
     found_ = false;
     cost_ = 0;
-    // Each fit has enough for some greedy tries, and at most an eighth of the budget.
-    fit_ = topology_fit<Tree>(
-        (std::min)(budget_ / 8, 1'000 + std::uint64_t{20} * groups_.size() * now_.size()));
+    // Each fit has enough for some greedy tries, and at most an eighth of the budget; more than for such
+    // tries only if that does not decide whether the gang fits at all.
+    std::uint64_t of_fit =
+        (std::min)(budget_ / 8, 1'000 + std::uint64_t{20} * groups_.size() * now_.size());
+    fit_ = topology_fit<Tree>(of_fit);
     fit_verdict verdict = search_least();
     if (verdict == fit_verdict::does_not_fit || found_) return verdict;
     if (!by_node_) {
@@ -179,6 +182,11 @@ class unblock_search {
     } else {
       if (verdict != fit_verdict::fits)
         verdict = affords_fit() ? free_all() : fit_verdict::budget_ended;
+      while (verdict == fit_verdict::budget_ended && of_fit < budget_ / 8 && affords_fit()) {
+        of_fit = (std::min)(8 * of_fit, budget_ / 8);
+        fit_ = topology_fit<Tree>(of_fit);
+        verdict = free_all();
+      }
       if (verdict == fit_verdict::does_not_fit) return verdict;
       search_greedily();
     }
@@ -189,6 +197,7 @@ class unblock_search {
   }
   // By dynamic programming over the tasks: exact, or nothing is known.
   fit_verdict search_least() {
+    if (!affords_least()) return fit_verdict::budget_ended;
     detail::classes_of_nodes(now_, whole_, classes_, class_nodes_);
     const detail::freeing_cost cost{&groups_, now_, whole_, class_nodes_, hosts_.empty()};
     const auto found =
@@ -201,6 +210,18 @@ class unblock_search {
     best_.is_least = found.is_least;
     if (found.is_least) keep(enough_, enough_in_, true);
     return fit_verdict::fits;
+  }
+  // Whether min_cost_fit has enough steps for its tables, or for a greedy try in the smallest cell.
+  [[nodiscard]] bool affords_least() const {
+    const std::uint64_t most = least_.budget();
+    std::uint64_t vectors = 1;
+    for (std::size_t u = 0; u < groups_.size() && vectors <= most; ++u)
+      vectors *= std::uint64_t{groups_[u].tasks} + 1;
+    if (vectors <= most) return true;
+    std::uint64_t smallest = now_.size();
+    for (std::uint32_t c = 0; c < capacities_->num_cells(level_); ++c)
+      smallest = (std::min<std::uint64_t>)(smallest, capacities_->nodes(level_, c).size());
+    return smallest * groups_.size() <= most / 8;
   }
   // Without constraints below the required level, CPU and memory: each node is one gang to evict.
   fit_verdict search_victims() {
@@ -328,7 +349,9 @@ class unblock_search {
     best_.cell = cell;
     best_.all_needed = all_needed;
   }
+  // A step pays for this and for the rollback.
   void set_node(transaction& tx, std::uint32_t n, const node_free& to) {
+    steps_ += (std::min)(std::uint64_t{1}, budget_ - steps_);
     tx.set(*capacities_, n, to.gpus);
     if (frees_host_) detail::set_host(tx, hosts_[n], to.host);
   }

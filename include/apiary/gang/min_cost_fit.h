@@ -35,9 +35,9 @@ APIARY_NAMESPACE_BEGIN
 // too small for that, the placement is greedy, and need not be the cheapest.
 //
 // Requires: gang.valid() for the tree. A leader_level does not count: replicas may be split.
-// Cost:     O(nodes * groups) and class_vectors. For each cell that no count refuses also
-//           cost_tables, if the product of (tasks + 1) over the groups is within the budget. The
-//           levels below the required one together get half of the budget.
+// Cost:     O(nodes * groups) and class_vectors, which the budget pays for. For each cell that no count
+//           refuses also cost_tables, if the product of (tasks + 1) over the groups is within the
+//           budget. The levels below the required one together get half of the budget.
 template <CellTree Tree>
 class min_cost_fit {
  public:
@@ -75,6 +75,9 @@ class min_cost_fit {
     return {verdict, level_, cell_, portions_, cost_, lowest_, least_, steps_, listed_};
   }
 
+  // The most steps that one call may take.
+  [[nodiscard]] std::uint64_t budget() const noexcept { return budget_; }
+
   // After a search: the exact capacity of each cell of level l for group u alone. Cost: O(nodes).
   [[nodiscard]] std::vector<std::uint32_t> capacities(std::size_t u, level_t l) const {
     std::vector<std::uint32_t> on_nodes;
@@ -109,6 +112,7 @@ class min_cost_fit {
   }
 
  private:
+  static constexpr std::size_t counts_of_a_step = 4;
   static constexpr std::int64_t never = detail::cost_tables<Tree>::never;
 
   // What is left of a node, as greedy_by_group needs it. Nodes in use are filled before others.
@@ -123,6 +127,8 @@ class min_cost_fit {
 
     [[nodiscard]] std::uint32_t capacity(std::uint32_t u) {
       const std::uint32_t before = tasks[u];
+      if constexpr (detail::class_vectors::counts_tasks<Cost>)
+        return cost->most(node_class, tasks, u, vectors->alone(node_class, u)) - before;
       std::uint32_t capacity = before;
       for (std::uint32_t more = vectors->alone(node_class, u); capacity < more;) {
         tasks[u] = capacity + (more - capacity + 1) / 2;
@@ -190,13 +196,21 @@ class min_cost_fit {
   template <class Cost>
   fit_verdict try_level(level_t l, bool last, std::uint64_t limit, const Cost& cost,
                         counts weights) {
+    detail::step_budget steps(limit - steps_);
+    if (!steps.pay(std::uint64_t{groups_.size()} * classes_.size() / counts_of_a_step)) {
+      steps_ = limit;
+      least_ = false;
+      return fit_verdict::budget_ended;
+    }
+    steps_ += steps.steps();
     find_cells(l);
     if (cells_.empty()) return fit_verdict::does_not_fit;
     // Steps for greedy_by_group: enough for five orders on every node.
     const std::uint64_t greedy_steps =
         (std::min)((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
-    detail::step_budget steps(limit - greedy_steps - steps_);
-    if (!all_asked_) all_asked_ = vectors_.ask_all(cost, steps);
+    steps = detail::step_budget(limit - greedy_steps - steps_);
+    if (!all_asked_ && (!weights.empty() || has_tables(steps.left())))
+      all_asked_ = vectors_.ask_all(cost, steps);
     if (all_asked_ && !weights.empty()) refuse_by(weights, l);
     if (all_asked_ && !tables_ready_)
       tables_ready_ = tables_.begin(*tree_, node_level_, groups_, classes_, vectors_, steps);
@@ -220,6 +234,13 @@ class min_cost_fit {
     cells_.clear();
     for (std::uint32_t c = 0; c < possible.size(); ++c)
       if (possible[c] != 0) cells_.push_back(c);
+  }
+  // Whether the tables are small enough for so many steps; otherwise the vectors are of no use.
+  [[nodiscard]] bool has_tables(std::uint64_t most) const {
+    std::uint64_t size = 1;
+    for (std::size_t u = 0; u < groups_.size() && size <= most; ++u)
+      size *= std::uint64_t{groups_[u].tasks} + 1;
+    return size <= most;
   }
   void refuse_by(counts weights, level_t l) {
     std::uint64_t needed = 0;
@@ -263,7 +284,7 @@ class min_cost_fit {
       bool found = false;
       for (const std::vector<std::uint32_t>& order : orders) {
         const id_range<cell_id> inside = detail::positions_inside(*tree_, l, c, node_level_);
-        if (!steps.pay(std::uint64_t{8} * inside.size() * groups_.size())) return found;
+        if (!steps.pay((7 + vectors_.price()) * inside.size() * groups_.size())) return found;
         nodes.clear();
         for (const cell_id i : inside) {
           node& at = nodes.emplace_back();

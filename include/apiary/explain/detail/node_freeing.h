@@ -81,6 +81,23 @@ class freeing_cost {
     if (!holds(whole_[n], tasks)) return std::nullopt;
     return static_cast<std::int64_t>(cost_of_freeing(now_[n], whole_[n], now_.size()));
   }
+  // How many tasks of group u, at most `limit`, a node can hold beside these tasks of the other groups.
+  [[nodiscard]] std::uint32_t most(std::uint32_t node_class, std::span<const std::uint32_t> tasks,
+                                   std::size_t u, std::uint32_t limit) const {
+    node_free left = whole_[class_nodes_[node_class]];
+    std::uint64_t n = limit;
+    const auto reduce = [&](std::uint64_t free, const auto& need) {
+      for (std::size_t v = 0; v < tasks.size(); ++v)
+        if (v != u) free -= (std::min)(free, tasks[v] * need((*groups_)[v]));
+      if (const std::uint64_t each = need((*groups_)[u]); each > 0) n = (std::min)(n, free / each);
+    };
+    reduce(left.gpus, [](const auto& group) { return std::uint64_t{group.gpus}; });
+    if (!gpus_) {
+      reduce(left.host.cpu_milli, [](const auto& group) { return group.cpu_milli; });
+      reduce(left.host.memory_mib, [](const auto& group) { return group.memory_mib; });
+    }
+    return static_cast<std::uint32_t>(n);
+  }
   // The nodes that must be free for these tasks, ascending. Requires: portions as min_cost_fit
   // returns them for the gang.
   void nodes_to_free(const colocated_groups& groups, const topology_constraints& gang,

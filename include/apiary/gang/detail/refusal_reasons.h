@@ -31,11 +31,15 @@ struct weighed_cells {
 
 // Weighings that refuse a cell, in this order: counts of the tasks of each group, of GPUs, of slots
 // of each size (the largest first), then those of the search. Users understand the first ones best.
+// Cells that are `known` need no weighing. If there are many groups, the counts of their tasks
+// come last, and only until every cell is refused: a search has paid for so many.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
                                                      const colocated_groups& groups,
                                                      std::span<const resources> hosts, level_t l,
-                                                     const cell_weighings<Tree>& found) {
+                                                     const cell_weighings<Tree>& found,
+                                                     std::vector<unsigned char> known) {
+  constexpr std::size_t many_groups = 32;
   std::vector<weighed_cells> all;
   capacity_count<Tree> count(capacities, groups, hosts);
   const auto weigh = [&](const std::vector<std::uint32_t>& weights) {
@@ -43,22 +47,31 @@ template <CellTree Tree>
     for (std::size_t u = 0; u < groups.size(); ++u)
       what.needed += std::uint64_t{weights[u]} * groups[u].tasks;
     std::vector<std::uint64_t> most = count.max_weights(weights, l);
-    const auto refuses = [&](std::uint64_t m) { return m < what.needed; };
-    if (std::any_of(most.begin(), most.end(), refuses))
-      all.push_back({std::move(what), std::move(most)});
+    bool any = false;
+    for (std::size_t c = 0; c < most.size(); ++c) {
+      if (most[c] >= what.needed) continue;
+      any = true;
+      known[c] = 1;
+    }
+    if (any) all.push_back({std::move(what), std::move(most)});
   };
   std::vector<std::uint32_t> weights(groups.size());
-  for (std::size_t u = 0; u < groups.size(); ++u) {
+  const auto weigh_group = [&](std::size_t u) {
     weights.assign(groups.size(), 0);
     weights[u] = 1;
     weigh(weights);
-  }
+  };
+  for (std::size_t u = 0; u < groups.size() && groups.size() <= many_groups; ++u) weigh_group(u);
   for (std::uint32_t i = 0; groups.size() > 1 && i < capacities.max_free(); ++i) {
     const std::uint32_t t = i == 0 ? 1 : capacities.max_free() + 1 - i;
     for (std::size_t u = 0; u < groups.size(); ++u) weights[u] = groups[u].gpus / t;
     weigh(weights);
   }
   for (const auto& w : found.all()) weigh(w.weights);
+  for (std::size_t u = 0; u < groups.size() && groups.size() > many_groups; ++u) {
+    if (std::find(known.begin(), known.end(), 0) == known.end()) break;
+    weigh_group(u);
+  }
   return all;
 }
 
@@ -181,9 +194,13 @@ template <CellTree Tree>
     std::span<const resources> hosts, level_t l, const cell_weighings<Tree>& found,
     std::span<const infeasibility_proof::refusal> listed,
     std::span<const std::uint32_t> absent = {}) {
-  infeasibility_proof why =
-      fewest_reasons(l, capacities.num_cells(l), groups,
-                     weigh_cells(capacities, groups, hosts, l, found), listed, absent);
+  std::vector<unsigned char> known(capacities.num_cells(l), 0);
+  for (const infeasibility_proof::refusal& r : listed) known[r.cell] = 1;
+  for (const std::uint32_t c : absent)
+    if (absent.size() < known.size()) known[c] = 1;
+  infeasibility_proof why = fewest_reasons(
+      l, capacities.num_cells(l), groups,
+      weigh_cells(capacities, groups, hosts, l, found, std::move(known)), listed, absent);
   why.node_level = capacities.node_level();
   why.node_gpus = capacities.max_free();
   const auto on_node = [&](std::size_t u, std::uint32_t n) {
