@@ -249,3 +249,71 @@ TEST_CASE("KAI 2058: 16 GPUs are free and a job of 16 GPUs waits") {
         "job train waits: the gang needs 2 free nodes of 8 GPUs; the cluster has none; it would "
         "fit if nodes n1 and n2 were free (8 more GPUs)");
 }
+
+// Nodes that a gang may not run on because of their taints are none of those that the counts are about.
+TEST_CASE("taints: a sentence says which nodes do not count, and that a toleration would help") {
+  gang_cluster all{.levels = {"rack"}};
+  for (int i = 0; i < 4; ++i)
+    all.nodes.push_back({.name = "n" + std::to_string(i),
+                         .cells = {"r0"},
+                         .gpus = 8,
+                         .model = "h100",
+                         .taints = {"maint"}});
+  all.nodes.push_back({.name = "n4", .cells = {"r1"}, .gpus = 2, .model = "h100"});
+  gang_scheduler s = gang_scheduler::create(all).value();
+  const auto ask = [&](const gang_scheduler::request& r) { return s.explain(r).value().text; };
+  gang_scheduler::request train{.job = "train"};
+  train.gang.groups = {{.tasks = 1, .gpus = 8}};
+  const std::string never =
+      "job train can never start in this cluster, even if it is idle: the gang needs ";
+  CHECK(
+      ask(train) ==
+      never +
+          "1 free node of 8 GPUs; the cluster has none; it may run only on nodes without taints: 4 "
+          "idle nodes of 8 GPUs have the taint \"maint\", which it does not tolerate; if it "
+          "tolerated this taint, it would start now");
+  train.filter.models = {"h100"};
+  train.filter.tolerations = {"gpu"};
+  CHECK(
+      ask(train) ==
+      never +
+          "1 free node of 8 GPUs; the cluster has none; it may run only on nodes with GPU model "
+          "\"h100\" (taint \"gpu\" is tolerated) without other taints: 4 idle nodes of 8 GPUs have "
+          "the taint \"maint\", which it does not tolerate; if it tolerated this taint, it would "
+          "start now");
+  // No node for which only the taint is wrong: no word about it.
+  train.filter = {.nodes = std::vector<std::string>{"n4"}};
+  CHECK(ask(train) == never +
+                          "1 free node of 8 GPUs; the cluster has none; it may run only on nodes "
+                          "\"n4\"");
+  train.filter = {};
+  train.gang.groups = {{.tasks = 5, .gpus = 2}};
+  train.gang.required = rack_level;
+  CHECK(
+      ask(train) ==
+      never +
+          "capacity for 5 tasks of 2 GPUs in one rack; rack r1 has the most: 1; it may run only on "
+          "nodes without taints: 4 idle nodes of 8 GPUs have the taint \"maint\", which it does "
+          "not tolerate; if it tolerated this taint, it would start now");
+  // Two taints, one node of them in use; a toleration alone is not enough.
+  gang_cluster::node other{
+      .name = "n5", .cells = {"r0"}, .gpus = 4, .model = "h100", .taints = {"new", "maint"}};
+  REQUIRE(s.add_node(other).ok());
+  gang_scheduler::request small{.job = "small"};
+  small.gang.groups = {{.tasks = 1, .gpus = 1}};
+  small.filter = {.nodes = std::vector<std::string>{"n5"}, .tolerations = {"new", "maint"}};
+  REQUIRE(s.commit(s.propose(small).value()).ok());
+  train.gang.groups = {{.tasks = 5, .gpus = 8}};
+  CHECK(ask(train) ==
+        never +
+            "5 free nodes of 8 GPUs in one rack; no rack has any; it may run only on nodes without "
+            "taints: 4 idle nodes of 8 GPUs have the taint \"maint\", which it does not tolerate");
+  train.gang.groups = {{.tasks = 20, .gpus = 2}};
+  train.gang.required = any_level;
+  CHECK(ask(train) ==
+        never +
+            "capacity for 20 tasks of 2 GPUs; the cluster has 1; it may run only on nodes without "
+            "taints: 5 nodes with 36 GPUs, 4 of them idle, have taints of \"maint\" and \"new\", "
+            "which "
+            "it does not tolerate");
+}

@@ -50,9 +50,10 @@ class plan_text {
       : state_(state), r_(r) {}
 
   // The sentence for an explanation whose other fields are set.
-  // `accepts_none`: the filter accepts no node of the cluster.
+  // `accepts_none`: the filter accepts no node of the cluster. `with_taints`: the gang would fit now if it
+  // tolerated not_tolerated().
   [[nodiscard]] std::string operator()(const gang_scheduler_types::explanation& e,
-                                       bool accepts_none) const {
+                                       bool accepts_none, bool with_taints = false) const {
     const std::string job = absl::StrCat("job ", r_.job.text());
     const gang_scheduler_types::plan& plan = e.plan;
     switch (plan.result) {
@@ -72,7 +73,7 @@ class plan_text {
     }
     const std::string remedy = remedy_of(e);
     const std::string why = accepts_none ? filter_fault()
-                            : e.proof    ? reason_of(*e.proof, e.blocking)
+                            : e.proof    ? reason_of(*e.proof, e.blocking, with_taints)
                                          : "";
     switch (plan.reason) {
       case wait_reason::never:
@@ -90,6 +91,21 @@ class plan_text {
                                 ? "; without the list of nodes it would start now"
                                 : "");
     }
+  }
+
+  // The taints of nodes that the gang does not tolerate, ascending; only of nodes on which it may run but
+  // for their taints, and on which one of its tasks fits. Cost: O(nodes).
+  [[nodiscard]] std::vector<std::string> not_tolerated() const {
+    std::vector<std::string> taints;
+    for (std::uint32_t n = 0; n < state_.num_ids(); ++n) {
+      const gang_cluster::node& shape = state_.node(n).shape;
+      if (!state_.node(n).present() || shape.taints.empty() || !has_only_taints(shape)) continue;
+      for (const std::string& taint : shape.taints)
+        if (!node_view::has(r_.filter.tolerations, taint) && !node_view::has(taints, taint))
+          taints.push_back(taint);
+    }
+    std::sort(taints.begin(), taints.end());
+    return taints;
   }
 
   // The sentence for an explanation of propose_replacement().
@@ -185,14 +201,13 @@ class plan_text {
       return absl::StrCat("no node has GPU model ", models);
     const bool tainted =
         any_node([&](const auto& n) { return !node_view::tolerates(filter, n.taints); });
-    const char* const others =
-        filter.tolerations.empty() ? " without taints" : " without other taints";
-    return absl::StrCat("it may run only on ", filter.text(), tainted ? others : "",
+    return absl::StrCat("it may run only on ", filter.text(), tainted ? without_taints() : "",
                         "; there are none");
   }
   // "the gang needs 4 free nodes of 8 GPUs in one rack; rack r2 has the most: 3"
   [[nodiscard]] std::string reason_of(const infeasibility_proof& why,
-                                      std::span<const blocking_resource> blocking) const {
+                                      std::span<const blocking_resource> blocking,
+                                      bool with_taints) const {
     const bool wants_gpus = std::any_of(r_.gang.groups.begin(), r_.gang.groups.end(),
                                         [](const auto& group) { return group.gpus > 0; });
     if (wants_gpus && !state_.has_gpus()) return "the cluster has no GPUs";
@@ -204,9 +219,55 @@ class plan_text {
     };
     const cell_names names({layout.level_names().begin(), layout.level_names().end()}, name);
     const std::string text = why.text(r_.gang, names, blocking);
-    return r_.filter == node_filter{}
-               ? text
-               : absl::StrCat(text, "; it may run only on ", r_.filter.text());
+    const std::vector<std::string> taints = not_tolerated();
+    if (taints.empty())
+      return r_.filter == node_filter{}
+                 ? text
+                 : absl::StrCat(text, "; it may run only on ", r_.filter.text());
+    return absl::StrCat(text, "; it may run only on ", r_.filter.text(), without_taints(), ": ",
+                        tainted_nodes(taints),
+                        !with_taints         ? ""
+                        : taints.size() == 1 ? "; if it tolerated this taint, it would start now"
+                                             : "; if it tolerated these taints, it would start now");
+  }
+  [[nodiscard]] const char* without_taints() const {
+    return r_.filter.tolerations.empty() ? " without taints" : " without other taints";
+  }
+  // Whether the gang may run on a node but for its taints, and a task of it fits there when it is idle.
+  [[nodiscard]] bool has_only_taints(const gang_cluster::node& n) const {
+    const node_filter& all = r_.filter;
+    const std::span<const std::string> names = all.nodes.names();
+    return !node_view::tolerates(all, n.taints) &&
+           std::all_of(all.labels.begin(), all.labels.end(),
+                       [&](const auto& label) { return node_view::has_label(n, label); }) &&
+           (all.models.empty() || node_view::has(all.models, n.model)) &&
+           (names.empty() || std::find(names.begin(), names.end(), n.name) != names.end()) &&
+           std::any_of(r_.gang.groups.begin(), r_.gang.groups.end(), [&](const auto& m) {
+             return m.tasks > 0 && m.gpus <= n.gpus && m.host.fits_in(n.host);
+           });
+  }
+  // `4 idle nodes of 8 GPUs have the taint "maint", which it does not tolerate`
+  [[nodiscard]] std::string tainted_nodes(const std::vector<std::string>& taints) const {
+    std::uint64_t found = 0;
+    std::uint64_t idle = 0;
+    std::uint64_t gpus = 0;
+    bool equal = true;
+    for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
+      const used_node& n = state_.node(id);
+      if (!n.present() || !has_only_taints(n.shape)) continue;
+      equal = equal && n.shape.gpus * found == gpus;
+      ++found;
+      gpus += n.shape.gpus;
+      if (n.gangs.empty() && n.healthy_gpus() == n.all_gpus() && !n.bad) ++idle;
+    }
+    std::string text = count(found, idle == found ? "idle node" : "node");
+    if (gpus > 0) absl::StrAppend(&text, equal ? " of " : " with ", count(gpus / (equal ? found : 1), "GPU"));
+    if (idle > 0 && idle < found) absl::StrAppend(&text, ", ", idle, " of them idle,");
+    std::vector<std::string> quoted;
+    for (const std::string& taint : taints) quoted.push_back(absl::StrCat("\"", taint, "\""));
+    return absl::StrCat(text, found == 1 ? " has " : " have ",
+                        taints.size() == 1 ? "the taint " : "taints of ", listing(quoted),
+                        ", which it does not tolerate");
   }
   // "; it would fit if nodes n3 and n5 were free (12 more GPUs)"
   [[nodiscard]] std::string remedy_of(const gang_scheduler_types::explanation& e) const {

@@ -301,7 +301,17 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
       }
     }
   }
-  e.text = detail::plan_text(state, r)(e, accepts_none);
+  const detail::plan_text text(state, r);
+  bool with_taints = false;
+  if (e.proof && !accepts_none) {
+    node_filter tolerant = r.filter;
+    for (std::string& taint : text.not_tolerated()) tolerant.tolerations.push_back(std::move(taint));
+    if (tolerant.tolerations.size() > r.filter.tolerations.size()) {
+      const detail::node_view& view = state.view(tolerant);
+      with_taints = planner.fit(view.free, r.gang, view.hosts).verdict == fit_verdict::fits;
+    }
+  }
+  e.text = text(e, accepts_none, with_taints);
   if (e.proof) detail::leave_out_unused_cells(state.layout(), *e.proof);
   return e;
 }
