@@ -91,9 +91,10 @@ TEST_CASE("what is to blame is named, and what of it a task takes") {
         "the gang needs 2 slices of 3 tasks of 3 GPUs in one rack, each slice on one node; no rack "
         "has any; node 1 comes closest: 2 of 3 tasks; without its slices it would not fit either");
   gang = gang_of({{.tasks = 1, .gpus = 8}, {.tasks = 1, .gpus = 1, .host = {5, 6}, .leader = 0}});
-  CHECK(c.blamed(gang) ==
-        "each task needs 9 GPUs on one node with the tasks that share the node; a node has at most "
-        "8; without its memory request and its CPU request it would not fit either");
+  CHECK(
+      c.blamed(gang) ==
+      "each leader of 8 GPUs and its 1 worker of 1 GPU need 9 GPUs on one node; a node has at most "
+      "8; without its memory request and its CPU request it would not fit either");
   gang = gang_of({{.tasks = 8, .gpus = 2, .slices = {{node, 4}}}}, rack);
   CHECK(c.blamed(gang) ==
         "the gang needs 2 slices of 4 tasks of 2 GPUs in one rack, each slice on one node; no rack "
@@ -169,8 +170,24 @@ TEST_CASE("text: slots, weights, combinations, and tasks that share a node") {
   why.weighings = {{{1, 2}, 10}};
   why.cells[0].most = 9;
   CHECK(why.text(gang_of({{4, 4}, {3, 5}}), names) ==
-        "if a task of 4 GPUs counts 1 and a task of 5 GPUs counts 2, the gang counts 10; the "
-        "cluster can hold 9");
+        "the gang needs capacity for 4 tasks of 4 GPUs and 3 tasks of 5 GPUs; the cluster can hold "
+        "at most 2 tasks of 5 GPUs beside all 4 tasks of 4 GPUs");
+  // The smaller tasks alone are too many; the count says only how many tasks fit at most.
+  why.cells = {{0, 0, 3, {}}, {1, 0, 2, {}}};
+  why.level = rack;
+  CHECK(why.text(gang_of({{4, 4}, {3, 5}}, rack), names) ==
+        "the gang needs capacity for 4 tasks of 4 GPUs and 3 tasks of 5 GPUs in one rack; rack 0 "
+        "comes closest: it can hold at most 3 of these 7 tasks");
+  why.groups = {0, 1, 2};
+  why.tasks = {4, 3, 2};
+  why.weighings = {{{1, 2, 3}, 16}};
+  why.cells = {{0, 0, 13, {}}, {1, 0, 2, {}}};
+  CHECK(why.text(gang_of({{4, 4}, {3, 5}, {2, 7}}, rack), names) ==
+        "the gang needs capacity for 4 tasks of 4 GPUs, 3 tasks of 5 GPUs and 2 tasks of 7 GPUs in "
+        "one rack; rack 0 comes closest: it can hold at most 1 task of 7 GPUs beside all others");
+  why.level = 3;
+  why.groups = {0, 1};
+  why.tasks = {4, 3};
   why.weighings.clear();
   why.cells = {{0, infeasibility_proof::listed, 0, {4, 1, 3, 2, 0, 3, 1, 3}}};
   CHECK(why.text(gang_of({{4, 4}, {3, 4}}), names) ==
@@ -189,9 +206,10 @@ TEST_CASE("text: slots, weights, combinations, and tasks that share a node") {
         "the gang needs capacity for 4 sets of tasks that share a node (3 GPUs) in one rack; rack "
         "0 has the most: 3");
   gang.groups[1].tasks = 32;
-  CHECK(why.text(gang, names) ==
-        "each task needs 9 GPUs on one node with the tasks that share the node; a node has at most "
-        "8");
+  CHECK(
+      why.text(gang, names) ==
+      "each leader of 1 GPU and its 8 workers of 1 GPU need 9 GPUs on one node; a node has at most "
+      "8");
   gang = gang_of({{.tasks = 4, .gpus = 2, .gpu_milli = 500}}, node);
   gang.groups[0].spread = {{rack, 3}};
   why.level = node;

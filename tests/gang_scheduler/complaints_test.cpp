@@ -317,3 +317,56 @@ TEST_CASE("taints: a sentence says which nodes do not count, and that a tolerati
             "which "
             "it does not tolerate");
 }
+
+TEST_CASE("a text of digits is in quotes, for the number is another job") {
+  asked_cluster c({1});
+  c.run(7, 1, 1, 8);
+  gang_scheduler::request r{.job = "7", .priority = 1};
+  r.gang.groups = {{.tasks = 1, .gpus = 8}};
+  CHECK(c.ask(r) ==
+        "job \"7\" can start on node n1 when job 7 has been preempted; no other choice costs less");
+}
+
+TEST_CASE("bad nodes under a required rack: the rack that can be repaired, and what is bad there") {
+  asked_cluster c({4, 4});
+  const auto node = [&](const char* name) { return c.s.find_node(name).value(); };
+  for (const char* name : {"n1", "n2", "n6", "n8"}) REQUIRE(c.s.mark_bad(node(name)).ok());
+  REQUIRE(c.s.mark_bad(node("n4"), 0).ok());
+  gang_scheduler::request r{.job = "train"};
+  r.gang.groups = {{.tasks = 3, .gpus = 8}};
+  r.gang.required = rack_level;
+  CHECK(
+      c.ask(r) ==
+      "job train waits: too many nodes or GPUs are bad: in rack r2, 2 of 4 nodes are bad; it would "
+      "fit if node n6 were healthy and free (8 more GPUs)");
+  r.gang.required = any_level;
+  r.gang.groups[0].tasks = 4;
+  CHECK(c.ask(r) ==
+        "job train waits: too many nodes or GPUs are bad: 4 of 8 nodes are bad, and 1 GPU of the "
+        "others; it would fit if node n4 were healthy and free (1 more GPU)");
+}
+
+TEST_CASE("a leader and its workers that exceed a node are named") {
+  asked_cluster c({2});
+  gang_scheduler::request r{.job = "lws"};
+  r.gang.groups = {{.tasks = 2, .gpus = 1}, {.tasks = 4, .gpus = 4, .leader = 0}};
+  CHECK(
+      c.ask(r) ==
+      "job lws can never start in this cluster, even if it is idle: each leader of 1 GPU and its 2 "
+      "workers of 4 GPUs need 9 GPUs on one node; a node has at most 8");
+}
+
+// 1,024 nodes each have 4, 6 and 8 free GPUs.
+TEST_CASE("tasks of 4 and 5 GPUs: how many of the one fit beside all of the other") {
+  gang_cluster all;
+  for (std::uint32_t n = 0; n < 3'072; ++n)
+    all.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4 + n % 3 * 2});
+  gang_scheduler s = gang_scheduler::create(all).value();
+  gang_scheduler::request r{.job = "train"};
+  r.gang.groups = {{.tasks = 2'049, .gpus = 4}, {.tasks = 1'536, .gpus = 5}};
+  CHECK(
+      s.explain(r)->text ==
+      "job train can never start in this cluster, even if it is idle: the gang needs capacity for "
+      "2049 tasks of 4 GPUs and 1536 tasks of 5 GPUs; the cluster can hold at most 1535 tasks of 5 "
+      "GPUs beside all 2049 tasks of 4 GPUs");
+}

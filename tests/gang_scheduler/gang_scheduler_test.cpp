@@ -931,8 +931,9 @@ TEST_CASE("sentences for people") {
         "1; it would fit if node a were free (1 more GPU)");
   gang.filter.labels = {"zone=1"};
   CHECK(sentence(s, gang) ==
-        "job train waits: too many nodes or GPUs are bad; it would fit if node c "
-        "were healthy and free (4 more GPUs)");
+        "job train waits: too many nodes or GPUs are bad: in rack r2, 1 of 2 nodes is bad; it "
+        "would fit if "
+        "node c were healthy and free (4 more GPUs)");
   gang.filter.labels = {"zone=2"};
   CHECK(sentence(s, gang) ==
         "job train can never start in this cluster, even if it is idle: no node has label "

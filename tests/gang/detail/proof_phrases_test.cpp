@@ -27,9 +27,8 @@ struct phrases : detail::proof_phrases {
   phrases(const infeasibility_proof& why, const topology_constraints& gang, const cell_names& names)
       : proof_phrases(why, gang, names) {}
   using proof_phrases::in_one_cell, proof_phrases::is_leader, proof_phrases::is_one_on_a_node,
-      proof_phrases::largest_slice, proof_phrases::on_one_node, proof_phrases::slices_of,
-      proof_phrases::task, proof_phrases::tasks_of, proof_phrases::tasks_of_gang,
-      proof_phrases::things;
+      proof_phrases::largest_slice, proof_phrases::leader_and_workers, proof_phrases::slices_of,
+      proof_phrases::tasks_of, proof_phrases::tasks_of_gang, proof_phrases::things;
 };
 
 infeasibility_proof proof_about(std::vector<std::uint32_t> groups,
@@ -59,7 +58,7 @@ TEST_CASE("proof_phrases: tasks, nodes and slices") {
   CHECK(of.things(1, 1, true) == "1 node with 5 free GPUs");
   CHECK(of.things(1, 3, false) == "3 tasks of 5 GPUs");
   CHECK(of.tasks_of(2, 6) == "6 tasks of 2 GPUs with 2.5 CPUs and 4 GiB of memory (task group 2)");
-  CHECK(of.task(4) == "a task of 1 GPU");
+  CHECK(of.tasks_of(4, 1) == "1 task of 1 GPU");
   CHECK(of.largest_slice(0) == level_count{rack, 2});  // not above the level of the proof
   CHECK(of.largest_slice(1) == level_count{});
   CHECK(of.slices_of(0, 4) == "2 slices of 2 free nodes of 8 GPUs");
@@ -89,8 +88,7 @@ TEST_CASE("proof_phrases: leaders, and more sizes than a sentence lists") {
   CHECK(of.is_leader(0));
   CHECK(!of.is_leader(1));
   CHECK(of.tasks_of(0, 2) == "2 sets of tasks that share a node (7 GPUs)");
-  CHECK(of.on_one_node(0) == " on one node with the tasks that share the node");
-  CHECK(of.on_one_node(1) == " on one node");
+  CHECK(of.leader_and_workers(0) == "each leader of 1 GPU and its 2 workers of 3 GPUs");
   CHECK(of.tasks_of_gang().empty());
 }
 
@@ -131,7 +129,7 @@ TEST_CASE("proof_phrases: replicas, fractions of GPUs and a level without a cell
   CHECK(of.largest_slice(1) == level_count{node, 3});  // a replica is below the rack of the proof
   CHECK(of.largest_slice(2) == level_count{});         // this one is above it
   CHECK(of.slices_of(1, 6) == "2 slices of 3 tasks of 0.5 CPUs with 1000 MiB of memory");
-  CHECK(of.task(0) == "a task of 0.25 GPUs");
+  CHECK(of.tasks_of(0, 1) == "1 task of 0.25 GPUs");
   CHECK(of.tasks_of_gang() == " for its 2 tasks of 0.25 GPUs and 2 tasks of 2 GPUs");
   gang.groups[2].leader_level = rack;
   CHECK(of.largest_slice(2) == level_count{});  // as large as the cell of the proof

@@ -75,10 +75,10 @@ TEST_CASE("gang_explanation: plans that wait name the reason and what would help
   e.nodes_to_free = {node_id(9)};
   e.gpus_to_free = 0;
   e.plan.reason = wait_reason::unhealthy;
-  CHECK(
-      text(e) ==
-      "job 7 waits: too many nodes or GPUs are bad; it would fit if node n9 were healthy and free "
-      "(the GPUs are free, but CPU or memory is not)");
+  CHECK(text(e) ==
+        "job 7 waits: too many nodes or GPUs are bad: 1 of 10 nodes is bad; it would fit if node "
+        "n9 were healthy and free "
+        "(the GPUs are free, but CPU or memory is not)");
   e = planned(plan_result::wait, {});
   e.plan.reason = wait_reason::undecided;
   CHECK(text(e) ==

@@ -37,9 +37,21 @@ class proof_phrases {
   [[nodiscard]] std::string in_one_cell() const {
     return gang_.required == any_level ? "" : in_one(why_.level);
   }
-  [[nodiscard]] std::string on_one_node(std::size_t k) const {
-    return " on one " + names_.level(why_.node_level) +
-           (is_leader(k) ? " with the tasks that share the " + names_.level(why_.node_level) : "");
+  // "each leader of 1 GPU and its 2 workers of 4 GPUs"; a leader, or the workers, may need no GPU.
+  [[nodiscard]] std::string leader_and_workers(std::size_t k) const {
+    const auto gpus = [](const constrained_task_group& m) {
+      const std::uint64_t milli = m.shared() > 0 ? m.shared() : m.gpus * std::uint64_t{whole_gpu};
+      return milli == 0 ? "" : " of " + amount(milli, "", "GPU");
+    };
+    const constrained_task_group& leader = gang_.groups[why_.groups[k]];
+    std::vector<std::string> words{"each leader" + gpus(leader)};
+    for (const constrained_task_group& m : gang_.groups) {
+      if (m.leader != why_.groups[k] || !m.on_node_of_leader() || m.tasks == 0) continue;
+      const std::uint32_t each = m.tasks / leader.tasks;
+      words.push_back((words.size() == 1 ? "its " : "") + std::to_string(each) +
+                      (each == 1 ? " worker" : " workers") + gpus(m));
+    }
+    return listing(words);
   }
   [[nodiscard]] bool is_leader(std::size_t k) const {
     for (const constrained_task_group& m : gang_.groups)
@@ -108,7 +120,6 @@ class proof_phrases {
                            : " of " + needs) +
            which(k);
   }
-  [[nodiscard]] std::string task(std::size_t k) const { return "a " + tasks_of(k, 1).substr(2); }
   // Names a task group whose tasks need the same as those of another one.
   [[nodiscard]] std::string which(std::size_t k) const {
     for (std::size_t i = 0; i < needs_.size(); ++i)

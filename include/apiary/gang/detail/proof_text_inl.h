@@ -71,7 +71,8 @@ class proof_text : proof_phrases {
     const task_needs& t = needs_[k];
     const constrained_task_group& group = gang_.groups[why_.groups[k]];
     if (why_.node_gpus > 0 && t.gpus > why_.node_gpus)
-      return "each task needs " + amount(t.gpus * 1000, "", "GPU") + on_one_node(k) + "; a " +
+      return (is_leader(k) ? leader_and_workers(k) + " need " : "each task needs ") +
+             amount(t.gpus * 1000, "", "GPU") + in_one(why_.node_level) + "; a " +
              names_.level(why_.node_level) + " has at most " + std::to_string(why_.node_gpus);
     const bool by_node = is_one_on_a_node(k);
     const level_count slice = largest_slice(k);
@@ -126,12 +127,40 @@ class proof_text : proof_phrases {
     if (equal)
       return "the gang needs capacity for " + std::to_string(w.needed) + " tasks (" +
              listing(each) + ")" + in_one_cell() + have(most);
-    each.clear();
-    for (std::size_t k = 0; k < w.weights.size(); ++k)
-      if (w.weights[k] > 0) each.push_back(task(k) + " counts " + std::to_string(w.weights[k]));
-    const bool one = why_.cells.size() == 1;
-    return "if " + listing(each) + ", the gang counts " + std::to_string(w.needed) + "; " + best() +
-           (one ? " can hold " : " can hold the most: ") + std::to_string(most);
+    const std::string can_hold = why_.cells.size() == 1
+                                     ? "; " + best() + " can hold "
+                                     : "; " + best() + " comes closest: it can hold ";
+    return "the gang needs capacity for " + listing(each) + in_one_cell() + can_hold +
+           held(w, most);
+  }
+  // What a cell holds at most that holds this weight: tasks of one group beside all others, or tasks.
+  [[nodiscard]] std::string held(const infeasibility_proof::weighing& w, std::uint64_t most) const {
+    std::size_t heaviest = w.weights.size();
+    std::size_t lightest = w.weights.size();
+    std::vector<std::pair<std::uint64_t, std::uint64_t>>
+        by_weight;  // weight of a task, and how many
+    std::uint64_t all = 0;
+    for (std::size_t k = 0; k < w.weights.size(); ++k) {
+      if (w.weights[k] == 0) continue;
+      if (lightest == w.weights.size() || w.weights[k] < w.weights[lightest]) lightest = k;
+      if (heaviest == w.weights.size() || w.weights[k] > w.weights[heaviest]) heaviest = k;
+      by_weight.emplace_back(w.weights[k], why_.tasks[k]);
+      all += why_.tasks[k];
+    }
+    const std::uint64_t others =
+        w.needed - std::uint64_t{w.weights[heaviest]} * why_.tasks[heaviest];
+    if (const std::uint64_t n = (most - (std::min)(most, others)) / w.weights[heaviest]; n > 0)
+      return "at most " + tasks_of(heaviest, n) + " beside all " +
+             (by_weight.size() == 2 ? tasks_of(lightest, why_.tasks[lightest]) : "others");
+    std::sort(by_weight.begin(), by_weight.end());
+    std::uint64_t tasks = 0;
+    for (const auto& [weight, number] : by_weight) {
+      const std::uint64_t fit = (std::min)(number, most / weight);
+      tasks += fit;
+      most -= fit * weight;
+      if (fit < number) break;
+    }
+    return "at most " + std::to_string(tasks) + " of these " + std::to_string(all) + " tasks";
   }
   // The combinations of tasks that the best cell can hold; of many, those that lack fewest GPUs.
   [[nodiscard]] std::string of_list() const {

@@ -16,6 +16,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -54,7 +55,7 @@ class plan_text {
   // tolerated not_tolerated().
   [[nodiscard]] std::string operator()(const gang_scheduler_types::explanation& e,
                                        bool accepts_none, bool with_taints = false) const {
-    const std::string job = absl::StrCat("job ", r_.job.text());
+    const std::string job = absl::StrCat("job ", name(r_.job));
     const gang_scheduler_types::plan& plan = e.plan;
     switch (plan.result) {
       case plan_result::bind:
@@ -62,7 +63,7 @@ class plan_text {
       case plan_result::preempt: {
         const bool reserved = state_.slot_of(r_.job) != scheduled_gangs::none;
         std::vector<std::string> victims;
-        for (const job_key& v : plan.victims) victims.push_back(v.text());
+        for (const job_key& v : plan.victims) victims.push_back(name(v));
         return absl::StrCat(
             job, " can start on ", where(plan), " when ", counted_list("job", victims),
             victims.size() == 1 ? " has" : " have", " been preempted",
@@ -80,7 +81,7 @@ class plan_text {
         return absl::StrCat(job, " can never start in this cluster, even if it is idle",
                             why.empty() ? "" : ": ", why);
       case wait_reason::unhealthy:
-        return absl::StrCat(job, " waits: too many nodes or GPUs are bad", remedy);
+        return absl::StrCat(job, " waits: too many nodes or GPUs are bad", bad_hardware(e), remedy);
       case wait_reason::undecided:
         return absl::StrCat(job,
                             " waits: it is not known whether it fits, because the search "
@@ -114,7 +115,7 @@ class plan_text {
     const gang_scheduler_types::plan& plan = e.plan;
     std::vector<std::uint32_t> from;
     for (const std::uint32_t t : plan.replaced) from.push_back(gang.tasks[t].node.value);
-    const std::string job = absl::StrCat("job ", r_.job.text());
+    const std::string job = absl::StrCat("job ", name(r_.job));
     const std::string tasks =
         absl::StrCat(count(plan.replaced.size(), "task"), " from ", nodes(from));
     if (plan.result == plan_result::bind) {
@@ -146,6 +147,45 @@ class plan_text {
   }
 
  private:
+  // A text of digits in quotes: it is another key than the number.
+  [[nodiscard]] static std::string name(const job_key& job) {
+    const std::string text = job.text();
+    const bool quotes = job.is_text() && std::all_of(text.begin(), text.end(),
+                                                     [](char c) { return c >= '0' && c <= '9'; });
+    return quotes ? absl::StrCat("\"", text, "\"") : text;
+  }
+  // ": in rack r2, 1 of 4 nodes is bad, and 2 GPUs of the others", of the nodes that it may run on. It names
+  // the cell of the nodes to repair if the gang must be in one cell.
+  [[nodiscard]] std::string bad_hardware(const gang_scheduler_types::explanation& e) const {
+    const cluster_layout& layout = state_.layout();
+    const level_t l = r_.gang.required;
+    const bool in_cell = l < layout.num_levels();
+    if (in_cell && (l == 0 || e.nodes_to_free.empty())) return "";
+    const std::string* const cell =
+        in_cell ? &state_.node(e.nodes_to_free[0].value).shape.cells[l - 1] : nullptr;
+    std::uint64_t all = 0;
+    std::uint64_t bad = 0;
+    std::uint64_t gpus = 0;  // bad ones on other nodes
+    for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
+      const used_node& n = state_.node(id);
+      if (!n.present() || (in_cell && n.shape.cells[l - 1] != *cell) ||
+          !node_view::tolerates(r_.filter, n.shape.taints) || !accepts_but_taints(n.shape))
+        continue;
+      ++all;
+      if (n.bad) ++bad;
+      if (!n.bad) gpus += static_cast<std::uint64_t>(std::popcount(n.bad_gpus & n.all_gpus()));
+    }
+    if (bad == 0 && gpus == 0) return "";
+    const std::string where =
+        in_cell ? absl::StrCat(": in ", std::string(layout.level_name(l)), " ", *cell, ", ")
+                : std::string(": ");
+    if (bad == 0)
+      return absl::StrCat(where, count(gpus, "GPU"), " of ", count(all, "node"),
+                          gpus == 1 ? " is bad" : " are bad");
+    return absl::StrCat(
+        where, bad, " of ", count(all, "node"), bad == 1 ? " is bad" : " are bad",
+        gpus == 0 ? "" : absl::StrCat(", and ", count(gpus, "GPU"), " of the others"));
+  }
   [[nodiscard]] static std::string count(std::uint64_t n, const char* what) {
     return absl::StrCat(n, " ", what, n == 1 ? "" : "s");
   }
@@ -226,22 +266,26 @@ class plan_text {
                  : absl::StrCat(text, "; it may run only on ", r_.filter.text());
     return absl::StrCat(text, "; it may run only on ", r_.filter.text(), without_taints(), ": ",
                         tainted_nodes(taints),
-                        !with_taints         ? ""
-                        : taints.size() == 1 ? "; if it tolerated this taint, it would start now"
-                                             : "; if it tolerated these taints, it would start now");
+                        !with_taints ? ""
+                        : taints.size() == 1
+                            ? "; if it tolerated this taint, it would start now"
+                            : "; if it tolerated these taints, it would start now");
   }
   [[nodiscard]] const char* without_taints() const {
     return r_.filter.tolerations.empty() ? " without taints" : " without other taints";
   }
-  // Whether the gang may run on a node but for its taints, and a task of it fits there when it is idle.
-  [[nodiscard]] bool has_only_taints(const gang_cluster::node& n) const {
+  // Whether the filter accepts a node if taints do not count.
+  [[nodiscard]] bool accepts_but_taints(const gang_cluster::node& n) const {
     const node_filter& all = r_.filter;
     const std::span<const std::string> names = all.nodes.names();
-    return !node_view::tolerates(all, n.taints) &&
-           std::all_of(all.labels.begin(), all.labels.end(),
+    return std::all_of(all.labels.begin(), all.labels.end(),
                        [&](const auto& label) { return node_view::has_label(n, label); }) &&
            (all.models.empty() || node_view::has(all.models, n.model)) &&
-           (names.empty() || std::find(names.begin(), names.end(), n.name) != names.end()) &&
+           (names.empty() || std::find(names.begin(), names.end(), n.name) != names.end());
+  }
+  // Whether the gang may run on a node but for its taints, and a task of it fits there when it is idle.
+  [[nodiscard]] bool has_only_taints(const gang_cluster::node& n) const {
+    return !node_view::tolerates(r_.filter, n.taints) && accepts_but_taints(n) &&
            std::any_of(r_.gang.groups.begin(), r_.gang.groups.end(), [&](const auto& m) {
              return m.tasks > 0 && m.gpus <= n.gpus && m.host.fits_in(n.host);
            });
@@ -261,7 +305,8 @@ class plan_text {
       if (n.gangs.empty() && n.healthy_gpus() == n.all_gpus() && !n.bad) ++idle;
     }
     std::string text = count(found, idle == found ? "idle node" : "node");
-    if (gpus > 0) absl::StrAppend(&text, equal ? " of " : " with ", count(gpus / (equal ? found : 1), "GPU"));
+    if (gpus > 0)
+      absl::StrAppend(&text, equal ? " of " : " with ", count(gpus / (equal ? found : 1), "GPU"));
     if (idle > 0 && idle < found) absl::StrAppend(&text, ", ", idle, " of them idle,");
     std::vector<std::string> quoted;
     for (const std::string& taint : taints) quoted.push_back(absl::StrCat("\"", taint, "\""));

@@ -305,7 +305,8 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
   bool with_taints = false;
   if (e.proof && !accepts_none) {
     node_filter tolerant = r.filter;
-    for (std::string& taint : text.not_tolerated()) tolerant.tolerations.push_back(std::move(taint));
+    for (std::string& taint : text.not_tolerated())
+      tolerant.tolerations.push_back(std::move(taint));
     if (tolerant.tolerations.size() > r.filter.tolerations.size()) {
       const detail::node_view& view = state.view(tolerant);
       with_taints = planner.fit(view.free, r.gang, view.hosts).verdict == fit_verdict::fits;
