@@ -58,7 +58,7 @@ gandiva_fgd by_fragmentation(const server_spec& spec, const time_sharing_options
   return gandiva_fgd::create({std::move(placer), spec, metric}, options).value();
 }
 // Two racks of two nodes of four GPUs: tenant 0 has two nodes, 1 one, 2 none.
-gandiva_hived by_tenants(const time_sharing_options& options, const gang_migration& moves = {}) {
+hived_job_backend cells_of_tenants(const gang_migration& moves = {}) {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
@@ -66,7 +66,10 @@ gandiva_hived by_tenants(const time_sharing_options& options, const gang_migrati
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
                              {.name = "b", .cells = {{"RACK.NODE", 1}}},
                              {.name = "none", .cells = {}}};
-  return gandiva_hived::create(hived_job_backend::create(config, moves).value(), options).value();
+  return hived_job_backend::create(config, moves).value();
+}
+gandiva_hived by_tenants(const time_sharing_options& options, const gang_migration& moves = {}) {
+  return gandiva_hived::create(cells_of_tenants(moves), options).value();
 }
 
 job_request job_of(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
@@ -257,6 +260,75 @@ TEST_CASE("time_sharing_queue: a node that is marked again as it is makes no job
   CHECK(said(q, 10) == "+2");
   REQUIRE(q.mark_bad(node_id(2), 11).ok());
   CHECK(asked->marks == before.marks + 2);
+}
+
+// A backend that is not available once, after some starts.
+template <class Backend>
+struct backend_that_fails : Backend {
+  int starts;
+  backend_that_fails(Backend inner, int starts_before)
+      : Backend(std::move(inner)), starts(starts_before) {}
+  absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& stopped) {
+    if (starts-- == 0) return absl::UnavailableError("the backend does not answer");
+    return Backend::start(r, stopped);
+  }
+};
+
+TEST_CASE("time_sharing_queue: after an error of the backend no job is lost") {
+  using backend = backend_that_fails<placer_backend<server_placer>>;
+  const server_spec spec{.gpus = {2, 2, 2}};
+  auto q = time_sharing_queue<backend>::create(
+               backend({server_placer::create(spec).value(), spec, ones_and_fours()}, 2),
+               {.quantum = 60})
+               .value();
+  for (std::uint32_t job = 0; job < 7; ++job) REQUIRE(q.submit(job_of(0, job, 1), 0).ok());
+  REQUIRE(q.finish(job_id(3), 0).ok());
+  std::vector<job_action> actions;
+  CHECK(q.decide(0, actions).code() == absl::StatusCode::kUnavailable);  // for job 2
+  CHECK(actions.empty());
+  for (const std::uint32_t job : {0U, 5U}) CHECK(q.finish(job_id(job), 1).ok());
+  CHECK(q.submit(job_of(0, 0, 1), 1).ok());
+  CHECK(q.num_jobs() == 5);
+  CHECK(said(q, 1) == "+1+2+4+6+0");
+  for (std::uint32_t job = 0; job < 7; ++job)
+    CHECK(q.finish(job_id(job), 2).ok() == (job != 3 && job != 5));
+  CHECK(said(q, 2) == "");
+  CHECK(q.idle_gpus() == 6);
+}
+
+TEST_CASE("time_sharing_queue: a guaranteed job that the backend fails to start gets time slices") {
+  using backend = backend_that_fails<hived_job_backend>;
+  auto q =
+      time_sharing_queue<backend>::create(backend(cells_of_tenants(), 0), {.quantum = 60}).value();
+  using phase = decltype(q)::phase;
+  REQUIRE(q.submit(job_of(0, 0, 8), 0).ok());
+  std::vector<job_action> actions;
+  CHECK(q.decide(0, actions).code() == absl::StatusCode::kUnavailable);
+  REQUIRE(
+      q.submit(job_of(0, 1, 8, 1), 1).ok());  // it starts first, and its tenant has no more GPUs
+  CHECK(said(q, 1) == "+1+0");
+  CHECK(q.find(job_id(0)) == phase::sliced);
+  CHECK(q.find(job_id(1)) == phase::guaranteed);
+}
+
+TEST_CASE("time_sharing_queue: a node that is marked bad again stops the jobs that run there") {
+  struct late_backend : placer_backend<server_placer> {  // it goes on to place jobs on the node
+    explicit late_backend(placer_backend<server_placer> inner)
+        : placer_backend<server_placer>(std::move(inner)) {}
+    absl::Status mark(node_id, bool) { return absl::OkStatus(); }
+  };
+  const server_spec spec{.gpus = {2, 2}};
+  auto q = time_sharing_queue<late_backend>::create(
+               late_backend({server_placer::create(spec).value(), spec, ones_and_fours()}),
+               {.quantum = 60})
+               .value();
+  CHECK(q.mark_bad(node_id(0), 0).value().empty());
+  REQUIRE(q.submit(job_of(0, 0, 2), 0).ok());
+  CHECK(said(q, 0) == "+0");
+  CHECK(q.mark_bad(node_id(0), 1).value() == std::vector{job_id(0)});
+  CHECK(q.find(job_id(0)) == decltype(q)::phase::wait);
+  CHECK(q.idle_gpus() == 2);
+  CHECK(q.mark_bad(node_id(0), 1).value().empty());
 }
 
 TEST_CASE("time_sharing_queue: jobs that leave before a decision do not change the order") {

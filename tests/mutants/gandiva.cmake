@@ -92,10 +92,17 @@ mutant(least_passes gandiva/detail/jobs.h "forgotten update: the least pass stay
 mutant(marked_again gandiva/gandiva.h "dropped condition: a server that is marked bad again asks for decisions"
   FROM [[if (!pool().healthy(n)) return ran;]] TO [[]] STATEMENT)
 mutant(node_again gandiva/time_sharing_queue.h "dropped condition: a node that is marked again makes jobs try again"
-  FROM [[if (was == wanted) return false;]] TO [[]] STATEMENT)
-mutant(left_outside gandiva/time_sharing_queue.h "forgotten update: a job that left and came again keeps its place"
+  FROM [[if (was == wanted) return absl::OkStatus();]] TO [[]] STATEMENT)
+mutant(left_outside gandiva/time_sharing_queue.h "forgotten update: a job that left and came again keeps its position among those that wait"
   IN [[    leave_outside(r);
-    jobs_.erase(found);]] FROM [[leave_outside(r);]] TO [[]] STATEMENT)
+    if (r.acted)]] FROM [[leave_outside(r);]] TO [[]] STATEMENT)
+mutant(entered_late gandiva/time_sharing_queue.h "forgotten update: after an error of the backend jobs are lost"
+  FROM [=[if (jobs[i].valid()) wait_outside(jobs_.at(jobs[i].value));]=] TO [[]] STATEMENT)
+mutant(entitled_failed gandiva/time_sharing_queue.h "forgotten update: a guaranteed job that the backend failed to start gets no time slice"
+  IN [[        r.entitled = false;
+        wait_outside(r);]] FROM [[wait_outside(r);]] TO [[]] STATEMENT)
+mutant(acted_left gandiva/time_sharing_queue.h "forgotten update: a job that ended after an error of the backend is reported"
+  FROM [[if (r.acted) acted_.erase(std::find(acted_.begin(), acted_.end(), job));]] TO [[]] STATEMENT)
 mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
   FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)
 mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"

@@ -94,16 +94,17 @@ class time_sharing_queue {
     }
     APIARY_RETURN_IF_ERROR(take_out(r, now));
     leave_outside(r);
+    if (r.acted) acted_.erase(std::find(acted_.begin(), acted_.end(), job));  // decide() failed
     jobs_.erase(found);
     return absl::OkStatus();
   }
   // The node is broken: its jobs stop, wait and are returned, ascending. kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
-    std::vector<job_id> stopped;
-    APIARY_ASSIGN_OR_RETURN(const bool changed, set_health(n, false));
+    APIARY_RETURN_IF_ERROR(set_health(n, false));
     now_ = now;
-    if (changed && n.value < jobs_on_.size()) stopped = jobs_on_[n.value];
+    std::vector<job_id> stopped;
+    if (n.value < jobs_on_.size()) stopped = jobs_on_[n.value];
     for (const job_id job : stopped) {
       record& r = jobs_.at(job.value);
       release(r);
@@ -118,7 +119,7 @@ class time_sharing_queue {
   // The node is repaired. kNotFound: there is no such node.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
-    APIARY_RETURN_IF_ERROR(set_health(n, true).status());
+    APIARY_RETURN_IF_ERROR(set_health(n, true));
     now_ = now;
     return absl::OkStatus();
   }
@@ -208,19 +209,19 @@ class time_sharing_queue {
     if (!std::exchange(r.inside, false)) return absl::OkStatus();
     return scheduler_.finish(r.request.job, now);
   }
-  // Returns whether the node was not known to be so.
-  [[nodiscard]] absl::StatusOr<bool> set_health(node_id n, bool good) {
+  // Nothing if the node is known to be so.
+  [[nodiscard]] absl::Status set_health(node_id n, bool good) {
     const health wanted = good ? health::good : health::bad;
     const health was = n.value < health_.size() ? health_[n.value] : health::unknown;
-    if (was == wanted) return false;
+    if (was == wanted) return absl::OkStatus();
     APIARY_RETURN_IF_ERROR(good ? scheduler_.mark_healthy(n) : scheduler_.mark_bad(n));
     if (n.value >= health_.size()) health_.resize(n.value + std::size_t{1}, health::unknown);
     health_[n.value] = wanted;
-    if (was == health::unknown && good) return true;
+    if (was == health::unknown && good) return absl::OkStatus();
     const std::uint32_t gpus = backend().gpus(n);
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
     queues_.retry(std::nullopt);
-    return true;
+    return absl::OkStatus();
   }
   // Starts the guaranteed jobs that can have GPUs of their tenant.
   [[nodiscard]] absl::Status start_guaranteed(time_ms now) {
@@ -233,19 +234,29 @@ class time_sharing_queue {
       leave_outside(r);
       APIARY_RETURN_IF_ERROR(take_out(r, now));
       r.entitled = true;
-      APIARY_RETURN_IF_ERROR(enter(r, r.request, now));
+      if (absl::Status entered = enter(r, r.request, now); !entered.ok()) {
+        r.entitled = false;
+        wait_outside(r);
+        return entered;
+      }
     }
     return absl::OkStatus();
   }
-  // Submits the other jobs to time sharing, to run in time slices.
+  // Submits the other jobs to time sharing, to run in time slices. After an error the job that it is
+  // about and those behind it are in outside_, in their order.
   [[nodiscard]] absl::Status enter_others(time_ms now) {
-    for (const job_id job : std::exchange(outside_, {})) {
-      if (!job.valid()) continue;  // it left
-      record& r = jobs_.at(job.value);
+    const std::vector<job_id> jobs = std::exchange(outside_, {});
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      if (!jobs[i].valid()) continue;  // it left
+      record& r = jobs_.at(jobs[i].value);
       r.position = not_outside;
       job_request sliced = r.request;
       if (r.guaranteed) sliced.priority = -1;
-      APIARY_RETURN_IF_ERROR(enter(r, sliced, now));
+      absl::Status entered = enter(r, sliced, now);
+      if (entered.ok()) continue;
+      for (; i < jobs.size(); ++i)
+        if (jobs[i].valid()) wait_outside(jobs_.at(jobs[i].value));
+      return entered;
     }
     return absl::OkStatus();
   }
