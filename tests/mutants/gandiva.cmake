@@ -51,17 +51,15 @@ mutant(defragment_most gandiva/detail/migration.h "wrong choice: the first serve
 mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last server of a job is not the tightest"
   FROM [=[if (free[order[j]] < free[order[best]]) best = j;]=] TO [=[]=] STATEMENT)
 mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its servers for equal ones"
-  FROM [[if (own(a) != own(b)) return own(a);]] TO [[]] STATEMENT)
-mutant(fewer_others gandiva/detail/migration.h "wrong bound: a job that would leave two servers for one is overlooked"
-  FROM [[others < fewer]] TO [[others + 1 < fewer]])
+  FROM [=[if (own[a] != own[b]) return own[a] > own[b];]=] TO [[]] STATEMENT)
+mutant(fewer_own gandiva/detail/migration.h "missing subtraction: the servers of a job also count as others"
+  FROM [=[if (unsubscribed > 0) --servers[unsubscribed];]=] TO [[]] STATEMENT)
 mutant(fewer_least gandiva/detail/migration.h "wrong comparison: a job does not leave a server whose GPUs just fit on the others"
-  FROM [[fewer * first->second < least]] TO [[fewer * first->second <= least]])
-mutant(fewer_anew gandiva/detail/migration.h "missing reset: after a migration the servers look as before"
-  FROM [[emptiest = emptiest_servers(jobs.servers());]] TO [[]] STATEMENT)
+  FROM [[fewer * all.max_unsubscribed() < least]] TO [[fewer * all.max_unsubscribed() <= least]])
 mutant(unsubscribed_sum gandiva/detail/servers.h "wrong comparison: a job does not get all unsubscribed GPUs"
   FROM [[gpus > unsubscribed_gpus_]] TO [[gpus >= unsubscribed_gpus_]])
-mutant(emptiest_next gandiva/detail/servers.h "dropped reset: servers with fewer unsubscribed GPUs are read from the middle on"
-  FROM [[next_ = n == summary_bitset::npos ? 0 : n + 1;]] TO [[if (n != summary_bitset::npos) next_ = n + 1;]] STATEMENT)
+mutant(unsubscribed_count gandiva/detail/servers.h "forgotten update: a server is counted among those with equally many unsubscribed GPUs after it has others"
+  FROM [[in ? 1U : ~0U]] TO [[in ? 1U : 0U]])
 mutant(fewer_exact gandiva/detail/migration.h "wrong comparison: a job does not go to servers that just hold it"
   FROM [[if (missing <= used * k) return true;]] TO [[if (missing < used * k) return true;]] STATEMENT)
 mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run longer than its least time"

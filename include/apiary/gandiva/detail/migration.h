@@ -172,22 +172,21 @@ class migration_gains {
 [[nodiscard]] inline std::vector<gpus_on_server> consolidate(
     std::span<const server_capacity> servers, std::span<const gpus_on_server> now) {
   std::vector<std::uint32_t> free(servers.size());
+  std::vector<std::uint8_t> own(servers.size());  // 1: it runs there
   std::vector<std::uint32_t> order;
   std::uint32_t gpus = 0;
   for (std::size_t s = 0; s < servers.size(); ++s) free[s] = servers[s].free;
   for (const gpus_on_server& held : now) {
     free[held.server] += held.gpus;
+    own[held.server] = 1;
     gpus += held.gpus;
   }
   for (std::uint32_t s = 0; s < free.size(); ++s) {
     if (free[s] > 0) order.push_back(s);
   }
-  const auto own = [&](std::uint32_t s) {
-    return std::any_of(now.begin(), now.end(), [&](gpus_on_server p) { return p.server == s; });
-  };
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     if (free[a] != free[b]) return free[a] > free[b];
-    if (own(a) != own(b)) return own(a);
+    if (own[a] != own[b]) return own[a] > own[b];
     return a < b;
   });
   std::vector<gpus_on_server> to;
@@ -211,8 +210,8 @@ class migration_gains {
 // Migrates running jobs: consolidate() migrates jobs on several servers to fewer servers,
 // defragment() empties servers. A job that started or migrated less than `min_run_time` ago does not
 // migrate, because it would lose too much of its time.
-// Cost: consolidate O(1) if no server has unsubscribed GPUs; else O(s) for each job on s servers that
-//       could run on fewer if they were idle, and O(16 s log s) for each that migrates; defragment
+// Cost: consolidate O(1) if no server has unsubscribed GPUs; else O(16 + s) for each job on s servers
+//       that could run on fewer if they were idle, and O(16 s log s) for each that migrates; defragment
 //       O(servers in use with unsubscribed GPUs + jobs of those to be emptied), or nothing if there is
 //       none to empty.
 class gandiva_migration {
@@ -222,10 +221,9 @@ class gandiva_migration {
 
   void consolidate(gandiva_jobs& jobs, time_ms now) const {
     if (jobs.servers().max_unsubscribed() == 0) return;
-    emptiest_servers emptiest(jobs.servers());
     for (const job_id job : std::vector<job_id>(jobs.dispersed())) {
       gandiva_job& r = jobs.at(job);
-      if (!may_move(jobs, r, now) || !fits_on_fewer(jobs, r, emptiest)) continue;
+      if (!may_move(jobs, r, now) || !fits_on_fewer(jobs, r)) continue;
       std::vector<node_id> some;
       for (const placement& p : r.where) some.push_back(p.node);
       for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
@@ -244,7 +242,6 @@ class gandiva_migration {
       const std::vector<gpus_on_server> to = detail::consolidate(v.capacities, own);
       if (to.empty()) continue;
       jobs.migrate(r, v.on_nodes(to));
-      emptiest = emptiest_servers(jobs.servers());
     }
   }
   // Returns whether a job migrated, or may migrate later.
@@ -303,31 +300,27 @@ class gandiva_migration {
     std::vector<server_capacity> capacities{};
   };
   [[nodiscard]] static bool runs_on(const gandiva_job& r, node_id n) {
-    return std::any_of(r.where.begin(), r.where.end(),
-                       [n](const placement& p) { return p.node == n; });
+    const auto at = std::lower_bound(r.where.begin(), r.where.end(), n,
+                                     [](const placement& p, node_id o) { return p.node < o; });
+    return at != r.where.end() && at->node == n;
   }
   // Whether a job on s servers fits on s - 1: those with the most unsubscribed GPUs, if its own count.
-  [[nodiscard]] static bool fits_on_fewer(const gandiva_jobs& jobs, const gandiva_job& r,
-                                          emptiest_servers& emptiest) {
+  [[nodiscard]] static bool fits_on_fewer(const gandiva_jobs& jobs, const gandiva_job& r) {
+    const gandiva_servers& all = jobs.servers();
     const std::size_t fewer = r.where.size() - 1;
     std::uint32_t least = max_gpus_per_node;  // that it has on one server
     for (const placement& p : r.where) least = (std::min)(least, p.num_gpus());
     // It would leave a server at least, for unsubscribed GPUs of s - 1 servers.
-    const emptiest_servers::server* const first = emptiest.at(0);
-    if (first == nullptr || fewer * first->second < least) return false;
+    if (fewer * all.max_unsubscribed() < least) return false;
     std::array<std::uint32_t, placement::max_gpus + 1> servers{};  // by the GPUs that they can give
+    for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k)
+      servers[k] = all.num_with_unsubscribed(k);
     std::uint32_t missing = 0;
     for (const placement& p : r.where) {
+      const std::uint32_t unsubscribed = all.unsubscribed(p.node);
+      if (unsubscribed > 0) --servers[unsubscribed];
+      ++servers[unsubscribed + p.num_gpus()];
       missing += p.num_gpus();
-      ++servers[jobs.servers().unsubscribed(p.node) + p.num_gpus()];
-    }
-    std::size_t others = 0;
-    for (std::size_t i = 0; others < fewer; ++i) {
-      const emptiest_servers::server* const other = emptiest.at(i);
-      if (other == nullptr) break;
-      if (runs_on(r, other->first)) continue;
-      ++servers[other->second];
-      ++others;
     }
     std::size_t left = fewer;
     for (std::uint32_t k = placement::max_gpus; k > 0 && left > 0; --k) {

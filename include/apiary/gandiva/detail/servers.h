@@ -87,6 +87,10 @@ class gandiva_servers {
   [[nodiscard]] const summary_bitset& with_unsubscribed(std::uint32_t k) const noexcept {
     return unsubscribed_[k];
   }
+  // How many they are.
+  [[nodiscard]] std::uint32_t num_with_unsubscribed(std::uint32_t k) const noexcept {
+    return num_unsubscribed_[k];
+  }
   // The least loaded healthy server of affinity `gpus` on which a job of that size can get time
   // slices. Here and below: ties go to the lowest id; not valid: there is none; requires gpus > 0.
   [[nodiscard]] node_id least_loaded(std::uint32_t gpus) const noexcept {
@@ -212,6 +216,7 @@ class gandiva_servers {
     if (takes_affinity(n)) put(by_affinity_[s.affinity], s.load, n, in);
     if (s.load < gpus) {
       unsubscribed_[gpus - s.load].assign(n.value, in);
+      num_unsubscribed_[gpus - s.load] += in ? 1U : ~0U;
       unsubscribed_gpus_ += in ? gpus - s.load : s.load - gpus;
     }
     if (s.load <= gpus) return;
@@ -235,37 +240,12 @@ class gandiva_servers {
   server_pool pool_;
   std::vector<server> servers_;
   by_gpus<by_load> by_affinity_;
-  by_gpus<summary_bitset> empty_;         // by GPUs
-  by_gpus<summary_bitset> unsubscribed_;  // by unsubscribed GPUs
-  by_gpus<by_excess> movable_;            // by the GPUs of a suspended job
+  by_gpus<summary_bitset> empty_;              // by GPUs
+  by_gpus<summary_bitset> unsubscribed_;       // by unsubscribed GPUs
+  by_gpus<std::uint32_t> num_unsubscribed_{};  // servers, by unsubscribed GPUs
+  by_gpus<by_excess> movable_;                 // by the GPUs of a suspended job
   summary_bitset over_;
   std::uint32_t unsubscribed_gpus_ = 0;  // of all servers
-};
-
-// The servers with unsubscribed GPUs, those with the most first (ties: the lowest id). It reads only as
-// many as were asked for; they must not change meanwhile.
-class emptiest_servers {
- public:
-  using server = std::pair<node_id, std::uint32_t>;  // with its unsubscribed GPUs
-
-  explicit emptiest_servers(const gandiva_servers& servers)
-      : servers_(&servers), gpus_(servers.max_unsubscribed()) {}
-  // The server at this place of the order, from 0; null: there are not so many.
-  [[nodiscard]] const server* at(std::size_t place) {
-    while (read_.size() <= place && gpus_ > 0) {
-      const std::uint32_t n = servers_->with_unsubscribed(gpus_).find_next(next_);
-      if (n != summary_bitset::npos) read_.emplace_back(node_id(n), gpus_);
-      if (n == summary_bitset::npos) --gpus_;
-      next_ = n == summary_bitset::npos ? 0 : n + 1;
-    }
-    return place < read_.size() ? &read_[place] : nullptr;
-  }
-
- private:
-  const gandiva_servers* servers_;
-  std::uint32_t gpus_;  // where it reads on
-  std::uint32_t next_ = 0;
-  std::vector<server> read_{};
 };
 
 }  // namespace detail
