@@ -262,10 +262,10 @@ TEST_CASE("gandiva_openings: those of many priorities are forgotten and made ane
   }
 }
 
-// Every server of 8 GPUs has sixteen jobs of one GPU. Then jobs of 16 GPUs starve, which come
-// before these, and for which half of the
-// servers are emptied; the jobs there go to the other half. Returns how often a job was read.
-std::uint64_t reads_at_starvation(std::uint32_t num_servers) {
+// Every server of 8 GPUs has sixteen jobs of one GPU. Then jobs of 16 GPUs starve, which come before
+// these, and for which half of the servers are emptied; the jobs there go to the other half.
+TEST_CASE("gandiva: half of the servers are emptied for jobs that starve, and their jobs go on") {
+  constexpr std::uint32_t num_servers = 16;
   apiary_test::gandiva_scene s(std::vector<std::uint32_t>(num_servers, 8));
   const gandiva_assignment assignment(10);
   gandiva_queue queue;
@@ -281,12 +281,10 @@ std::uint64_t reads_at_starvation(std::uint32_t num_servers) {
         s.jobs.start(s.jobs.at(s.jobs.servers().jobs(n)[i]), {s.jobs.pool().pick_idle(n, 1)});
   });
   for (std::uint32_t i = 0; i < num_servers / 4; ++i) submit(i, 16);
-  const std::uint64_t before = s.jobs.reads();
   s.decide(10, [&] {
     assignment.place_all(s.jobs, queue, true, gandiva_relocation::no_priority, 10);
     gandiva_relocation::from_held(s.jobs, packing);
   });
-  const std::uint64_t reads = s.jobs.reads() - before;
   CHECK(queue.empty());
   std::uint32_t emptied = 0;
   for (const node_id n : s.jobs.pool().servers()) {
@@ -294,15 +292,6 @@ std::uint64_t reads_at_starvation(std::uint32_t num_servers) {
     CHECK(s.jobs.servers().load(n) == (s.jobs.servers().pinned(n) == 8 ? 8 : 32));
   }
   CHECK(emptied == num_servers / 2);
-  return reads;
-}
-
-TEST_CASE(
-    "gandiva: with four times the servers and jobs that starve, four times the jobs are read") {
-  const std::uint64_t small = reads_at_starvation(16);
-  const std::uint64_t large = reads_at_starvation(64);
-  CHECK(large <= 4 * small + 64);
-  CHECK(large <= 16 * 64 * 10);  // each job ten times
 }
 
 }  // namespace

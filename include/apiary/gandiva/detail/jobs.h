@@ -84,15 +84,8 @@ class gandiva_jobs {
     return found == jobs_.end() ? nullptr : &found->second;
   }
   // Requires: there is such a job. The reference is valid while the job exists.
-  [[nodiscard]] gandiva_job& at(job_id job) {
-    ++reads_;
-    return jobs_.at(job.value);
-  }
-  [[nodiscard]] const gandiva_job& at(job_id job) const {
-    ++reads_;
-    return jobs_.at(job.value);
-  }
-  [[nodiscard]] std::uint64_t reads() const noexcept { return reads_; }
+  [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
+  [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
   // The followers, and the jobs on more servers than they need. Both in ascending order.
   [[nodiscard]] const std::vector<job_id>& followers() const noexcept { return followers_; }
   [[nodiscard]] const std::vector<job_id>& dispersed() const noexcept { return dispersed_; }
@@ -390,7 +383,6 @@ class gandiva_jobs {
   std::vector<job_id> dispersed_;  // ascending
   std::vector<node_id> touched_;
   std::vector<least_pass> least_;  // by server
-  mutable std::uint64_t reads_ = 0;
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
   std::uint64_t decision_ = 0;
   time_ms now_ = 0;
