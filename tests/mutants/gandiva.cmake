@@ -75,14 +75,14 @@ mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose f
     q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
 mutant(blocked_start gandiva/detail/assignment.h "dropped condition: jobs start on several servers before one that starves"
   FROM [[r.request.priority > blocked]] TO [[true]])
-mutant(older_waits gandiva/detail/rooms.h "dropped condition: a job that starves takes the servers of one that waits longer"
-  FROM [[w != nullptr && w->at < turn_]] TO [[false]])
-mutant(rooms_stale gandiva/detail/rooms.h "dropped condition: a server is found by the room that it had"
-  FROM [[servers_[e.server.value] == state{room, e.load, e.affinity}]] TO [[true]])
-mutant(left_stale gandiva/detail/rooms.h "dropped condition: a job that left its server holds GPUs there once it would wait longer"
+mutant(older_waits gandiva/detail/available_gpus.h "dropped condition: a job that starves takes the servers of one that waits longer"
+  FROM [[w != nullptr && w->since < since_]] TO [[false]])
+mutant(available_stale gandiva/detail/available_gpus.h "dropped condition: a server is found by the GPUs that it had"
+  FROM [[servers_[e.server.value] == state{k, e.load, e.affinity}]] TO [[true]])
+mutant(left_stale gandiva/detail/available_gpus.h "dropped condition: a job that left its server holds GPUs there once it would wait longer"
   FROM [[servers_[w.server.value].version == w.version]] TO [[true]])
-mutant(left_earlier gandiva/detail/rooms.h "missing reset: jobs that waited longer than the last one still count for the next"
-  FROM [[if (now < turn_) begin(jobs, now);]] TO [[]] STATEMENT)
+mutant(left_earlier gandiva/detail/available_gpus.h "missing reset: jobs that waited longer than the last one still count for the next"
+  FROM [[if (now < since_) begin(jobs, now);]] TO [[]] STATEMENT)
 mutant(held_equal gandiva/detail/servers.h "wrong comparison: jobs of equal priority hold GPUs"
   FROM [[at->first > priority]] TO [[at->first >= priority]])
 mutant(least_passes gandiva/detail/jobs.h "forgotten update: the least pass stays when the jobs that have it leave"

@@ -125,11 +125,11 @@ class score_tree {
       const std::uint32_t first_block = (first + block - 1) / block;
       const std::uint32_t last_block = last / block;
       if (l + 1 == depth_ || first_block >= last_block) {
-        left.improve(best_part(l, first, last), false);
+        left.improve(best_among(l, first, last), false);
         break;
       }
-      left.improve(best_part(l, first, first_block * block), false);
-      right.improve(best_part(l, last_block * block, last), true);
+      left.improve(best_among(l, first, first_block * block), false);
+      right.improve(best_among(l, last_block * block, last), true);
       first = first_block;
       last = last_block;
     }
@@ -253,8 +253,8 @@ class score_tree {
         static_cast<const std::uint8_t*>(std::memchr(scores, score, block)) - scores);
   }
   // The first of the entries first, ..., last-1 of level l with the highest score.
-  [[nodiscard]] entry best_part(std::uint32_t l, std::uint32_t first,
-                                std::uint32_t last) const noexcept {
+  [[nodiscard]] entry best_among(std::uint32_t l, std::uint32_t first,
+                                 std::uint32_t last) const noexcept {
     entry best{.level = l};
     for (; first < last; ++first) {
       const std::uint8_t score = scores_[first_[l] + first];

@@ -150,22 +150,22 @@ class gpu_sharing_pool {
   }
   // A placement of so many GPUs on at most `most` servers of a range, ascending; empty: none.
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
-    std::array<std::uint32_t, max_gpus_per_node + 1> parts{};  // servers of which it takes so many
+    std::array<std::uint32_t, max_gpus_per_node + 1> tasks{};  // of so many GPUs
     std::uint32_t left = gpus;
     job_placement where;
     for (std::uint32_t k = max_gpus_per_node; k > 0 && left > 0; --k) {
       std::uint32_t n = by_idle_[k].find_next(among.first.value);
       for (; n < among.last.value && left > 0; n = by_idle_[k].find_next(n + 1)) {
         if (most-- == 0) return where;
-        const std::uint32_t part = (std::min)(left, k);
-        ++parts[part];
-        left -= part;
+        const std::uint32_t task = (std::min)(left, k);
+        ++tasks[task];
+        left -= task;
       }
     }
     if (left > 0) return where;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
-      if (parts[k] == 0) continue;
-      const bool found = tasks_.place_apart(whole({}, k), among, parts[k], where);
+      if (tasks[k] == 0) continue;
+      const bool found = tasks_.place_apart(whole({}, k), among, tasks[k], where);
       APIARY_VERIFY(found);
     }
     std::sort(where.begin(), where.end(), [](placement a, placement b) { return a.node < b.node; });
@@ -206,7 +206,7 @@ class gpu_sharing_pool {
   }
 
  private:
-  // Also finds nodes for the parts of a gang.
+  // Also finds nodes for the tasks of a gang.
   struct task_scheduler : gpu_sharing_scheduler<Score> {
     explicit task_scheduler(gpu_sharing_scheduler<Score> tasks)
         : gpu_sharing_scheduler<Score>(std::move(tasks)) {}

@@ -4,10 +4,10 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/gandiva/detail/available_gpus.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/relocation.h>
-#include <apiary/gandiva/detail/rooms.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
@@ -45,13 +45,13 @@ class gandiva_assignment {
   // Assigns jobs by arrival. `blocked`: up to this priority no job starts on several servers.
   void place_all(gandiva_jobs& jobs, gandiva_queue& queue, bool new_slice, std::int64_t blocked,
                  time_ms now) const {
-    gandiva_openings openings;
+    gandiva_available_by_priority available;
     queue.place_all([&](job_id job) {
       gandiva_job& r = jobs.at(job);
       const bool several = r.request.priority > blocked;
       if (assign(jobs, queue, r, several, now)) return true;
       if (starves(r, now) == max_time || r.request.gpus > jobs.pool().usable()) return false;
-      if (new_slice && empty_servers(jobs, queue, r, several, openings, now)) return true;
+      if (new_slice && empty_servers(jobs, queue, r, several, available, now)) return true;
       blocked = (std::max)(blocked, std::int64_t{r.request.priority});
       return false;
     });
@@ -84,8 +84,8 @@ class gandiva_assignment {
   }
   // Gives a job that starves one server, where it gets time slices, or GPUs of several.
   bool empty_servers(gandiva_jobs& jobs, gandiva_queue& queue, gandiva_job& r, bool several,
-                     gandiva_openings& openings, time_ms now) const {
-    const gpus_by_server on = gandiva_relocation::emptied(jobs, r, several, openings);
+                     gandiva_available_by_priority& available, time_ms now) const {
+    const gpus_by_server on = gandiva_relocation::emptied(jobs, r, several, available);
     if (on.empty()) return false;
     queue.leave(r, now);
     if (on.size() == 1) {

@@ -5,9 +5,9 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/gandiva/detail/available_gpus.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/packing.h>
-#include <apiary/gandiva/detail/rooms.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
@@ -26,10 +26,10 @@ namespace detail {
 // Migrates suspended jobs to unsubscribed GPUs, or to servers where they get time slices (jobs that
 // are packed with them stay), and empties servers for jobs that starve.
 // Cost: into_unsubscribed O(log servers + jobs of the server) for each migration; from_held O(jobs of
-//       over-subscribed servers), once more after jobs of a priority migrated, and that of gandiva_rooms
-//       for each migration and each number of GPUs and priority that has no better server; emptied that
-//       of gandiva_rooms and gandiva_servers_left. Both are made anew in each decision that asks for
-//       them, once for each priority, and again if jobs of more than 8 priorities alternate.
+//       over-subscribed servers), once more after jobs of a priority migrated, and that of
+//       gandiva_available_gpus for each migration and each number of GPUs and priority that has no better
+//       server; emptied that of gandiva_available_gpus and gandiva_servers_left. Each decision that asks
+//       for them makes both anew, once for each priority, and again if more than 8 priorities alternate.
 class gandiva_relocation {
  public:
   // While a suspended job fits into unsubscribed GPUs: takes the most over-subscribed server with
@@ -56,7 +56,7 @@ class gandiva_relocation {
   // without time slices by jobs on several servers; no_priority: none.
   static std::int64_t from_held(gandiva_jobs& jobs, gandiva_packing& packing) {
     std::int64_t left = no_priority;
-    gandiva_openings openings;
+    gandiva_available_by_priority available;
     for (bool moved = true; moved;) {
       moved = false;
       left = no_priority;
@@ -66,7 +66,7 @@ class gandiva_relocation {
         const std::uint32_t gpus = r->request.gpus;
         const std::int64_t priority = r->request.priority;
         if (gets_slices(jobs, r->home, *r)) continue;
-        const node_id to = priority <= failed[gpus] ? node_id() : better(jobs, *r, openings);
+        const node_id to = priority <= failed[gpus] ? node_id() : better(jobs, *r, available);
         if (to.valid()) {
           move(jobs, *r, to, packing);
           moved = true;
@@ -84,16 +84,17 @@ class gandiva_relocation {
   // slices; else, if `several`, those of the fewest servers. Jobs of higher priority and jobs on
   // several servers keep their GPUs. If the job gets several servers, suspended jobs of its priority
   // that wait longer keep theirs, too. Ties go to the lowest id; empty: there are too few GPUs.
-  // `openings`: of the same decision.
+  // `available`: of the same decision.
   [[nodiscard]] static gpus_by_server emptied(const gandiva_jobs& jobs, const gandiva_job& r,
-                                              bool several, gandiva_openings& openings) {
+                                              bool several,
+                                              gandiva_available_by_priority& available) {
     node_id one;
     if (r.request.gpus <= max_gpus_per_node) {
-      one = better(jobs, r, openings);
-      if (!one.valid()) one = openings.rooms(jobs, r.request.priority).other(jobs, r.request.gpus);
+      one = better(jobs, r, available);
+      if (!one.valid()) one = available.gpus(jobs, r.request.priority).other(jobs, r.request.gpus);
     }
     if (one.valid()) return {{one, r.request.gpus}};
-    return several ? openings.left(jobs, r).fewest(jobs, r) : gpus_by_server();
+    return several ? available.left(jobs, r).fewest(jobs, r) : gpus_by_server();
   }
 
  private:
@@ -131,10 +132,10 @@ class gandiva_relocation {
   }
   // The server where the job would get time slices; not valid: none. Requires: one server can hold it.
   [[nodiscard]] static node_id better(const gandiva_jobs& jobs, const gandiva_job& r,
-                                      gandiva_openings& openings) {
+                                      gandiva_available_by_priority& available) {
     const node_id same = jobs.servers().least_loaded(r.request.gpus);
     if (same.valid() && gets_slices(jobs, same, r)) return same;
-    return openings.rooms(jobs, r.request.priority).better(jobs, r.request.gpus);
+    return available.gpus(jobs, r.request.priority).better(jobs, r.request.gpus);
   }
 };
 

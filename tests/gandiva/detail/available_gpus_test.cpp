@@ -1,15 +1,15 @@
-// apiary/tests/gandiva/detail/rooms_test.cpp - the GPUs that jobs can get, against counts of all jobs.
+// apiary/tests/gandiva/detail/available_gpus_test.cpp - the GPUs that jobs can get, against counts of all jobs.
 // SPDX-License-Identifier: MIT
 #include "support/gandiva_scene.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/detail/assignment.h>
+#include <apiary/gandiva/detail/available_gpus.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/packing.h>
 #include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/relocation.h>
-#include <apiary/gandiva/detail/rooms.h>
 #include <apiary/gandiva/detail/servers.h>
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace gandiva_rooms_tests {
+namespace gandiva_available_gpus_tests {
 namespace {
 
 using namespace apiary;
@@ -215,7 +215,8 @@ class crowd {
 };
 
 TEST_CASE(
-    "gandiva_rooms, gandiva_servers_left: after each change the answers are those of a count") {
+    "gandiva_available_gpus, gandiva_servers_left: after each change the answers are those of a "
+    "count") {
   std::array<std::uint64_t, 3> found{};
   for (std::uint64_t seed = 0; seed < std::max(20U, apiary_test::scaled(150U)); ++seed) {
     CAPTURE(seed);
@@ -224,8 +225,8 @@ TEST_CASE(
     for (std::uint32_t& g : gpus) g = random.uniform(9);
     crowd c(gpus, seed);
     for (std::uint32_t step = random.uniform(40); step > 0; --step) c.change();
-    std::vector<gandiva_rooms> rooms;
-    for (std::int32_t p = 0; p < num_priorities; ++p) rooms.emplace_back(c.jobs(), p);
+    std::vector<gandiva_available_gpus> available;
+    for (std::int32_t p = 0; p < num_priorities; ++p) available.emplace_back(c.jobs(), p);
     std::map<std::int32_t, gandiva_servers_left> left;
     for (std::uint32_t step = 0; step < 150; ++step) {
       CAPTURE(step);
@@ -236,8 +237,8 @@ TEST_CASE(
       for (std::uint32_t g = 1; g <= 9; ++g) {
         const node_id better = c.better(p, g);
         const node_id other = c.other(p, g);
-        REQUIRE(rooms[static_cast<std::size_t>(p)].better(c.jobs(), g) == better);
-        REQUIRE(rooms[static_cast<std::size_t>(p)].other(c.jobs(), g) == other);
+        REQUIRE(available[static_cast<std::size_t>(p)].better(c.jobs(), g) == better);
+        REQUIRE(available[static_cast<std::size_t>(p)].other(c.jobs(), g) == other);
         found[0] += better.valid() ? 1U : 0U;
         found[1] += other.valid() ? 1U : 0U;
       }
@@ -251,13 +252,13 @@ TEST_CASE(
   for (const std::uint64_t times : found) CHECK(times > 100);
 }
 
-TEST_CASE("gandiva_openings: those of many priorities are forgotten and made anew") {
+TEST_CASE("gandiva_available_by_priority: those of many priorities are forgotten and made anew") {
   crowd c({8, 8}, 1);
   for (int changes = 0; changes < 60; ++changes) c.change();
-  gandiva_openings openings;
+  gandiva_available_by_priority available;
   for (int round = 0; round < 3; ++round) {
     for (std::int32_t p = -9; p < 9; ++p)
-      REQUIRE(openings.rooms(c.jobs(), p).better(c.jobs(), 1) == c.better(p, 1));
+      REQUIRE(available.gpus(c.jobs(), p).better(c.jobs(), 1) == c.better(p, 1));
     c.change();
   }
 }
@@ -295,4 +296,4 @@ TEST_CASE("gandiva: half of the servers are emptied for jobs that starve, and th
 }
 
 }  // namespace
-}  // namespace gandiva_rooms_tests
+}  // namespace gandiva_available_gpus_tests

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/rooms.h - the GPUs that jobs of one priority can get on Gandiva's servers.
+// apiary/gandiva/detail/available_gpus.h - the GPUs of servers that jobs of one priority can get.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -20,7 +20,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A heap from which an entry may be out of date: whoever reads it says which entries still hold.
+// A heap from which an entry may be out of date: its reader says which entries still hold.
 template <class Entry>
 class gandiva_heap {
  public:
@@ -65,14 +65,14 @@ class gandiva_changes {
   std::vector<node_id> fresh_{};
 };
 
-// The room of each server: the GPUs that jobs on several servers and jobs of higher priority leave
-// to jobs of one priority. Finds a server by room, load and affinity.
+// The available GPUs of each server: those that jobs on several servers and jobs of higher priority
+// leave to jobs of one priority. Finds a server by available GPUs, load and affinity.
 // Requires: no take_touched() since it was made.
 // Cost: to make O(servers and their priorities); a query O(max_gpus_per_node), and O(log servers +
 //       priorities of the server) for each server that changed since the last one.
-class gandiva_rooms {
+class gandiva_available_gpus {
  public:
-  gandiva_rooms(const gandiva_jobs& jobs, std::int32_t priority)
+  gandiva_available_gpus(const gandiva_jobs& jobs, std::int32_t priority)
       : priority_(priority),
         changes_(jobs),
         servers_(jobs.pool().num_servers()),
@@ -107,13 +107,13 @@ class gandiva_rooms {
     }
   };
   struct state {
-    std::uint32_t room = 0;
+    std::uint32_t available = 0;
     std::uint32_t load = 0;
     std::uint32_t affinity = 0;
     friend bool operator==(const state&, const state&) noexcept = default;
   };
-  [[nodiscard]] gandiva_heap<entry>& heap(std::uint32_t group, std::uint32_t room) {
-    return heaps_[group * std::size_t{max_gpus_per_node + 1} + room];
+  [[nodiscard]] gandiva_heap<entry>& heap(std::uint32_t group, std::uint32_t available) {
+    return heaps_[group * std::size_t{max_gpus_per_node + 1} + available];
   }
   void refresh(const gandiva_jobs& jobs, node_id n) {
     const gandiva_servers& servers = jobs.servers();
@@ -121,20 +121,20 @@ class gandiva_rooms {
     if (jobs.pool().healthy(n)) {
       const std::uint32_t held = servers.held(n, priority_);
       const std::uint32_t gpus = jobs.pool().gpus(n);
-      now.room = gpus - (std::min)(gpus, held);
+      now.available = gpus - (std::min)(gpus, held);
       now.load = servers.load(n);
       now.affinity = servers.takes_affinity(n) ? servers.affinity(n) : 0;
     }
-    if (std::exchange(servers_[n.value], now) == now || now.room == 0) return;
-    heap(now.affinity, now.room).push({now.load, now.affinity, n});
-    if (now.affinity > 0) heap(any_affinity, now.room).push({now.load, now.affinity, n});
+    if (std::exchange(servers_[n.value], now) == now || now.available == 0) return;
+    heap(now.affinity, now.available).push({now.load, now.affinity, n});
+    if (now.affinity > 0) heap(any_affinity, now.available).push({now.load, now.affinity, n});
   }
-  // The first server of the group with at least so much room.
+  // The first server of the group with at least so many available GPUs.
   [[nodiscard]] node_id least(std::uint32_t group, std::uint32_t gpus) {
     const entry* best = nullptr;
-    for (std::uint32_t room = gpus; room <= max_gpus_per_node; ++room) {
-      const entry* const first = heap(group, room).first([&](const entry& e) {
-        return servers_[e.server.value] == state{room, e.load, e.affinity};
+    for (std::uint32_t k = gpus; k <= max_gpus_per_node; ++k) {
+      const entry* const first = heap(group, k).first([&](const entry& e) {
+        return servers_[e.server.value] == state{k, e.load, e.affinity};
       });
       if (first != nullptr && (best == nullptr || first->before(*best))) best = first;
     }
@@ -144,12 +144,12 @@ class gandiva_rooms {
   std::int32_t priority_;
   gandiva_changes changes_;
   std::vector<state> servers_;
-  std::vector<gandiva_heap<entry>> heaps_;  // by group and room
+  std::vector<gandiva_heap<entry>> heaps_;  // by group and available GPUs
 };
 
-// The GPUs of each server that a job of one priority may take: its room without the GPUs of suspended
-// jobs of its priority that wait longer. Finds the fewest servers.
-// Requires: as gandiva_rooms.
+// The GPUs of each server that a job of one priority may take: the available ones without those of
+// suspended jobs of its priority that wait longer. Finds the fewest servers.
+// Requires: as gandiva_available_gpus.
 // Cost: to make O(servers and their jobs). A query O(servers chosen * log servers); O(jobs of the server
 //       * log jobs) for each server that changed since the last one; O(log jobs) for each job that waits
 //       longer than this one, but not longer than the last one; if this one waits longer than the last
@@ -158,19 +158,19 @@ class gandiva_servers_left {
  public:
   gandiva_servers_left(const gandiva_jobs& jobs, const gandiva_job& r)
       : priority_(r.request.priority), changes_(jobs) {
-    begin(jobs, turn_of(r));
+    begin(jobs, since_of(r));
   }
   // The servers with the most such GPUs, then the least load, then the lowest ids, until there are
   // enough for the job; empty: all have too few.
   [[nodiscard]] gpus_by_server fewest(const gandiva_jobs& jobs, const gandiva_job& r) {
-    const turn now = turn_of(r);
-    if (now < turn_) begin(jobs, now);
-    turn_ = now;
+    const waits_since now = since_of(r);
+    if (now < since_) begin(jobs, now);
+    since_ = now;
     changes_.read(jobs, [&](node_id n) { refresh(jobs, n); });
     const auto holds = [&](const waiting_job& w) {
       return servers_[w.server.value].version == w.version;
     };
-    for (const waiting_job* w = waiting_.first(holds); w != nullptr && w->at < turn_;
+    for (const waiting_job* w = waiting_.first(holds); w != nullptr && w->since < since_;
          w = waiting_.first(holds)) {
       hold(jobs, w->server, servers_[w->server.value].held + w->gpus);
       waiting_.pop();
@@ -197,7 +197,7 @@ class gandiva_servers_left {
   }
 
  private:
-  using turn = std::pair<time_ms, job_id>;  // since when a job waits, and its id
+  using waits_since = std::pair<time_ms, job_id>;  // since when a job waits, and its id
   struct entry {
     std::uint32_t left = 0;
     std::uint32_t load = 0;
@@ -208,11 +208,11 @@ class gandiva_servers_left {
     }
   };
   struct waiting_job {
-    turn at{};
+    waits_since since{};
     node_id server{};
     std::uint32_t version = 0;
     std::uint32_t gpus = 0;
-    [[nodiscard]] bool before(const waiting_job& o) const noexcept { return at < o.at; }
+    [[nodiscard]] bool before(const waiting_job& o) const noexcept { return since < o.since; }
   };
   struct state {
     std::uint32_t held = 0;
@@ -221,11 +221,11 @@ class gandiva_servers_left {
     std::uint32_t version = 0;  // waiting jobs of other versions do not count
     bool listed = false;        // in most_, with its GPUs and load
   };
-  [[nodiscard]] static turn turn_of(const gandiva_job& r) noexcept {
+  [[nodiscard]] static waits_since since_of(const gandiva_job& r) noexcept {
     return {r.waits_since(), r.request.job};
   }
-  void begin(const gandiva_jobs& jobs, const turn& now) {
-    turn_ = now;
+  void begin(const gandiva_jobs& jobs, const waits_since& now) {
+    since_ = now;
     sum_ = 0;
     most_ = {};
     waiting_ = {};
@@ -241,10 +241,10 @@ class gandiva_servers_left {
       const gandiva_job& other = jobs.at(job);
       if (other.home != n || !other.waits_for_slice() || other.request.priority != priority_)
         continue;
-      if (turn_of(other) < turn_) {
+      if (since_of(other) < since_) {
         held += other.request.gpus;
       } else {
-        waiting_.push({turn_of(other), n, servers_[n.value].version, other.request.gpus});
+        waiting_.push({since_of(other), n, servers_[n.value].version, other.request.gpus});
       }
     }
     hold(jobs, n, held);
@@ -264,7 +264,7 @@ class gandiva_servers_left {
 
   std::int32_t priority_;
   gandiva_changes changes_;
-  turn turn_{};
+  waits_since since_{};
   std::uint32_t sum_ = 0;
   std::vector<state> servers_{};
   gandiva_heap<entry> most_{};
@@ -272,10 +272,10 @@ class gandiva_servers_left {
 };
 
 // Both of these for the last few priorities that were asked for, made when they are needed.
-class gandiva_openings {
+class gandiva_available_by_priority {
  public:
-  [[nodiscard]] gandiva_rooms& rooms(const gandiva_jobs& jobs, std::int32_t priority) {
-    std::optional<gandiva_rooms>& of = at(priority).rooms;
+  [[nodiscard]] gandiva_available_gpus& gpus(const gandiva_jobs& jobs, std::int32_t priority) {
+    std::optional<gandiva_available_gpus>& of = at(priority).available;
     if (!of) of.emplace(jobs, priority);
     return *of;
   }
@@ -287,24 +287,24 @@ class gandiva_openings {
 
  private:
   static constexpr std::size_t max_priorities = 8;
-  struct opening {
+  struct indices {
     std::int32_t priority = 0;
-    std::optional<gandiva_rooms> rooms{};
+    std::optional<gandiva_available_gpus> available{};
     std::optional<gandiva_servers_left> left{};
   };
-  [[nodiscard]] opening& at(std::int32_t priority) {
-    for (opening& o : known_) {
+  [[nodiscard]] indices& at(std::int32_t priority) {
+    for (indices& o : known_) {
       if (o.priority == priority) return o;
     }
     if (known_.size() < max_priorities) {
       known_.push_back({priority});
       return known_.back();
     }
-    opening& replaced = known_[next_++ % max_priorities];
+    indices& replaced = known_[next_++ % max_priorities];
     replaced = {priority};
     return replaced;
   }
-  std::vector<opening> known_{};
+  std::vector<indices> known_{};
   std::size_t next_ = 0;
 };
 
