@@ -48,8 +48,8 @@ APIARY_NAMESPACE_BEGIN
 // Requires:   times >= 0 that never decrease; decide() at wake() and after each time at which a job
 //             was submitted, ended or failed, a server broke or was repaired, or the pool was used.
 // Cost:       submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
-//             jobs), and a search for a placement for each job that starts and for each GPU count
-//             and locality that does not fit (O(racks) and more for a job with several servers).
+//             jobs), and a search for each job that starts and each GPU count and locality that does
+//             not fit: a fit() for one server, else O(racks), a fit() and O(log racks) for each rack tried.
 // Pool:       any ServerPool. It decides which GPUs a gang gets. GPUs of other users of the pool
 //             count as used for preemption, but in no quota, and are never preempted.
 template <ServerPool Pool>
