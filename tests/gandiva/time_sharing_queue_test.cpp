@@ -29,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace turns_of_jobs {
+namespace time_sharing_queue_tests {
 namespace {
 
 using namespace apiary;
@@ -683,4 +683,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace turns_of_jobs
+}  // namespace time_sharing_queue_tests
