@@ -546,12 +546,12 @@ int sweep(const sweep_options& o) {
   const absl::Status done = run_sweep(
       o, *runs, row_header,
       [](const sweep_run& run) -> absl::StatusOr<std::string> {
-        APIARY_ASSIGN_OR_RETURN(const simulate_options chosen, parse_run(run));
-        APIARY_ASSIGN_OR_RETURN(const simulate_task t, prepare(chosen));
+        APIARY_ASSIGN_OR_RETURN(const simulate_options given, parse_run(run));
+        APIARY_ASSIGN_OR_RETURN(const simulate_task t, prepare(given));
         APIARY_ASSIGN_OR_RETURN(const policy_run r,
                                 run_policy(
-                                    chosen.policies.front(), chosen.cluster, t.lists.front(),
-                                    [](std::size_t) {}, chosen.settings));
+                                    t.chosen.policies.front(), t.chosen.cluster, t.lists.front(),
+                                    [](std::size_t) {}, t.chosen.settings));
         return row_of(r, t.lists.front());
       },
       costs);
