@@ -52,8 +52,10 @@ mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last s
   FROM [=[if (free[order[j]] < free[order[best]]) best = j;]=] TO [=[]=] STATEMENT)
 mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its servers for equal ones"
   FROM [=[if (own[a] != own[b]) return own[a] > own[b];]=] TO [[]] STATEMENT)
-mutant(fewer_own gandiva/detail/migration.h "missing subtraction: the servers of a job also count as others"
-  FROM [=[if (unsubscribed > 0) --servers[unsubscribed];]=] TO [[]] STATEMENT)
+mutant(fewer_own gandiva/detail/migration.h "missing addition: the servers of a job do not count"
+  FROM [=[++servers[unsubscribed + p.num_gpus()];]=] TO [[]] STATEMENT)
+mutant(fewer_others gandiva/detail/migration.h "missing term: the other servers do not count"
+  FROM [[all.num_with_unsubscribed(k)]] TO [[0]])
 mutant(fewer_least gandiva/detail/migration.h "wrong comparison: a job does not leave a server whose GPUs just fit on the others"
   FROM [[fewer * all.max_unsubscribed() < least]] TO [[fewer * all.max_unsubscribed() <= least]])
 mutant(unsubscribed_sum gandiva/detail/servers.h "wrong comparison: a job does not get all unsubscribed GPUs"
