@@ -72,7 +72,9 @@ void some_event(views_state& s, rng& random) {
   } else if (kind == 4) {
     s.resize_node(id.value, random.uniform(6), {random.uniform(3) * 1000, random.uniform(3)});
   } else {
-    s.set_health(id.value, random.uniform(3) == 0, random.uniform(2));
+    const bool bad = random.uniform(3) == 0;
+    const std::uint32_t gpu = random.uniform(2);
+    s.set_health(id.value, bad, gpu);
   }
 }
 
@@ -126,11 +128,13 @@ TEST_CASE("filter_views: a filter that was not used during many changes is made 
     // No layout is made anew by these.
     for (std::uint32_t e = 0; e < 4'000; ++e) {
       const std::uint32_t id = random.uniform(s.num_ids());
-      if (s.has_node(node_id(id))) s.set_health(id, random.uniform(2) == 0, random.uniform(2));
+      const bool bad = random.uniform(2) == 0;
+      const std::uint32_t gpu = random.uniform(2);
+      if (s.has_node(node_id(id))) s.set_health(id, bad, gpu);
     }
     (void)s.view(nth_filter(2));
     check_no_faults(s);  // also filter 1, which is not used
-    changed += s.view(nth_filter(4)).num_members != before ? 1 : 0;
+    changed += s.view(nth_filter(4)).num_members != before ? 1U : 0U;
   }
   CHECK(changed > 0);
 }
