@@ -49,7 +49,9 @@ struct time_sharing_options {
 // |                      | higher number may stop it                                          |
 // | g.start(r, stopped)  | starts r if it can and says whether it did; appends the jobs that  |
 // |                      | it stopped for r: none if r runs in time slices. An error, always  |
-// |                      | the same for the same request: r can never run                     |
+// |                      | the same for the same request: r can never run; the message should |
+// |                      | name r.job. If start(r) has once returned true or false, it never  |
+// |                      | returns an error for r: otherwise APIARY_VERIFY may end the program|
 // | g.may_start(r)       | whether start(r) would succeed now; changes nothing                |
 // | g.stop(j)            | stops the running job j; returns where it ran                      |
 // | g.restart(r, w)      | runs r again at w, where it ran before stop(); false if another    |

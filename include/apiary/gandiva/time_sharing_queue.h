@@ -59,7 +59,7 @@ class time_sharing_queue {
     return time_sharing_queue(std::move(scheduler));
   }
   // Each call returns kInvalidArgument for a time before that of another call, or not below
-  // time_sharing::end_of_time. An error changes nothing.
+  // time_sharing::end_of_time. An error changes nothing, unless decide() returns one of the backend.
 
   // Submits a job. kInvalidArgument: no job id, or a weight that is not in 1, ..., 1000.
   // kAlreadyExists: there is a job of this id. Other errors are those of the backend's check().
@@ -124,7 +124,9 @@ class time_sharing_queue {
     return absl::OkStatus();
   }
   // Appends the actions of the host, at most one a job: all suspensions, then migrations, then
-  // starts. The scheduler has applied them already.
+  // starts. The scheduler has applied them already. An error of Backend::start() ends the decision. The
+  // jobs that started before it run, and the next call that succeeds appends their actions. Each call
+  // fails in the same way while the backend returns this error and the host does not finish() its job.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     now_ = now;

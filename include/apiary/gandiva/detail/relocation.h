@@ -29,7 +29,8 @@ namespace detail {
 //       over-subscribed servers), once more after jobs of a priority migrated, and that of
 //       gandiva_available_gpus for each migration and each number of GPUs and priority that has no better
 //       server; emptied that of gandiva_available_gpus and gandiva_servers_left. Each decision that asks
-//       for them makes both anew, once for each priority, and again if more than 8 priorities alternate.
+//       for them makes both anew, once for each priority, and again if more than 8 priorities alternate;
+//       gandiva_servers_left also for each job that waits longer than the last one.
 class gandiva_relocation {
  public:
   // While a suspended job fits into unsubscribed GPUs: takes the most over-subscribed server with
