@@ -463,7 +463,12 @@ absl::StatusOr<std::vector<list_runs>> run_all(const simulate_task& t, std::size
       }
     };
     std::vector<std::thread> others;
-    for (std::size_t n = 1; n < std::min(at_once, count); ++n) others.emplace_back(work);
+    others.reserve(std::min(at_once, count));
+    try {
+      while (others.size() + 1 < std::min(at_once, count)) others.emplace_back(work);
+    } catch (const std::system_error&) {
+      // The system starts no more threads; fewer do the same work.
+    }
     work();
     for (std::thread& other : others) other.join();
   }
