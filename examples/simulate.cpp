@@ -377,7 +377,7 @@ absl::Status assign_quotas(simulate_options& o, const job_list& list) {
 // Draws each estimate between the duration of the job and so many times the duration, uniformly, as the
 // f-model of Mu'alem and Feitelson (IEEE TPDS 2001).
 void make_inexact(job_list& list, std::uint32_t most, std::uint64_t seed) {
-  rng random(seed);
+  rng random(seed ^ 0x5555555555555555U);  // other numbers than those of the jobs and the failures
   for (timed_job& j : list.jobs) {
     const time_ms more = j.duration * random.uniform(1000 * (most - 1) + 1) / 1000;
     j.request.estimate = std::min(j.duration + more, (time_ms{1} << 61) / j.request.gpus);

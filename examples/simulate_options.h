@@ -51,7 +51,7 @@ inline constexpr const char* simulate_usage =
     "  --load NAME        without --jobs: 700 jobs of a day, 1000 (busy), or 500 wider ones "
     "(wide)\n"
     "  --seed N           without --jobs: only the trace with this seed, at most 4294967295; also\n"
-    "                     the seed of the failures\n"
+    "                     the seed of the failures and of --estimate-error\n"
     "  --policy A,B,...   runs these schedulers instead of all, in this order\n"
     "  --start-cost S     seconds from a start until a job makes progress (default: 1)\n"
     "  --migration-cost S the same after a migration (default: 2)\n"

@@ -100,9 +100,9 @@ struct run_settings {
   apiary::time_ms checkpoint = 0;      // of simulation_options
   apiary::time_ms mtbf = 0;            // mean time between two failures of a server; 0: none fails
   apiary::time_ms repair = 3'600'000;  // how long a server is broken
-  std::uint64_t seed = 1;              // of the failures, and of inexact estimates of a file
-  std::uint32_t estimate_error =
-      0;  // estimates are up to so many times the durations; 0: as they are
+  std::uint64_t seed = 1;              // of the failures and of inexact estimates
+  // Estimates are up to so many times the durations; 0: as they are.
+  std::uint32_t estimate_error = 0;
   // Per cent of the runs of a job that end with a transient failure, a permanent one, one of unknown
   // kind; at most 100 together.
   std::vector<std::uint32_t> failures{0, 0, 0};
@@ -435,20 +435,21 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
   };
   // Of the queues that suspend by attained service.
   const apiary::time_ms quantum = set.quantum == 0 ? 600'000 : set.quantum;
-  // Gandiva by its published rule: slices of a minute, jobs share time, waits have no bound. Moves pay.
+  // Gandiva by its published rule: slices of a minute, jobs share time, waits have no bound. A
+  // migration has a cost.
   const apiary::time_ms minute = set.quantum == 0 ? 60'000 : set.quantum;
   apiary::time_sharing_options slices{.quantum = minute,
                                       .migrations = {.jobs = 4, .cost = 100},
                                       .max_wait = 0,
                                       .shares_gpu_time = false};
-  apiary::gandiva_options turns{.servers = cluster.servers(),
-                                .quantum = minute,
-                                .max_wait = 0,
-                                .migrates = true,
-                                .migration_cost = set.migration_cost};
+  apiary::gandiva_options of_gandiva{.servers = cluster.servers(),
+                                     .quantum = minute,
+                                     .max_wait = 0,
+                                     .migrates = true,
+                                     .migration_cost = set.migration_cost};
   if (set.bounded_gandiva) {  // the defaults of the library
     slices = {.quantum = quantum, .migrations = slices.migrations};
-    turns.max_wait = apiary::gandiva_options().max_wait;
+    of_gandiva.max_wait = apiary::gandiva_options().max_wait;
   }
   absl::Status status;
   const apiary::philly_options by_quota{
@@ -467,7 +468,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::philly_fgd::create(by_quota, std::move(below)));
     status = run(std::move(made));
   } else if (policy == "gandiva") {
-    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create(turns));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create(of_gandiva));
     status = run(std::move(made));
   } else if (policy == "gandiva_fgd") {
     using placer = apiary::gpu_sharing_placer<apiary::fragmentation_gradient>;
