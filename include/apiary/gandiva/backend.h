@@ -51,7 +51,7 @@ struct time_sharing_options {
 // |                      | it stopped for r: none if r runs in time slices. An error, always  |
 // |                      | the same for the same request: r can never run; the message should |
 // |                      | name r.job. If start(r) has once returned true or false, it never  |
-// |                      | returns an error for r: otherwise APIARY_VERIFY may end the program|
+// |                      | returns an error for r, or APIARY_VERIFY may end the program       |
 // | g.may_start(r)       | whether start(r) would succeed now; changes nothing                |
 // | g.stop(j)            | stops the running job j; returns where it ran                      |
 // | g.restart(r, w)      | runs r again at w, where it ran before stop(); false if another    |
