@@ -313,9 +313,39 @@ TEST_CASE("taints: a sentence says which nodes do not count, and that a tolerati
   CHECK(ask(train) ==
         never +
             "capacity for 20 tasks of 2 GPUs; the cluster has 1; it may run only on nodes without "
-            "taints: 5 nodes with 36 GPUs, 4 of them idle, have taints of \"maint\" and \"new\", "
-            "which "
-            "it does not tolerate");
+            "taints: 5 nodes (4 idle) with 36 GPUs have the taints \"maint\" and \"new\", which it "
+            "does not tolerate");
+}
+TEST_CASE("taints: all nodes have taints; more than eight taints are counted") {
+  gang_cluster all;
+  for (int i = 0; i < 10; ++i) {
+    const std::string number = std::to_string(i);
+    all.nodes.push_back({.name = "n" + number, .gpus = 8, .taints = {"t" + number}});
+  }
+  gang_scheduler s = gang_scheduler::create(all).value();
+  gang_scheduler::request train{.job = "train"};
+  train.gang.groups = {{.tasks = 10, .gpus = 8}};
+  const auto ask = [&] { return s.explain(train).value().text; };
+  const std::string never = "job train can never start in this cluster, even if it is idle: ";
+  const std::string ten =
+      ": 10 idle nodes of 8 GPUs have the taints \"t0\", \"t1\", \"t2\", \"t3\", \"t4\", \"t5\", "
+      "\"t6\" "
+      "and 3 more, which it does not tolerate";
+  const std::string none = "it may run only on nodes without taints; there are none";
+  CHECK(ask() == never + none + ten + "; if it tolerated these taints, it would start now");
+  train.gang.groups[0].tasks = 11;
+  CHECK(ask() == never + none + ten);
+  // No task fits on these nodes: their taints do not matter.
+  train.gang.groups[0].gpus = 9;
+  CHECK(ask() == never + none);
+  train.gang.groups[0] = {.tasks = 1, .gpus = 8};
+  train.filter = {.nodes = std::vector<std::string>{"n7", "n3"}, .tolerations = {"t7x"}};
+  CHECK(
+      ask() ==
+      never +
+          "it may run only on nodes \"n7\" or \"n3\" (taint \"t7x\" is tolerated) without other "
+          "taints; there are none: 2 idle nodes of 8 GPUs have the taints \"t3\" and \"t7\", which "
+          "it does not tolerate; if it tolerated these taints, it would start now");
 }
 
 TEST_CASE("a text of digits is in quotes, for the number is another job") {
@@ -325,6 +355,10 @@ TEST_CASE("a text of digits is in quotes, for the number is another job") {
   r.gang.groups = {{.tasks = 1, .gpus = 8}};
   CHECK(c.ask(r) ==
         "job \"7\" can start on node n1 when job 7 has been preempted; no other choice costs less");
+  r.gang.groups[0].gpus = 33;
+  CHECK(c.s.propose(r).status().message() ==
+        "job \"7\": a task of task group 0 asks for 33 GPUs; a node has at most 32");
+  CHECK(c.s.finish("7").message() == "job \"7\" does not run");
 }
 
 TEST_CASE("bad nodes under a required rack: the rack that can be repaired, and what is bad there") {
@@ -344,6 +378,10 @@ TEST_CASE("bad nodes under a required rack: the rack that can be repaired, and w
   CHECK(c.ask(r) ==
         "job train waits: too many nodes or GPUs are bad: 4 of 8 nodes are bad, and 1 GPU of the "
         "others; it would fit if node n4 were healthy and free (1 more GPU)");
+  r.filter.nodes = std::vector<std::string>{"n8", "n7", "n3", "n6", "n5"};
+  CHECK(c.ask(r) ==
+        "job train waits: too many nodes or GPUs are bad: 2 of 5 nodes are bad; it would fit if "
+        "node n6 were healthy and free (8 more GPUs)");
 }
 
 TEST_CASE("a leader and its workers that exceed a node are named") {

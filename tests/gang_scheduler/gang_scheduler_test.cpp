@@ -1004,10 +1004,12 @@ TEST_CASE("a filter that accepts no node is the whole reason") {
 
   const gang_cluster tainted{.levels = {"rack"}, .nodes = {node("a", "h100", "", "dedicated=a")}};
   s = gang_scheduler::create(tainted).value();
-  CHECK(why({}) == "it may run only on nodes without taints; there are none");
+  const std::string other =
+      "; there are none: 1 idle node of 4 GPUs has the taint \"dedicated=a\", which it does not "
+      "tolerate";
+  CHECK(why({}) == "it may run only on nodes without taints" + other);
   CHECK(why({.tolerations = {"other"}}) ==
-        "it may run only on nodes (taint \"other\" is tolerated) without other taints; there are "
-        "none");
+        "it may run only on nodes (taint \"other\" is tolerated) without other taints" + other);
   CHECK(why({.tolerations = {"dedicated=a"}}).find("the gang needs ") == 0);
   REQUIRE(s.remove_node(at(s, "a")).ok());
   CHECK(why({.models = {"b200"}}) == "the cluster has no nodes");

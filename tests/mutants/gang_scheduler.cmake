@@ -261,3 +261,7 @@ mutant(audit_slots gang_scheduler/detail/gang_audit.h "dropped comparison: the a
   FROM [[!std::ranges::equal(a.slots(l, t), b.slots(l, t))]] TO [[false]])
 mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a search for victims may take all steps"
   FROM [[(std::min)(steps_.left(), budget / 8)]] TO [[0]])
+mutant(tainted_memory gang_scheduler/detail/gang_explanation.h "dropped minimum: a task that needs less CPU and less memory does not count"
+  FROM [[(std::min)(tasks[i].memory_mib, tasks[i - 1].memory_mib)]] TO [[tasks[i].memory_mib]])
+mutant(tainted_free gang_scheduler/detail/gang_scheduler_inl.h "forgotten update: nodes whose taints a gang would tolerate stay empty"
+  FROM [[free.set(n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));]] TO [[]] STATEMENT)

@@ -5,22 +5,27 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/plan.h>
+#include <apiary/model/resources.h>
 #include <apiary/topology/cell_names.h>
 
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -44,17 +49,80 @@ inline void leave_out_unused_cells(const cluster_layout& layout, infeasibility_p
   }
 }
 
+// Which nodes can hold a task of a gang when they are idle.
+// Cost: O(task groups * log) to make it; fit O(GPUs of the node * log).
+class smallest_tasks {
+ public:
+  explicit smallest_tasks(const topology_constraints& gang) {
+    for (const constrained_task_group& group : gang.groups)
+      if (group.tasks > 0 && group.gpus < needs_.size()) needs_[group.gpus].push_back(group.host);
+    for (std::vector<resources>& tasks : needs_) {
+      std::sort(tasks.begin(), tasks.end(),
+                [](resources a, resources b) { return a.cpu_milli < b.cpu_milli; });
+      for (std::size_t i = 1; i < tasks.size(); ++i)
+        tasks[i].memory_mib = (std::min)(tasks[i].memory_mib, tasks[i - 1].memory_mib);
+    }
+  }
+  [[nodiscard]] bool fit(const gang_cluster::node& n) const {
+    for (std::size_t gpus = 0; gpus <= n.gpus && gpus < needs_.size(); ++gpus) {
+      const auto above = std::upper_bound(
+          needs_[gpus].begin(), needs_[gpus].end(), n.host.cpu_milli,
+          [](std::uint32_t cpu_milli, resources task) { return cpu_milli < task.cpu_milli; });
+      if (above != needs_[gpus].begin() && (above - 1)->memory_mib <= n.host.memory_mib)
+        return true;
+    }
+    return false;
+  }
+
+ private:
+  // By GPUs of a task: its CPU, ascending, and the least memory of a task with at most so much CPU.
+  std::array<std::vector<resources>, gang_cluster::max_gpus + 1> needs_{};
+};
+
+// Which nodes a filter accepts if taints do not count. Cost: O(names * log) to make it.
+class filter_but_taints {
+ public:
+  // The filter must outlive this object.
+  explicit filter_but_taints(const node_filter& filter)
+      : filter_(filter), names_(filter.nodes.names().begin(), filter.nodes.names().end()) {
+    std::sort(names_.begin(), names_.end());
+  }
+  [[nodiscard]] bool accepts(const gang_cluster::node& n) const {
+    return std::all_of(filter_.labels.begin(), filter_.labels.end(),
+                       [&](const auto& label) { return node_view::has_label(n, label); }) &&
+           (filter_.models.empty() || node_view::has(filter_.models, n.model)) &&
+           (names_.empty() || std::binary_search(names_.begin(), names_.end(), n.name));
+  }
+
+ private:
+  const node_filter& filter_;
+  std::vector<std::string_view> names_;  // ascending
+};
+
+// Nodes on which a gang may not run, only because of their taints.
+struct tainted_nodes {
+  std::vector<std::uint32_t> ids{};  // ascending
+  std::set<std::string> taints{};    // that the gang does not tolerate
+  bool enough = false;               // it would start now if it tolerated them
+};
+
 // Puts a plan into words: names of nodes and cells, counts of tasks and GPUs.
 class plan_text {
  public:
   plan_text(const scheduled_gangs& state, const gang_scheduler_types::request& r)
       : state_(state), r_(r) {}
 
+  // The key of a job; a text of digits in quotes: it is another key than the number.
+  [[nodiscard]] static std::string name(const job_key& job) {
+    const std::string text = job.text();
+    const bool quotes = job.is_text() && std::all_of(text.begin(), text.end(),
+                                                     [](char c) { return c >= '0' && c <= '9'; });
+    return quotes ? absl::StrCat("\"", text, "\"") : text;
+  }
   // The sentence for an explanation whose other fields are set.
-  // `accepts_none`: the filter accepts no node of the cluster. `with_taints`: the gang would fit now if it
-  // tolerated not_tolerated().
+  // `accepts_none`: the filter accepts no node of the cluster. `tainted`: not_tolerated(), or none.
   [[nodiscard]] std::string operator()(const gang_scheduler_types::explanation& e,
-                                       bool accepts_none, bool with_taints = false) const {
+                                       bool accepts_none, const tainted_nodes& tainted = {}) const {
     const std::string job = absl::StrCat("job ", name(r_.job));
     const gang_scheduler_types::plan& plan = e.plan;
     switch (plan.result) {
@@ -73,8 +141,8 @@ class plan_text {
         break;
     }
     const std::string remedy = remedy_of(e);
-    const std::string why = accepts_none ? filter_fault()
-                            : e.proof    ? reason_of(*e.proof, e.blocking, with_taints)
+    const std::string why = accepts_none ? filter_fault(tainted)
+                            : e.proof    ? reason_of(*e.proof, e.blocking, tainted)
                                          : "";
     switch (plan.reason) {
       case wait_reason::never:
@@ -94,19 +162,22 @@ class plan_text {
     }
   }
 
-  // The taints of nodes that the gang does not tolerate, ascending; only of nodes on which it may run but
-  // for their taints, and on which one of its tasks fits. Cost: O(nodes).
-  [[nodiscard]] std::vector<std::string> not_tolerated() const {
-    std::vector<std::string> taints;
-    for (std::uint32_t n = 0; n < state_.num_ids(); ++n) {
-      const gang_cluster::node& shape = state_.node(n).shape;
-      if (!state_.node(n).present() || shape.taints.empty() || !has_only_taints(shape)) continue;
+  // The nodes on which the gang may run but for their taints, if one of its tasks fits there when they are
+  // idle. Cost: O(nodes * log), and that of the two classes above.
+  [[nodiscard]] tainted_nodes not_tolerated() const {
+    tainted_nodes found;
+    const smallest_tasks tasks(r_.gang);
+    const filter_but_taints filter(r_.filter);
+    for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
+      const gang_cluster::node& shape = state_.node(id).shape;
+      if (!state_.node(id).present() || node_view::tolerates(r_.filter, shape.taints) ||
+          !filter.accepts(shape) || !tasks.fit(shape))
+        continue;
+      found.ids.push_back(id);
       for (const std::string& taint : shape.taints)
-        if (!node_view::has(r_.filter.tolerations, taint) && !node_view::has(taints, taint))
-          taints.push_back(taint);
+        if (!node_view::has(r_.filter.tolerations, taint)) found.taints.insert(taint);
     }
-    std::sort(taints.begin(), taints.end());
-    return taints;
+    return found;
   }
 
   // The sentence for an explanation of propose_replacement().
@@ -147,13 +218,6 @@ class plan_text {
   }
 
  private:
-  // A text of digits in quotes: it is another key than the number.
-  [[nodiscard]] static std::string name(const job_key& job) {
-    const std::string text = job.text();
-    const bool quotes = job.is_text() && std::all_of(text.begin(), text.end(),
-                                                     [](char c) { return c >= '0' && c <= '9'; });
-    return quotes ? absl::StrCat("\"", text, "\"") : text;
-  }
   // ": in rack r2, 1 of 4 nodes is bad, and 2 GPUs of the others", of the nodes that it may run on. It names
   // the cell of the nodes to repair if the gang must be in one cell.
   [[nodiscard]] std::string bad_hardware(const gang_scheduler_types::explanation& e) const {
@@ -166,10 +230,11 @@ class plan_text {
     std::uint64_t all = 0;
     std::uint64_t bad = 0;
     std::uint64_t gpus = 0;  // bad ones on other nodes
+    const filter_but_taints filter(r_.filter);
     for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
       const used_node& n = state_.node(id);
       if (!n.present() || (in_cell && n.shape.cells[l - 1] != *cell) ||
-          !node_view::tolerates(r_.filter, n.shape.taints) || !accepts_but_taints(n.shape))
+          !node_view::tolerates(r_.filter, n.shape.taints) || !filter.accepts(n.shape))
         continue;
       ++all;
       if (n.bad) ++bad;
@@ -227,7 +292,7 @@ class plan_text {
     return false;
   }
   // `no node has label "zone=z"`. Requires: the filter accepts no node.
-  [[nodiscard]] std::string filter_fault() const {
+  [[nodiscard]] std::string filter_fault(const tainted_nodes& others) const {
     const node_filter& filter = r_.filter;
     if (state_.num_nodes() == 0) return "the cluster has no nodes";
     for (const std::string& label : filter.labels)
@@ -242,12 +307,12 @@ class plan_text {
     const bool tainted =
         any_node([&](const auto& n) { return !node_view::tolerates(filter, n.taints); });
     return absl::StrCat("it may run only on ", filter.text(), tainted ? without_taints() : "",
-                        "; there are none");
+                        "; there are none", not_tolerated(others));
   }
   // "the gang needs 4 free nodes of 8 GPUs in one rack; rack r2 has the most: 3"
   [[nodiscard]] std::string reason_of(const infeasibility_proof& why,
                                       std::span<const blocking_resource> blocking,
-                                      bool with_taints) const {
+                                      const tainted_nodes& others) const {
     const bool wants_gpus = std::any_of(r_.gang.groups.begin(), r_.gang.groups.end(),
                                         [](const auto& group) { return group.gpus > 0; });
     if (wants_gpus && !state_.has_gpus()) return "the cluster has no GPUs";
@@ -259,60 +324,39 @@ class plan_text {
     };
     const cell_names names({layout.level_names().begin(), layout.level_names().end()}, name);
     const std::string text = why.text(r_.gang, names, blocking);
-    const std::vector<std::string> taints = not_tolerated();
-    if (taints.empty())
-      return r_.filter == node_filter{}
-                 ? text
-                 : absl::StrCat(text, "; it may run only on ", r_.filter.text());
-    return absl::StrCat(text, "; it may run only on ", r_.filter.text(), without_taints(), ": ",
-                        tainted_nodes(taints),
-                        !with_taints ? ""
-                        : taints.size() == 1
-                            ? "; if it tolerated this taint, it would start now"
-                            : "; if it tolerated these taints, it would start now");
+    if (others.ids.empty() && r_.filter == node_filter{}) return text;
+    return absl::StrCat(text, "; it may run only on ", r_.filter.text(),
+                        others.ids.empty() ? "" : without_taints(), not_tolerated(others));
   }
   [[nodiscard]] const char* without_taints() const {
     return r_.filter.tolerations.empty() ? " without taints" : " without other taints";
   }
-  // Whether the filter accepts a node if taints do not count.
-  [[nodiscard]] bool accepts_but_taints(const gang_cluster::node& n) const {
-    const node_filter& all = r_.filter;
-    const std::span<const std::string> names = all.nodes.names();
-    return std::all_of(all.labels.begin(), all.labels.end(),
-                       [&](const auto& label) { return node_view::has_label(n, label); }) &&
-           (all.models.empty() || node_view::has(all.models, n.model)) &&
-           (names.empty() || std::find(names.begin(), names.end(), n.name) != names.end());
-  }
-  // Whether the gang may run on a node but for its taints, and a task of it fits there when it is idle.
-  [[nodiscard]] bool has_only_taints(const gang_cluster::node& n) const {
-    return !node_view::tolerates(r_.filter, n.taints) && accepts_but_taints(n) &&
-           std::any_of(r_.gang.groups.begin(), r_.gang.groups.end(), [&](const auto& m) {
-             return m.tasks > 0 && m.gpus <= n.gpus && m.host.fits_in(n.host);
-           });
-  }
-  // `4 idle nodes of 8 GPUs have the taint "maint", which it does not tolerate`
-  [[nodiscard]] std::string tainted_nodes(const std::vector<std::string>& taints) const {
-    std::uint64_t found = 0;
+  // `: 4 idle nodes of 8 GPUs have the taint "maint", which it does not tolerate`
+  [[nodiscard]] std::string not_tolerated(const tainted_nodes& others) const {
+    if (others.ids.empty()) return "";
+    const std::size_t found = others.ids.size();
     std::uint64_t idle = 0;
     std::uint64_t gpus = 0;
     bool equal = true;
-    for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
+    for (const std::uint32_t id : others.ids) {
       const used_node& n = state_.node(id);
-      if (!n.present() || !has_only_taints(n.shape)) continue;
-      equal = equal && n.shape.gpus * found == gpus;
-      ++found;
+      equal = equal && n.shape.gpus == state_.node(others.ids[0]).shape.gpus;
       gpus += n.shape.gpus;
       if (n.gangs.empty() && n.healthy_gpus() == n.all_gpus() && !n.bad) ++idle;
     }
     std::string text = count(found, idle == found ? "idle node" : "node");
+    if (idle > 0 && idle < found) absl::StrAppend(&text, " (", idle, " idle)");
     if (gpus > 0)
       absl::StrAppend(&text, equal ? " of " : " with ", count(gpus / (equal ? found : 1), "GPU"));
-    if (idle > 0 && idle < found) absl::StrAppend(&text, ", ", idle, " of them idle,");
     std::vector<std::string> quoted;
-    for (const std::string& taint : taints) quoted.push_back(absl::StrCat("\"", taint, "\""));
-    return absl::StrCat(text, found == 1 ? " has " : " have ",
-                        taints.size() == 1 ? "the taint " : "taints of ", listing(quoted),
-                        ", which it does not tolerate");
+    for (const std::string& taint : others.taints)
+      quoted.push_back(absl::StrCat("\"", taint, "\""));
+    return absl::StrCat(": ", text, found == 1 ? " has the " : " have the ",
+                        counted_list("taint", quoted), ", which it does not tolerate",
+                        !others.enough ? ""
+                        : quoted.size() == 1
+                            ? "; if it tolerated this taint, it would start now"
+                            : "; if it tolerated these taints, it would start now");
   }
   // "; it would fit if nodes n3 and n5 were free (12 more GPUs)"
   [[nodiscard]] std::string remedy_of(const gang_scheduler_types::explanation& e) const {

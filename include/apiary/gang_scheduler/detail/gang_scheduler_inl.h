@@ -49,7 +49,7 @@ class gang_scheduler_core {
   std::vector<std::function<void(victim_planner&)>> undo;
 
   [[nodiscard]] static std::string name(const job_key& job) {
-    return job.valid() ? absl::StrCat("job ", job.text()) : "a gang without job id";
+    return job.valid() ? absl::StrCat("job ", plan_text::name(job)) : "a gang without job id";
   }
   // Whether a request is right. Nodes that its filter names need not exist if it runs already: they
   // may have left since it started.
@@ -302,17 +302,21 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     }
   }
   const detail::plan_text text(state, r);
-  bool with_taints = false;
-  if (e.proof && !accepts_none) {
-    node_filter tolerant = r.filter;
-    for (std::string& taint : text.not_tolerated())
-      tolerant.tolerations.push_back(std::move(taint));
-    if (tolerant.tolerations.size() > r.filter.tolerations.size()) {
-      const detail::node_view& view = state.view(tolerant);
-      with_taints = planner.fit(view.free, r.gang, view.hosts).verdict == fit_verdict::fits;
+  detail::tainted_nodes tainted;
+  if (e.proof || accepts_none) tainted = text.not_tolerated();
+  if (!tainted.ids.empty()) {
+    // A copy of the view with these nodes. A filter that tolerates them would replace the view of another.
+    const detail::node_view& view = state.view(r.filter);
+    capacity_index<ragged_tree> free = view.free;
+    std::vector<resources> hosts = view.hosts;
+    for (const std::uint32_t id : tainted.ids) {
+      const detail::used_node& n = state.node(id);
+      free.set(n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));
+      hosts[n.position] = n.free_host();
     }
+    tainted.enough = planner.fit(free, r.gang, hosts).verdict == fit_verdict::fits;
   }
-  e.text = text(e, accepts_none, with_taints);
+  e.text = text(e, accepts_none, tainted);
   if (e.proof) detail::leave_out_unused_cells(state.layout(), *e.proof);
   return e;
 }
