@@ -264,7 +264,7 @@ class gang_session {
     write_session_request(out, levels_, gang->what);
     write_task_list(out, *scheduler_, gang->tasks);
     out.key("started").value(gang->started);
-    write_job_list(out, "victims", gang->victims);
+    write_job_list(out, "victims", {gang->victims.begin(), gang->victims.end()});
     if (gang->ends_for) write_job(out.key("endsFor"), *gang->ends_for);
     return absl::OkStatus();
   }

@@ -387,7 +387,9 @@ struct watched_idle_waits : apiary_test::forwarding_scheduler<hived_queue> {
     }
     for (const auto& [job, w] : waiting) {
       if (!w.before) continue;
-      const auto all = [&](auto&& f) { return std::all_of(w.before->begin(), w.before->end(), f); };
+      const auto all = [&before = *w.before](auto&& f) {
+        return std::all_of(before.begin(), before.end(), f);
+      };
       if (!all([&](job_id other) { return has_ended(other); })) continue;
       ++late_by_runs;
       if (all([&](job_id other) { return should_have_ended(other, now); })) ++late;

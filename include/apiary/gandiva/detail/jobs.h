@@ -382,7 +382,7 @@ class gandiva_jobs {
   std::vector<job_id> followers_;  // ascending
   std::vector<job_id> dispersed_;  // ascending
   std::vector<node_id> touched_;
-  std::vector<least_pass> least_;  // by server
+  std::vector<least_pass> least_;               // by server
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
   std::uint64_t decision_ = 0;
   time_ms now_ = 0;
