@@ -643,7 +643,8 @@ void hard_explained(benchmark::internal::Benchmark* b) {
 }
 
 // explain() with the default budget for tasks of so many kinds, some of 8 GPUs, on nodes that all differ in
-// free CPU and memory, none of which has 8 free GPUs. "s/step" is the time divided by the 1,000,000 steps of the search for nodes to free.
+// free CPU and memory, none of which has 8 free GPUs. "s/step" is the time divided by the 1,000,000 steps
+// of the search for nodes to free.
 void many_kinds_explained(benchmark::State& state) {
   const auto nodes = static_cast<std::uint32_t>(state.range(1));
   gang_cluster all;

@@ -358,6 +358,33 @@ TEST_CASE("unblock_search: a gang of hundreds of kinds of tasks") {
   }
 }
 
+// The exact search is not begun if its steps do not pay for one greedy try. Racks without nodes do not count.
+TEST_CASE("unblock_search: many kinds of tasks on many nodes do not take steps in vain") {
+  constexpr std::uint32_t nodes = 1'280;
+  const ragged_tree tree({{2}, {nodes, 1}, std::vector<std::uint32_t>(nodes + 1, 8)});
+  capacity_index<ragged_tree> capacities(tree, node, 8);
+  std::vector<std::uint32_t> capacity(nodes + 1, 8);
+  capacity[nodes] = 0;
+  std::vector<resources> hosts(nodes + 1);
+  std::vector<resources> whole(nodes + 1);
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    capacities.set(n, 4);
+    hosts[n] = {4'000 + n, 0};
+    whole[n] = {64'000, 0};
+  }
+  capacities.set(nodes, 0);
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < 125; ++i)
+    gang.groups.push_back({.tasks = 1, .gpus = 8, .host = {1'000 + i, 0}});
+  gang.required = rack;
+  unblock_search<ragged_tree> search;
+  const unblock_set found = search(capacities, gang, capacity, hosts, whole);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.nodes.size() == 125);
+  MESSAGE(found.steps, " steps");
+  CHECK(found.steps < 500'000);
+}
+
 TEST_CASE("a placement takes its GPUs until it is rolled back") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 3, 4}, node, 4);
   for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 4);

@@ -257,6 +257,35 @@ TEST_CASE("min_cost_fit: a question takes as many steps as it reads groups") {
   }
 }
 
+// With 40 groups there are no tables, and the steps do not pay for a try in the large rack.
+TEST_CASE("min_cost_fit: a try that is not made takes no steps, and a smaller rack is tried") {
+  const auto cost = [&](std::uint32_t, std::span<const std::uint32_t> counts) {
+    std::uint32_t tasks = 0;
+    for (const std::uint32_t n : counts) tasks += n;
+    return tasks <= 4 ? std::optional<std::int64_t>(tasks) : std::nullopt;
+  };
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < 40; ++i)
+    gang.groups.push_back({.tasks = 1, .gpus = 1, .host = {1 + i, 0}});
+  gang.required = rack;
+  constexpr std::uint64_t budget =
+      20'000;  // less than 12 steps for each group and each of 100 nodes
+  for (const bool has_small_rack : {false, true}) {
+    CAPTURE(has_small_rack);
+    const std::uint32_t nodes = has_small_rack ? 112 : 100;
+    const std::vector<std::uint32_t> racks =
+        has_small_rack ? std::vector<std::uint32_t>{100, 12} : std::vector<std::uint32_t>{100};
+    const ragged_tree tree(
+        {{static_cast<std::uint32_t>(racks.size())}, racks, std::vector<std::uint32_t>(nodes, 4)});
+    const std::vector<std::uint32_t> classes(nodes, 0);
+    min_cost_fit<ragged_tree> fit(budget);
+    const auto found = fit(tree, node, gang, classes, cost);
+    CHECK(found.verdict == (has_small_rack ? fit_verdict::fits : fit_verdict::budget_ended));
+    CHECK(found.steps < budget);
+    if (has_small_rack) CHECK(found.cell == 1);
+  }
+}
+
 TEST_CASE("the budget ends without an answer, or with one that may not be the least") {
   constexpr std::uint32_t nodes = 64;
   test_cluster cluster{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};

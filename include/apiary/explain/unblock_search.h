@@ -211,7 +211,7 @@ class unblock_search {
     if (found.is_least) keep(enough_, enough_in_, true);
     return fit_verdict::fits;
   }
-  // Whether min_cost_fit has enough steps for its tables, or for a greedy try in the smallest cell.
+  // Whether min_cost_fit has enough steps for its tables, or to read all and for one greedy try.
   [[nodiscard]] bool affords_least() const {
     const std::uint64_t most = least_.budget();
     std::uint64_t vectors = 1;
@@ -219,9 +219,14 @@ class unblock_search {
       vectors *= std::uint64_t{groups_[u].tasks} + 1;
     if (vectors <= most) return true;
     std::uint64_t smallest = now_.size();
-    for (std::uint32_t c = 0; c < capacities_->num_cells(level_); ++c)
-      smallest = (std::min<std::uint64_t>)(smallest, capacities_->nodes(level_, c).size());
-    return smallest * groups_.size() <= most / 8;
+    for (std::uint32_t c = 0; c < capacities_->num_cells(level_); ++c) {
+      const id_range<cell_id> nodes = capacities_->nodes(level_, c);
+      if (std::any_of(nodes.begin(), nodes.end(),
+                      [&](cell_id n) { return whole_[n.value] != node_free{}; }))
+        smallest = (std::min<std::uint64_t>)(smallest, nodes.size());
+    }
+    const std::uint64_t to_read = now_.size() * groups_.size() / 2;
+    return to_read + min_cost_fit<Tree>::greedy_steps(smallest, groups_.size()) <= most;
   }
   // Without constraints below the required level, CPU and memory: each node is one gang to evict.
   fit_verdict search_victims() {

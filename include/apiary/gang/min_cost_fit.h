@@ -77,6 +77,11 @@ class min_cost_fit {
 
   // The most steps that one call may take.
   [[nodiscard]] std::uint64_t budget() const noexcept { return budget_; }
+  // The steps of a greedy try, in one order of the groups, in a cell of so many nodes.
+  [[nodiscard]] static std::uint64_t greedy_steps(std::uint64_t nodes,
+                                                  std::uint64_t groups) noexcept {
+    return (7 + detail::class_vectors::price(groups)) * nodes * groups;
+  }
 
   // After a search: the exact capacity of each cell of level l for group u alone. Cost: O(nodes).
   [[nodiscard]] std::vector<std::uint32_t> capacities(std::size_t u, level_t l) const {
@@ -85,7 +90,8 @@ class min_cost_fit {
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, std::move(on_nodes));
   }
   // After a search: the largest weight that each cell of level l can hold (infeasibility_proof);
-  // empty if the budget ended before. Cost: O(nodes) and the vectors of the classes.
+  // empty if the budget ended before, or if the search got no weights and its tables would be too large.
+  // Cost: O(nodes) and the vectors of the classes.
   [[nodiscard]] std::vector<std::uint64_t> max_weights(counts weights, level_t l) const {
     std::vector<std::uint64_t> most;
     if (!all_asked_) return most;
@@ -206,9 +212,9 @@ class min_cost_fit {
     find_cells(l);
     if (cells_.empty()) return fit_verdict::does_not_fit;
     // Steps for greedy_by_group: enough for five orders on every node.
-    const std::uint64_t greedy_steps =
+    const std::uint64_t for_greedy =
         (std::min)((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
-    steps = detail::step_budget(limit - greedy_steps - steps_);
+    steps = detail::step_budget(limit - for_greedy - steps_);
     if (!all_asked_ && (!weights.empty() || has_tables(steps.left())))
       all_asked_ = vectors_.ask_all(cost, steps);
     if (all_asked_ && !weights.empty()) refuse_by(weights, l);
@@ -272,7 +278,8 @@ class min_cost_fit {
     if (found) return fit_verdict::fits;
     return steps.ended() ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
   }
-  // The cheapest of a few orders in the first cell that takes all groups.
+  // The cheapest of a few orders in the first cell that takes all groups. The steps that are left may be
+  // too few for a cell, but enough for a smaller one.
   template <class Cost>
   bool place_greedily(level_t l, const Cost& cost, detail::step_budget& steps) {
     using node = node_left<Cost>;
@@ -284,7 +291,7 @@ class min_cost_fit {
       bool found = false;
       for (const std::vector<std::uint32_t>& order : orders) {
         const id_range<cell_id> inside = detail::positions_inside(*tree_, l, c, node_level_);
-        if (!steps.pay((7 + vectors_.price()) * inside.size() * groups_.size())) return found;
+        if (!steps.try_pay(greedy_steps(inside.size(), groups_.size()))) break;
         nodes.clear();
         for (const cell_id i : inside) {
           node& at = nodes.emplace_back();

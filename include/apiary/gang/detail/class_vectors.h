@@ -75,8 +75,11 @@ class class_vectors {
     }
     return !steps.ended();
   }
-  // The steps of a call of `cost`.
-  [[nodiscard]] std::uint64_t price() const noexcept { return 1 + width() / groups_of_a_step; }
+  // The steps of a call of `cost` for so many groups.
+  [[nodiscard]] static std::uint64_t price(std::uint64_t groups) noexcept {
+    return 1 + groups / groups_of_a_step;
+  }
+  [[nodiscard]] std::uint64_t price() const noexcept { return price(width()); }
   [[nodiscard]] std::uint32_t alone(std::uint32_t node_class, std::size_t u) const noexcept {
     return alone_[node_class * width() + u];
   }

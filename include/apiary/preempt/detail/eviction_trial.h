@@ -94,7 +94,7 @@ class eviction_trial {
     bool tried = false;
   };
 
-  // As many nodes, in their order, take less time than the nodes of one candidate.
+  // To set so many nodes in ascending order takes about as long as to reprieve one candidate.
   static constexpr std::size_t nodes_of_candidate = 32;
   capacity_index<Tree>* capacities_ = nullptr;
   lean_vector<std::uint32_t> free_before_;     // of each node, without evictions
