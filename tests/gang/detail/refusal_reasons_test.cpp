@@ -3,6 +3,7 @@
 #include "support/levels.h"
 #include "support/naive_cells.h"
 #include "support/scale.h"
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
@@ -10,6 +11,8 @@
 #include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/ragged_tree.h>
 
 #include <doctest/doctest.h>
 
@@ -159,4 +162,34 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
   if (scale() < 1) return;
   CHECK(listed_cells > 0);
   CHECK(several > 10);
+}
+
+// 40 groups. The first rack is full; the second one has too little CPU for a task of the last group.
+TEST_CASE("weigh_cells: of many groups only those that refuse a cell that nothing else does") {
+  const test_cluster cluster{
+      ragged_tree({{2}, {10, 10}, std::vector<std::uint32_t>(20, 8)}), {}, {}};
+  capacity_index<ragged_tree> capacities(cluster.tree, node, 8);
+  std::vector<resources> hosts(20, resources{64'000, 0});
+  for (std::uint32_t n = 10; n < 20; ++n) capacities.set(n, 8);
+  for (std::uint32_t n = 0; n < 10; ++n) capacities.set(n, 0);
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < 40; ++i)
+    gang.groups.push_back({.tasks = 1, .gpus = 1, .host = {i < 39 ? 1'000 + i : 65'000, 0}});
+  colocated_groups groups;
+  groups.assign(gang, node, capacities.top());
+  REQUIRE(groups.size() == 40);
+  cell_weighings<ragged_tree> found;
+  found.begin(capacities, groups);
+  const auto tried = weigh_cells(capacities, groups, hosts, rack, found, {0, 0});
+  std::size_t of_one_group = 0;
+  for (const weighed_cells& w : tried) {
+    std::size_t weighted = 0;
+    for (const std::uint32_t weight : w.what.weights) weighted += weight > 0 ? 1U : 0U;
+    if (weighted != 1) continue;
+    ++of_one_group;
+    CHECK(w.what.weights[39] == 1);
+    CHECK(w.what.needed == 1);
+    CHECK(w.most == std::vector<std::uint64_t>{0, 0});
+  }
+  CHECK(of_one_group == 1);
 }

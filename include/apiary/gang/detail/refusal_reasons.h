@@ -32,7 +32,8 @@ struct weighed_cells {
 // Weighings that refuse a cell, in this order: counts of the tasks of each group, of GPUs, of slots
 // of each size (the largest first), then those of the search. Users understand the first ones best.
 // Cells that are `known` need no weighing. If there are many groups, the counts of their tasks
-// come last, and only until every cell is refused: a search has paid for so many.
+// come last, only until every cell is refused, and only those that refuse a cell that no other does: a
+// search has paid for so many counts.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
                                                      const colocated_groups& groups,
@@ -56,12 +57,13 @@ template <CellTree Tree>
     if (any) all.push_back({std::move(what), std::move(most)});
   };
   std::vector<std::uint32_t> weights(groups.size());
-  const auto weigh_group = [&](std::size_t u) {
+  const auto weight_of_group = [&](std::size_t u) -> const std::vector<std::uint32_t>& {
     weights.assign(groups.size(), 0);
     weights[u] = 1;
-    weigh(weights);
+    return weights;
   };
-  for (std::size_t u = 0; u < groups.size() && groups.size() <= many_groups; ++u) weigh_group(u);
+  for (std::size_t u = 0; u < groups.size() && groups.size() <= many_groups; ++u)
+    weigh(weight_of_group(u));
   for (std::uint32_t i = 0; groups.size() > 1 && i < capacities.max_free(); ++i) {
     const std::uint32_t t = i == 0 ? 1 : capacities.max_free() + 1 - i;
     for (std::size_t u = 0; u < groups.size(); ++u) weights[u] = groups[u].gpus / t;
@@ -70,7 +72,14 @@ template <CellTree Tree>
   for (const auto& w : found.all()) weigh(w.weights);
   for (std::size_t u = 0; u < groups.size() && groups.size() > many_groups; ++u) {
     if (std::find(known.begin(), known.end(), 0) == known.end()) break;
-    weigh_group(u);
+    const std::span<const std::uint32_t> most = count.count(u, l);
+    bool any = false;
+    for (std::size_t c = 0; c < most.size(); ++c) {
+      if (known[c] != 0 || most[c] >= groups[u].tasks) continue;
+      any = true;
+      known[c] = 1;
+    }
+    if (any) all.push_back({{weight_of_group(u), groups[u].tasks}, {most.begin(), most.end()}});
   }
   return all;
 }
