@@ -100,3 +100,8 @@ mutant(phrase_half_node gang/detail/proof_phrases.h "wrong comparison: a task of
   FROM [[2 * t.gpus > why_.node_gpus]] TO [[2 * t.gpus >= why_.node_gpus]])
 mutant(phrase_replica gang/detail/proof_phrases.h "wrong comparison: a replica that is as large as the cell of the proof is a slice of it"
   FROM [[group.leader_level < why_.level]] TO [[group.leader_level <= why_.level]])
+mutant(min_cost_smaller gang/min_cost_fit.h "wrong end: a cell that the steps do not pay for ends the search"
+  FROM [[if (!steps.try_pay(greedy_steps(inside.size(), groups_.size()))) break;]]
+  TO [[if (!steps.try_pay(greedy_steps(inside.size(), groups_.size()))) return found;]] STATEMENT)
+mutant(refusal_known gang/detail/refusal_reasons.h "dropped condition: counts of many groups are kept for cells that others refuse"
+  FROM [[known[c] != 0 || most[c] >= groups[u].tasks]] TO [[most[c] >= groups[u].tasks]])
