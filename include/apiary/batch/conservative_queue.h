@@ -62,6 +62,8 @@ struct conservative_options {
 //           start is unknown, those that do not fit on the healthy servers, and the next ones in the
 //           order until enough have reservations: with 100, an event takes 15 us there. Set it where
 //           hundreds of jobs wait. A server that is marked bad again, or healthy again, costs nothing.
+//           At 80 % use an event takes 2.8 to 3.1 times as long on 100,000 GPUs as on 2,000: 1.4
+//           times as many instructions, and more accesses to memory miss the cache.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
