@@ -38,14 +38,13 @@ APIARY_NAMESPACE_BEGIN
 //          starve come first.
 // Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
 //          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
-// Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend). finish:
-//          O(running jobs) to take the job out of a sorted list of ids. At 80 % use an event takes
-//          2.7 to 3.1 times as long on 100,000 GPUs as on 2,000 (growth/gandiva_best_fit): this list
-//          is 7 % of it, and more accesses to memory miss the cache. A tick: the migrations of the
-//          backend; after a change also a start for each kind of prioritized jobs, and of sliced
-//          jobs that idle GPUs may fit. The first tick of a quantum: for each job that displaces
-//          others, and each kind that cannot, at most as many stops and starts, and steps of
-//          O(log jobs), as jobs that ran longer (or run, if it starves).
+// Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend). finish
+//          takes the job out of a sorted list of ids, O(running jobs): 7 % of an event on 100,000
+//          GPUs, which takes three times as long as on 2,000, mostly because of cache misses. A tick:
+//          the migrations of the backend; after a change a start for each kind of prioritized jobs,
+//          and of sliced jobs that idle GPUs may fit. The first tick of a quantum: for each job that
+//          displaces others, and each kind that cannot, at most as many stops, starts and steps of
+//          O(log jobs) as jobs that ran longer (or run, if it starves).
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
