@@ -39,12 +39,11 @@ APIARY_NAMESPACE_BEGIN
 // Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
 //          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
 // Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend). finish
-//          takes the job out of a sorted list of ids, O(running jobs): 7 % of an event on 100,000
-//          GPUs, which takes three times as long as on 2,000, mostly because of cache misses. A tick:
-//          the migrations of the backend; after a change a start for each kind of prioritized jobs,
-//          and of sliced jobs that idle GPUs may fit. The first tick of a quantum: for each job that
-//          displaces others, and each kind that cannot, at most as many stops, starts and steps of
-//          O(log jobs) as jobs that ran longer (or run, if it starves).
+//          takes the job out of a sorted list, O(running jobs): 7 % of an event on 100,000 GPUs, which
+//          takes three times as long as on 2,000, with more cache misses. A tick: the migrations of
+//          the backend; after a change a start for each kind of prioritized jobs, and of sliced jobs
+//          that idle GPUs may fit. The first one of a quantum: for each job that displaces others, and
+//          each kind that cannot, stops, starts and O(log jobs) for each job that ran longer (or runs).
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
