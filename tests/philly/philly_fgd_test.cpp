@@ -1,6 +1,7 @@
 // apiary/tests/philly/philly_fgd_test.cpp - Philly over any pool: over equal ones the same decisions;
 // gangs beside tasks that share GPUs, with every GPU accounted for.
 // SPDX-License-Identifier: MIT
+#include "support/last_fit.h"
 #include "support/naive_philly.h"
 #include "support/naive_pool.h"
 #include "support/naive_sharing.h"
@@ -80,17 +81,6 @@ class scanning_pool : public gpu_sharing_pool<Score> {
   }
 };
 static_assert(ServerPool<scanning_pool<fragmentation_gradient>>);
-
-// Chooses the last candidate.
-struct last_fit : best_fit {
-  [[nodiscard]] std::uint32_t choose(const score_tree& candidates,
-                                     const summary_bitset* allowed) const {
-    std::uint32_t last = score_tree::npos;
-    for (std::uint32_t n = 0; n < candidates.size(); ++n)
-      if (candidates[n] > 0 && (allowed == nullptr || allowed->test(n))) last = n;
-    return last;
-  }
-};
 
 // Three tenants, short times.
 philly_options random_options(rng& random, std::uint32_t gpus) {
@@ -460,7 +450,7 @@ TEST_CASE("sharing_pool: the index finds the servers that a scan finds") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
     check_searches(seed, typical_gradient());
     check_searches(seed, best_fit());
-    check_searches(seed, last_fit());
+    check_searches(seed, apiary_test::last_fit());
   }
 }
 

@@ -1,5 +1,6 @@
 // apiary/tests/fgd/detail/best_score_placer_test.cpp - the indexed search against a scan of all nodes.
 // SPDX-License-Identifier: MIT
+#include "support/last_fit.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/container/bitset.h>
@@ -153,21 +154,10 @@ TEST_CASE("a cluster of one node, and a task that fits nowhere") {
   CHECK_FALSE(placer.place(nodes, one, &none));
 }
 
-// Chooses the last candidate.
-struct last_fit : best_fit {
-  [[nodiscard]] std::uint32_t choose(const score_tree& candidates,
-                                     const summary_bitset* allowed) const {
-    std::uint32_t last = score_tree::npos;
-    for (std::uint32_t n = 0; n < candidates.size(); ++n)
-      if (candidates[n] > 0 && (allowed == nullptr || allowed->test(n))) last = n;
-    return last;
-  }
-};
-
 TEST_CASE("a score that chooses is asked for each node of several, within the range only") {
   node_table nodes;
   for (int i = 0; i < 5; ++i) nodes.add({{}, 4, 0});
-  best_score_placer<last_fit> placer(nodes, last_fit{});
+  best_score_placer<apiary_test::last_fit> placer(nodes, apiary_test::last_fit{});
   const kind_id k = placer.prepare(nodes, {.gpus = 4, .gpu_milli = 1000});
   std::vector<placement> where{{node_id(2), 15}};
   CHECK(placer.place_apart(nodes, k, {node_id(1), node_id(4)}, 2, where));

@@ -71,7 +71,7 @@ class kind_cache : public best_score_placer<Score> {
     }
     return base::place(nodes, kind_of(nodes, task).kind, allowed, task.memory_mib);
   }
-  // As best_score_placer::place_apart for the kind of the task: scores of its own, also if it is rare.
+  // As best_score_placer::place_apart. The kind of the task gets scores of its own, even a rare one.
   [[nodiscard]] bool place_apart(const node_table& nodes, const task_request& task,
                                  id_range<node_id> among, std::uint32_t count,
                                  std::vector<placement>& where) {
