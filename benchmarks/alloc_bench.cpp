@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/node_index.h>
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -20,6 +20,7 @@
 #include <vector>
 
 using namespace apiary;
+using apiary::detail::node_index;
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include "allocator_loads.h"
 #include "allocator_plot.h"
 #include "allocator_table.h"
+#include "free_list_allocator.h"
+#include "lazy_buddy_allocator.h"
 #include <apiary/alloc/best_fit_allocator.h>
 #include <apiary/alloc/buddy_allocator.h>
-#include <apiary/alloc/free_list_allocator.h>
-#include <apiary/alloc/lazy_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/ragged_tree.h>
@@ -399,8 +399,8 @@ int compare(const std::string& name, int argc, char** argv) {
   bench.add<My>(name);
   bench.add<apiary::buddy_allocator>("buddy");
   bench.add<apiary::best_fit_allocator>("best fit");
-  bench.add<apiary::lazy_buddy_allocator>("lazy buddy");
-  bench.add<apiary::free_list_allocator>("free lists");
+  bench.add<lazy_buddy_allocator>("lazy buddy");
+  bench.add<free_list_allocator>("free lists");
   return bench.run(argc, argv);
 }
 

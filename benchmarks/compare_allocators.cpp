@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #include "allocator_bench.h"
 #include "allocator_rivals.h"
+#include "free_list_allocator.h"
+#include "lazy_buddy_allocator.h"
 #include <apiary/alloc/best_fit_allocator.h>
 #include <apiary/alloc/buddy_allocator.h>
-#include <apiary/alloc/free_list_allocator.h>
-#include <apiary/alloc/lazy_buddy_allocator.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/uniform_tree.h>
@@ -46,15 +46,15 @@ class reserving {
 int main(int argc, char** argv) {
   using namespace apiary_bench;
   allocator_bench bench;
-  bench.add<apiary::lazy_buddy_allocator>("lazy buddy");
+  bench.add<apiary_bench::lazy_buddy_allocator>("lazy buddy");
   bench.add<apiary::buddy_allocator>("buddy");
-  bench.add<apiary::free_list_allocator>("free lists");
+  bench.add<apiary_bench::free_list_allocator>("free lists");
   bench.add<apiary::best_fit_allocator>("best fit");
   bench.add<reserving>("reserving buddy");
   bench.add<fullest_rack_scan>("fullest rack", 4096);
   bench.add<buddy_tree>("binary tree");
   bench.add<leaf_bitmap>("bitmap", 65536);
-  bench.add<free_sets>("red-black tree");
+  bench.add<apiary_bench::free_sets>("red-black tree");
   bench.add(
       "malloc", [](std::size_t n) { return std::malloc(n); }, [](void* p) { std::free(p); });
 #ifdef APIARY_HAS_JEMALLOC

@@ -5,11 +5,8 @@
 #include <apiary/alloc/best_fit_allocator.h>
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/capacity_index.h>
-#include <apiary/alloc/free_list_allocator.h>
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/lazy_buddy_allocator.h>
-#include <apiary/alloc/node_index.h>
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>

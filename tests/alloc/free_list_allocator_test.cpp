@@ -1,6 +1,7 @@
 // apiary/tests/alloc/free_list_allocator_test.cpp - free lists against plain definitions.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/free_list_allocator.h>
+#include "../../benchmarks/free_list_allocator.h"
+
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/uniform_tree.h>
@@ -12,6 +13,7 @@
 #include <support/naive_allocator.h>
 
 using namespace apiary;
+using apiary_bench::free_list_allocator;
 
 TEST_CASE("the free lists behave as a cell allocator") {
   rng random(31);

@@ -1,6 +1,7 @@
 // apiary/tests/alloc/lazy_buddy_allocator_test.cpp - lazy merging against plain definitions.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/lazy_buddy_allocator.h>
+#include "../../benchmarks/lazy_buddy_allocator.h"
+
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/uniform_tree.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 using namespace apiary;
+using apiary_bench::lazy_buddy_allocator;
 
 namespace {
 

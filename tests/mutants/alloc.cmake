@@ -46,14 +46,6 @@ mutant(capacity_slots alloc/capacity_index.h "off by one: slots of the largest s
   FROM [[t <= high]] TO [[t < high]])
 mutant(capacity_with_free alloc/capacity_index.h "forgotten update: a node keeps its old number of free GPUs"
   FROM [[with_free_.reset(from * num_nodes() + node);]] TO [[]] STATEMENT)
-mutant(node_index_fullness alloc/node_index.h "wrong comparison: a group with one node left is lost"
-  FROM [[if (n > 1) by_fullness_.set(key(from, group, n - 1));]]
-  TO [[if (n > 2) by_fullness_.set(key(from, group, n - 1));]] STATEMENT)
-mutant(node_index_tightly alloc/node_index.h "wrong choice: the rest goes to the first group that holds it"
-  FROM [[left >= in_group(c, (k - base) % groups_)]]
-  TO [[left <= in_group(c, (k - base) % groups_) || left >= in_group(c, (k - base) % groups_)]])
-mutant(node_index_either alloc/node_index.h "wrong tie: of groups that hold the rest the other class wins"
-  FROM [[(std::max)(1U, (std::min)(n, there))]] TO [[(std::max)(1U, there)]])
 mutant(priority_between alloc/priority_usage.h "off by one: the highest class that changes is not counted"
   FROM [[k < high]] TO [[k + 1 < high]])
 mutant(server_pool_last alloc/server_pool.h "wrong choice: the last server of a job is not the tightest"
@@ -70,37 +62,6 @@ mutant(journal_order alloc/journal.h "forgotten update: a grant that is undone s
 mutant(journal_nested alloc/journal.h "wrong comparison: an inner commit forgets the outer transaction's changes"
   FROM [[if (log_.open_ == 0 && mark_ == 0) log_.commit();]]
   TO [[if (mark_ == 0) log_.records_.clear();]] STATEMENT)
-mutant(free_lists_root_order alloc/free_list_allocator.h "wrong order: the last cell of the top level is allocated first"
-  FROM [[push(top(), roots[i]);]] TO [[push(top(), roots[roots.size() - 1 - i]);]] STATEMENT)
-mutant(free_lists_split alloc/free_list_allocator.h "off by one: a part of a split cell is lost"
-  FROM [[i-- > 1]] TO [[i-- > 2]])
-mutant(free_lists_split_cell alloc/free_list_allocator.h "forgotten update: a cell that is split looks free"
-  IN [[position_[c.value] = inside;
-      const id_range]] FROM [[position_[c.value] = inside;]] TO [[]] STATEMENT)
-mutant(free_lists_keep alloc/free_list_allocator.h "dropped condition: the granted cell stays in the list, too"
-  FROM [[parts[i] != keep]] TO [[true]])
-mutant(free_lists_split_above alloc/free_list_allocator.h "forgotten update: a cell around the granted one looks free"
-  FROM [[position_[above.value] = inside;]] TO [[]] STATEMENT)
-mutant(free_lists_merged alloc/free_list_allocator.h "forgotten update: merged buddies stay in their list"
-  FROM [[if (b != c) remove(l, b);]] TO [[]] STATEMENT)
-mutant(free_lists_buddies alloc/free_list_allocator.h "wrong comparison: only the buddies before the released cell must be free"
-  FROM [[b != c && !is_free(b)]] TO [[b.value < c.value && !is_free(b)]])
-mutant(free_lists_gap alloc/free_list_allocator.h "wrong order: all cells behind a gap in a list move up"
-  FROM [=[const cell_id last = free_[l].back();
-    free_[l][position_[c.value]] = last;
-    position_[last.value] = position_[c.value];
-    free_[l].pop_back();]=]
-  TO [=[for (std::size_t i = position_[c.value] + 1; i < free_[l].size(); ++i) {
-      free_[l][i - 1] = free_[l][i];
-      position_[free_[l][i].value] = static_cast<std::uint32_t>(i - 1);
-    }
-    free_[l].pop_back();]=] STATEMENT)
-mutant(free_lists_moved alloc/free_list_allocator.h "forgotten update: the cell that fills a gap in a list keeps its old position"
-  FROM [[position_[last.value] = position_[c.value];]] TO [[]] STATEMENT)
-mutant(free_lists_live_is_free alloc/free_list_allocator.h "wrong comparison: a live cell is free"
-  FROM [[position_[c.value] < live]] TO [[position_[c.value] <= live]])
-mutant(free_lists_equal alloc/free_list_allocator.h "dropped term: a live cell equals a free one"
-  FROM [[position < live ? 0 : position]] TO [[position <= live ? 0 : position]])
 mutant(enclosing_level alloc/detail/enclosing_free_level.h "off by one: a free cell of the top level counts as one of the level below"
   FROM [[return l;]] TO [[return l + 1 == tree.num_levels() && l > 0 ? l - 1 : l;]] STATEMENT)
 mutant(best_fit_exact alloc/best_fit_allocator.h "wrong comparison: a free cell of just the size is passed over"
@@ -127,28 +88,3 @@ mutant(best_fit_top alloc/best_fit_allocator.h "forgotten update: a granted rack
   FROM [[if (level == top()) roots_.reset(position(c));]] TO [[]] STATEMENT)
 mutant(best_fit_equal alloc/best_fit_allocator.h "wrong operand: allocators with equally many free cells are equal"
   FROM [[a.largest_ == b.largest_]] TO [[a.free_count_ == b.free_count_]])
-mutant(lazy_all_free alloc/lazy_buddy_allocator.h "wrong comparison: split cells are merged, too"
-  FROM [[if (!is_free(c)) return false;]] TO [[if (is_live(c)) return false;]] STATEMENT)
-mutant(lazy_entries alloc/lazy_buddy_allocator.h "forgotten update: entries of the same cell accumulate in a list"
-  FROM [[states_[list[i].value] = state::complete;]] TO [[]] STATEMENT)
-mutant(lazy_old_entry alloc/lazy_buddy_allocator.h "dropped condition: an old entry of a list is allocated"
-  FROM [[if (!is_free(c)) continue;]] TO [[]] STATEMENT)
-mutant(lazy_split_above alloc/lazy_buddy_allocator.h "forgotten update: a cell around the granted one stays free"
-  FROM [[states_[above.value] = state::inside;]] TO [[]] STATEMENT)
-mutant(lazy_keep alloc/lazy_buddy_allocator.h "dropped condition: the granted cell is in a list, too"
-  FROM [[parts[i] != keep]] TO [[true]]
-  EQUIVALENT "an entry counts only while its cell is free, and then a later entry counts")
-mutant(lazy_complete alloc/lazy_buddy_allocator.h "forgotten update: cells that can be merged are not remembered"
-  FROM [[complete_[l + 1].push_back(above);]] TO [[]] STATEMENT)
-mutant(lazy_merged_parts alloc/lazy_buddy_allocator.h "forgotten update: the parts of a merged cell stay free"
-  FROM [[for (const cell_id p : parts) states_[p.value] = state::inside;]] TO [[]] STATEMENT)
-mutant(lazy_used_again alloc/lazy_buddy_allocator.h "missing reset: a cell in use when it was to be merged is never merged"
-  IN [[} else {
-        states_[c.value] = state::inside;]] FROM [[states_[c.value] = state::inside;]] TO [[]] STATEMENT)
-mutant(lazy_own_level alloc/lazy_buddy_allocator.h "off by one: cells of the requested level are not merged"
-  FROM [[for (level_t l = 1; l <= level; ++l) merge_into(l);]]
-  TO [[for (level_t l = 1; l < level; ++l) merge_into(l);]] STATEMENT)
-mutant(lazy_split alloc/lazy_buddy_allocator.h "off by one: a part of a split cell is lost"
-  FROM [[i-- > 1]] TO [[i-- > 2]])
-mutant(lazy_tidy alloc/lazy_buddy_allocator.h "dropped restore: free cells are lost when a list is tidied"
-  FROM [[for (const cell_id c : list) states_[c.value] = state::free;]] TO [[]] STATEMENT)

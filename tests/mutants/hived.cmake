@@ -216,3 +216,11 @@ mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chain
   FROM [[!r.chains.empty() && std::find(r.chains.begin(), r.chains.end(), c) == r.chains.end()]] TO [[false]])
 mutant(device_in_chains hived/detail/chain_reader.h "dropped condition: a device in two chains is accepted"
   FROM [[fresh || other->second == &in]] TO [[true]])
+mutant(node_index_fullness hived/detail/node_index.h "wrong comparison: a group with one node left is lost"
+  FROM [[if (n > 1) by_fullness_.set(key(from, group, n - 1));]]
+  TO [[if (n > 2) by_fullness_.set(key(from, group, n - 1));]] STATEMENT)
+mutant(node_index_tightly hived/detail/node_index.h "wrong choice: the rest goes to the first group that holds it"
+  FROM [[left >= in_group(c, (k - base) % groups_)]]
+  TO [[left <= in_group(c, (k - base) % groups_) || left >= in_group(c, (k - base) % groups_)]])
+mutant(node_index_either hived/detail/node_index.h "wrong tie: of groups that hold the rest the other class wins"
+  FROM [[(std::max)(1U, (std::min)(n, there))]] TO [[(std::max)(1U, there)]])

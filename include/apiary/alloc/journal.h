@@ -168,7 +168,7 @@ class transaction {
     on_rollback<&Nodes::place>(nodes, task, where);
   }
 
-  // Assigns a leaf of a priority_usage or a node of a node_index to a class. Returns the old one.
+  // Assigns a leaf of a priority_usage to a class. Returns the old one.
   template <class Index, class Item, class Class>
   auto assign(Index& index, Item item, Class to) {
     const auto from = index.assign(item, to);

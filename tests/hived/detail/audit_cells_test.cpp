@@ -1,12 +1,12 @@
 // apiary/tests/hived/detail/audit_cells_test.cpp - counts of cells and nodes that are wrong are found.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
-#include <apiary/alloc/node_index.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/audit_counts.h>
 #include <apiary/hived/detail/audit_notes.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/health.h>
 

@@ -1,12 +1,12 @@
 // apiary/tests/hived/detail/gang_placer_test.cpp - gangs on the GPUs of nodes: all of them, once, in few
 // racks.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/gang_placer.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/model/request.h>
 
 #include <doctest/doctest.h>

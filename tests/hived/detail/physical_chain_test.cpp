@@ -1,8 +1,8 @@
 // apiary/tests/hived/detail/physical_chain_test.cpp - what follows from holders and health, recounted.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

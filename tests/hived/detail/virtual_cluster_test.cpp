@@ -1,9 +1,9 @@
 // apiary/tests/hived/detail/virtual_cluster_test.cpp - a tenant's cells: nodes, use and what is free,
 // recounted.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/gang/gang_fit.h>
@@ -12,6 +11,7 @@
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/guest_choice.h>
 #include <apiary/hived/detail/leaf_view.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>

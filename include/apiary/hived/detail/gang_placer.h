@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/device_choice.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/model/request.h>
 
 #include <bit>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/node_index.h>
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/container/bitset.h>
@@ -10,6 +9,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/ids.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/tree.h>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
@@ -11,6 +10,7 @@
 #include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/guest_fates.h>
 #include <apiary/hived/detail/leaf_view.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/ids.h>
 #include <apiary/hived/request.h>

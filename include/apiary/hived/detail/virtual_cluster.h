@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/node_index.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/quota_tree.h>
 #include <apiary/topology/uniform_tree.h>
 

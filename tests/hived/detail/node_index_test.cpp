@@ -1,8 +1,8 @@
-// apiary/tests/alloc/node_index_test.cpp - nodes by class and rack against a plain array.
+// apiary/tests/hived/detail/node_index_test.cpp - nodes by class and rack against a plain array.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/detail/node_index.h>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// apiary/alloc/node_index.h - nodes by class, picked from as few racks as possible.
+// apiary/hived/detail/node_index.h - nodes by class, picked from as few racks as possible.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // Finds n nodes of a class in the fewest racks. Each of the nodes 0, ..., nodes-1 is in one class
 // or in none; a class is for example "4 leaves free and 2 used". Node i is in group (rack)
@@ -212,4 +213,5 @@ class node_index {
   std::vector<std::uint32_t> large_;
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END

@@ -1,8 +1,9 @@
-// apiary/alloc/free_list_allocator.h - allocates the last cell of a list of free cells.
+// apiary/benchmarks/free_list_allocator.h - allocates the last cell of a list of free cells.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/detail/enclosing_free_level.h>
+#include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>
 
@@ -14,7 +15,12 @@
 #include <utility>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
+namespace apiary_bench {
+
+using apiary::cell_id;
+using apiary::CellTree;
+using apiary::id_range;
+using apiary::level_t;
 
 // Allocates aligned blocks of GPUs as buddy_allocator does, but takes the last cell of a list, not
 // the one with the lowest id. Each level has a list of its free cells. A cell that becomes free is
@@ -98,7 +104,8 @@ class free_list_allocator {
   }
   // The level of the free cell that is c or contains c; nullopt if a leaf of c is in a live cell.
   [[nodiscard]] std::optional<level_t> enclosing_free_level(cell_id c) const noexcept {
-    return detail::enclosing_free_level(tree_, c, [this](cell_id above) { return is_free(above); });
+    return apiary::detail::enclosing_free_level(tree_, c,
+                                                [this](cell_id above) { return is_free(above); });
   }
   // Whether c itself was allocated and not released.
   [[nodiscard]] bool is_live(cell_id c) const noexcept { return position_[c.value] == live; }
@@ -150,4 +157,4 @@ class free_list_allocator {
   std::array<std::vector<cell_id>, 32> free_{};  // of each level
 };
 
-APIARY_NAMESPACE_END
+}  // namespace apiary_bench

@@ -1,8 +1,9 @@
-// apiary/alloc/lazy_buddy_allocator.h - allocates cells and merges them as late as possible.
+// apiary/benchmarks/lazy_buddy_allocator.h - allocates cells and merges them as late as possible.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/detail/enclosing_free_level.h>
+#include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>
 
@@ -13,7 +14,12 @@
 #include <utility>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
+namespace apiary_bench {
+
+using apiary::cell_id;
+using apiary::CellTree;
+using apiary::id_range;
+using apiary::level_t;
 
 // Allocates aligned blocks of GPUs (cells of a tree of at most 32 levels): of the level's free cells
 // the one that became free last. It merges free cells only when a larger cell is requested and none
@@ -84,7 +90,8 @@ class lazy_buddy_allocator {
   }
   // The level of the free cell that is c or contains c; nullopt if there is none.
   [[nodiscard]] std::optional<level_t> enclosing_free_level(cell_id c) const noexcept {
-    return detail::enclosing_free_level(tree_, c, [this](cell_id above) { return is_free(above); });
+    return apiary::detail::enclosing_free_level(tree_, c,
+                                                [this](cell_id above) { return is_free(above); });
   }
   // Whether c itself was allocated and not released.
   [[nodiscard]] bool is_live(cell_id c) const noexcept { return states_[c.value] == state::live; }
@@ -194,4 +201,4 @@ class lazy_buddy_allocator {
   std::array<std::vector<cell_id>, 32> complete_{};  // of each level: all children were free once
 };
 
-APIARY_NAMESPACE_END
+}  // namespace apiary_bench
