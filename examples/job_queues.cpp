@@ -1,15 +1,15 @@
 // How long do jobs wait under different schedulers? Fourteen jobs, in the Standard Workload
 // Format, run on two servers with four GPUs each under ten schedulers.
 // SPDX-License-Identifier: MIT
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/bounded_wait_queue.h>
-#include <apiary/batch/conservative_queue.h>
-#include <apiary/batch/preemptive_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/preemptive_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>

@@ -1,10 +1,10 @@
 // How do I write a queue and run it in the simulator? This queue is first come first served, but a
 // job of one GPU may pass a larger job that has waited for less than 30 minutes.
 // SPDX-License-Identifier: MIT
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job_scheduler.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>

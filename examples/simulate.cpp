@@ -82,7 +82,7 @@ std::vector<std::string> reasons_of(const left_out_jobs& jobs, const simulate_op
 }
 
 // Leaves out jobs that do not fit even into the idle cluster, by their CPU, memory or GPU models:
-// those that a queue of batch/ or gang_queue refuses. Requires: no job has more GPUs than the cluster.
+// those that a queue of queue/ or gang_queue refuses. Requires: no job has more GPUs than the cluster.
 absl::Status leave_out_never(const simulate_options& o, job_list& list, left_out_jobs& left_out) {
   if (o.cluster.is_plain() && std::all_of(list.jobs.begin(), list.jobs.end(), needs_only_gpus))
     return absl::OkStatus();

@@ -1,10 +1,8 @@
-// apiary/examples/simulate_placer.h - where jobs run under the queues of batch/, also jobs that need CPU,
+// apiary/examples/simulate_placer.h - where jobs run under the queues of queue/, also jobs that need CPU,
 // memory or GPU models.
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/job_placer.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/job_demand.h>
@@ -13,8 +11,10 @@
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
+#include <apiary/model/placer.h>
 #include <apiary/model/plan.h>
 #include <apiary/model/resources.h>
+#include <apiary/queue/server_placer.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -4,16 +4,11 @@
 
 #include "simulate_picture.h"
 #include "simulate_placer.h"
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/bounded_wait_queue.h>
-#include <apiary/batch/conservative_queue.h>
-#include <apiary/batch/gpu_sharing_placer.h>
-#include <apiary/batch/preemptive_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
@@ -32,6 +27,11 @@
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
 #include <apiary/philly/philly_fgd.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/preemptive_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
@@ -272,7 +272,7 @@ inline std::vector<job_demand> number_demands(apiary::job_list& list) {
   }
   return demands;
 }
-// A placer for the queues of batch/. Numbers the demands of the jobs if a job has one, or if the servers
+// A placer for the queues of queue/. Numbers the demands of the jobs if a job has one, or if the servers
 // differ or are limited.
 inline absl::StatusOr<cluster_placer> placer_for(const job_cluster& cluster,
                                                  apiary::job_list& list) {

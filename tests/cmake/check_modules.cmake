@@ -13,9 +13,9 @@ if(NOT DEFINED TABLE)
   set(TABLE ${CMAKE_CURRENT_LIST_DIR}/modules.txt)
 endif()
 # Modules that may use Abseil, and headers of others that may.
-set(status_modules "^(preempt|explain|gang_scheduler|fgd|hived|batch|philly|gandiva|trace|sim)/")
+set(status_modules "^(preempt|explain|gang_scheduler|fgd|hived|queue|philly|gandiva|trace|sim)/")
 set(status_headers
-  "^(core/status|topology/named_tree|model/job_scheduler)\\.h$")
+  "^(core/status|topology/named_tree|model/(job_scheduler|placer|server_spec))\\.h$")
 # Time, threads, files and random devices belong to the host.
 set(banned "^(iostream|fstream|thread|mutex|chrono|ctime|regex|random)$")
 

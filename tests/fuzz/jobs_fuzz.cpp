@@ -5,11 +5,6 @@
 // with a header line. Of what is read, the first jobs that fit are run on eight servers of four
 // GPUs through every queue, without and with broken servers; each must end them all, keep the GPUs'
 // time, and explain every wait.
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/bounded_wait_queue.h>
-#include <apiary/batch/conservative_queue.h>
-#include <apiary/batch/preemptive_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
@@ -18,6 +13,11 @@
 #include <apiary/hived/hived_queue.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/philly.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/preemptive_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>

@@ -1,13 +1,13 @@
 // apiary/tests/gandiva/gandiva_fgd_test.cpp - jobs over a placer are themselves, and have no rights.
 // SPDX-License-Identifier: MIT
-#include <apiary/batch/gpu_sharing_placer.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
+#include <apiary/queue/server_placer.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>

@@ -1,12 +1,12 @@
 // apiary/tests/gandiva/placer_backend_test.cpp - jobs over any placer move where that lowers a measure.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
-#include <apiary/batch/gpu_sharing_placer.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
+#include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
+#include <apiary/queue/server_placer.h>
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,6 @@
 // apiary/tests/gandiva/starvation_test.cpp - no job waits longer than the bound that its scheduler states.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
@@ -10,6 +9,7 @@
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 
 #include <doctest/doctest.h>

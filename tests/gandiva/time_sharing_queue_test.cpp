@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: MIT
 #include "support/hived_clusters.h"
 #include "support/scale.h"
-#include <apiary/batch/gpu_sharing_placer.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
+#include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/gandiva/time_sharing_queue.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/trace/job_list.h>
 

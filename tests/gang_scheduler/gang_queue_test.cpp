@@ -1,11 +1,11 @@
 // apiary/tests/gang_scheduler/gang_queue_test.cpp - the queue over a gang scheduler, alone and in the simulator.
 // SPDX-License-Identifier: MIT
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 

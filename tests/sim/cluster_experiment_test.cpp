@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #include "support/cluster_experiment.h"
 
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/gandiva/gandiva.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/server_placer.h>
 
 #include <absl/status/statusor.h>
 #include <doctest/doctest.h>

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: MIT
 #include "support/forwarding_scheduler.h"
 #include "support/scale.h"
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/bounded_wait_queue.h>
-#include <apiary/batch/conservative_queue.h>
-#include <apiary/batch/preemptive_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/preemptive_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>

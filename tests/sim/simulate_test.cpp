@@ -1,14 +1,14 @@
 // apiary/tests/sim/simulate_test.cpp - jobs over time: speeds, costs, breakdowns, the log's hash.
 // SPDX-License-Identifier: MIT
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/conservative_queue.h>
-#include <apiary/batch/preemptive_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/status.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/preemptive_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/bounded_wait_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job_scheduler.h>
+#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/server_placer.h>
 
 #include <algorithm>
 #include <cstddef>

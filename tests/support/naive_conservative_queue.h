@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/queue/server_placer.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -21,7 +21,7 @@
 
 namespace apiary_test {
 
-// The rules of batch/conservative_queue.h: whenever reservations may move, every waiting job in order
+// The rules of queue/conservative_queue.h: whenever reservations may move, every waiting job in order
 // gives up its reservation and takes the earliest, until none has moved. The free GPUs are counted anew
 // from all jobs each time. `depth`: jobs get reservations until so many have one; 0: all. A job that
 // does not fit on the healthy servers when no job runs has none. It reports no delays. Requires: calls

@@ -1,12 +1,12 @@
 // The simulator, and policies for it: queues of the library, and objects of Python.
 // SPDX-License-Identifier: MIT
 #include "bindings.h"
-#include <apiary/batch/batch_queue.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
 #include <apiary/model/placement.h>
+#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>

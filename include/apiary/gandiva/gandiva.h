@@ -3,7 +3,6 @@
 #pragma once
 
 #include <apiary/alloc/server_pool.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
@@ -19,6 +18,7 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
+#include <apiary/queue/server_placer.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

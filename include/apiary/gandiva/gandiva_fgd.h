@@ -2,13 +2,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/gpu_sharing_placer.h>
-#include <apiary/batch/job_placer.h>
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/time_sharing_queue.h>
 #include <apiary/metric/fragmentation.h>
@@ -16,7 +14,9 @@
 #include <apiary/model/job_scheduler.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
+#include <apiary/model/placer.h>
 #include <apiary/model/request.h>
+#include <apiary/queue/server_placer.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

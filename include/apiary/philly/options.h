@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/queue/server_placer.h>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>

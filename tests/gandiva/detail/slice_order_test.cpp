@@ -1,7 +1,6 @@
 // apiary/tests/gandiva/detail/slice_order_test.cpp - time sharing tries one job of each kind, not all that wait.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
-#include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/detail/slice_order.h>
@@ -11,6 +10,7 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
 #include <apiary/model/request.h>
+#include <apiary/queue/server_placer.h>
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,214 @@
+// apiary/fgd/gpu_sharing_placer.h - places jobs of whole GPUs by a node score.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
+#include <apiary/core/status.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gang_sharing.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/gang/shared_gpu_fit.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/job.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/placer.h>
+#include <apiary/model/plan.h>
+#include <apiary/model/request.h>
+#include <apiary/model/server_spec.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A placer that uses a node score, for example FGD's. A job that fits on some server is one task. A
+// larger job is a gang: tasks as large as the smallest server with GPUs, and one with the rest.
+// Cost: propose, commit, finish as gang_sharing_scheduler, but propose O(1) for a gang whose tasks have no
+//       idle servers; jobs_on O(running jobs).
+template <NodeScore Score>
+class gpu_sharing_placer : public job_placer_types {
+ public:
+  // A placer for an idle cluster; spec.anywhere and spec.servers_per_rack are not used.
+  // kInvalidArgument: as spec.check(), or no server has a GPU.
+  [[nodiscard]] static absl::StatusOr<gpu_sharing_placer> create(const server_spec& spec,
+                                                                 Score score) {
+    APIARY_RETURN_IF_ERROR(spec.check());
+    node_table nodes;
+    for (const std::uint32_t gpus : spec.gpus) nodes.add({.gpus = gpus});
+    if (nodes.total_gpus() == 0) return absl::InvalidArgumentError("the servers have no GPUs");
+    APIARY_ASSIGN_OR_RETURN(
+        auto scheduler, gang_sharing_scheduler<Score>::create(std::move(nodes), std::move(score)));
+    return gpu_sharing_placer(std::move(scheduler));
+  }
+
+  // kInvalidArgument: the job does not fit in an idle, healthy cluster.
+  [[nodiscard]] absl::Status check(const job_request& r) const {
+    const std::uint32_t tasks = r.gpus / task_;
+    const std::uint32_t rest = r.gpus % task_;
+    const bool fits = r.gpus <= largest_ ||
+                      (tasks + (rest > 0 ? 1 : 0) <= gang_sharing_scheduler<Score>::max_tasks &&
+                       (tasks < whole_tasks_ || (tasks == whole_tasks_ && rest <= largest_rest_)));
+    if (r.gpus > 0 && fits) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
+                     " GPUs; it does not fit even into the idle cluster"));
+  }
+  // Where the job would run; nullopt: not now, or the budget ended. kInvalidArgument: as check(r).
+  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
+    APIARY_RETURN_IF_ERROR(check(r));
+    if (r.gpus > idle_) return std::nullopt;
+    if (r.gpus <= largest_) {
+      APIARY_ASSIGN_OR_RETURN(const task_plan plan, scheduler_.propose(task(r.job, r.gpus)));
+      if (plan.result == plan_result::wait) return std::nullopt;
+      return job_placement{plan.where};
+    }
+    if (r.gpus / task_ > free_tasks_) return std::nullopt;
+    topology_constraints gang;
+    gang.groups.push_back({.tasks = r.gpus / task_, .gpus = task_});
+    if (r.gpus % task_ != 0) gang.groups.push_back({.tasks = 1, .gpus = r.gpus % task_});
+    APIARY_ASSIGN_OR_RETURN(const shared_gang_plan plan, scheduler_.propose(gang));
+    if (plan.result == plan_result::wait) return std::nullopt;
+    std::map<node_id, std::uint32_t> masks;
+    for (const task_placement& p : plan.placements) masks[p.where.node] |= p.where.gpu_mask;
+    job_placement where;
+    for (const auto& [node, mask] : masks) where.push_back({node, mask});
+    return where;
+  }
+  // The job runs at `where`, which may name a server more than once. kAlreadyExists: the job runs.
+  // kInvalidArgument: no job id, or another number of GPUs than the job wants. kNotFound: no such
+  // server. kAborted: the GPUs are not idle.
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
+    std::uint32_t gpus = 0;
+    for (const placement& p : where) gpus += p.num_gpus();
+    if (gpus != r.gpus || gpus == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
+                                                     " GPUs; the placement has ", gpus));
+    }
+    for (const placement& p : where) {
+      if (scheduler_.nodes().contains(p.node)) continue;
+      return absl::NotFoundError(absl::StrCat("there is no server ", p.node.value));
+    }
+    const std::uint32_t before = free_tasks_on(where);
+    if (where.size() == 1) {
+      APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), where[0]));
+    } else {
+      topology_constraints gang;
+      std::vector<task_placement> tasks;
+      for (const placement& p : where) {
+        tasks.push_back({static_cast<std::uint32_t>(gang.groups.size()), p});
+        gang.groups.push_back({.tasks = 1, .gpus = p.num_gpus()});
+      }
+      APIARY_RETURN_IF_ERROR(scheduler_.commit(r.job, gang, tasks));
+    }
+    running_.try_emplace(r.job.value, where);
+    idle_ -= gpus;
+    free_tasks_ += free_tasks_on(where) - before;
+    return absl::OkStatus();
+  }
+  // The job has ended. kNotFound: it does not run.
+  [[nodiscard]] absl::Status finish(job_id job) {
+    const auto found = running_.find(job.value);
+    if (found == running_.end()) return scheduler_.finish(job);
+    const std::uint32_t before = free_tasks_on(found->second);
+    APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
+    for (const placement& p : found->second) {
+      if (scheduler_.nodes()[p.node].healthy) idle_ += p.num_gpus();
+    }
+    free_tasks_ += free_tasks_on(found->second) - before;
+    running_.erase(found);
+    return absl::OkStatus();
+  }
+
+  // The server gets no new job; its jobs continue. kNotFound: there is no such server.
+  [[nodiscard]] absl::Status mark_bad(node_id n) { return set_health(n, false); }
+  // The server gets new jobs again. kNotFound: there is no such server.
+  [[nodiscard]] absl::Status mark_healthy(node_id n) { return set_health(n, true); }
+  // The jobs on the server, ascending.
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
+    std::vector<job_id> jobs;
+    for (const auto& [job, where] : running_) {
+      if (std::any_of(where.begin(), where.end(), [&](placement p) { return p.node == n; }))
+        jobs.emplace_back(job);
+    }
+    std::sort(jobs.begin(), jobs.end());
+    return jobs;
+  }
+  // Idle GPUs on healthy servers.
+  [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return idle_; }
+  // All GPUs, including those on bad servers.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept {
+    return static_cast<std::uint32_t>(scheduler_.nodes().total_gpus());
+  }
+  // The scheduler inside.
+  [[nodiscard]] const gang_sharing_scheduler<Score>& scheduler() const noexcept {
+    return scheduler_;
+  }
+
+ private:
+  explicit gpu_sharing_placer(gang_sharing_scheduler<Score> scheduler)
+      : scheduler_(std::move(scheduler)), idle_(total_gpus()) {
+    const node_table& nodes = scheduler_.nodes();
+    for (const node_id n : nodes.ids()) {
+      const std::uint32_t gpus = nodes.shape(n).gpus;
+      largest_ = (std::max)(largest_, gpus);
+      if (gpus > 0) task_ = (std::min)(task_, gpus);
+    }
+    for (const node_id n : nodes.ids()) {
+      whole_tasks_ += nodes.shape(n).gpus / task_;
+      largest_rest_ = (std::max)(largest_rest_, nodes.shape(n).gpus % task_);
+    }
+    free_tasks_ = whole_tasks_;
+  }
+  // How many tasks of `task_` GPUs fit on the idle GPUs of the healthy servers of this placement, which
+  // may name a server more than once.
+  [[nodiscard]] std::uint32_t free_tasks_on(const job_placement& where) const {
+    std::vector<node_id> servers;
+    for (const placement& p : where) servers.push_back(p.node);
+    detail::sort_unique(servers);
+    std::uint32_t tasks = 0;
+    for (const node_id n : servers) {
+      const node_state& server = scheduler_.nodes()[n];
+      if (server.healthy) tasks += server.free_gpus() / task_;
+    }
+    return tasks;
+  }
+
+  [[nodiscard]] static task_request task(job_id job, std::uint32_t gpus) noexcept {
+    return {.job = job, .gpus = gpus, .gpu_milli = whole_gpu};
+  }
+  [[nodiscard]] absl::Status set_health(node_id n, bool healthy) {
+    const bool known = scheduler_.nodes().contains(n);
+    const bool changes = known && scheduler_.nodes()[n].healthy != healthy;
+    APIARY_RETURN_IF_ERROR(healthy ? scheduler_.mark_healthy(n) : scheduler_.mark_bad(n));
+    if (!changes) return absl::OkStatus();
+    const std::uint32_t free = scheduler_.nodes()[n].free_gpus();
+    idle_ = healthy ? idle_ + free : idle_ - free;
+    free_tasks_ = healthy ? free_tasks_ + free / task_ : free_tasks_ - free / task_;
+    return absl::OkStatus();
+  }
+
+  gang_sharing_scheduler<Score> scheduler_;
+  std::unordered_map<std::uint32_t, job_placement> running_;
+  std::uint32_t largest_ = 0;               // GPUs of the largest server
+  std::uint32_t task_ = max_gpus_per_node;  // GPUs of a task of a gang
+  std::uint32_t whole_tasks_ = 0;           // the most such tasks in an idle cluster
+  std::uint32_t largest_rest_ = 0;          // the most GPUs of one server that are left beside them
+  std::uint32_t free_tasks_ = 0;  // the most such tasks on the idle GPUs of healthy servers
+  std::uint32_t idle_ = 0;
+};
+
+static_assert(JobPlacer<gpu_sharing_placer<fragmentation_gradient>>);
+
+APIARY_NAMESPACE_END
