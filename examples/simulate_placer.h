@@ -39,7 +39,7 @@ using job_demand = apiary::gang_queue_options::demand;
 // Places jobs that need CPU, memory or GPU models by the gang scheduler, as gang_queue does: a job of n
 // GPUs is a gang of tasks that each fill a server, and one task with the remaining GPUs; of smaller tasks
 // if these do not fit even into the idle cluster.
-class demand_placer {
+class demand_placer : public apiary::job_placer_types {
  public:
   // For a cluster in which all servers have equally many GPUs. demands[d]: of the jobs with
   // job_request::demand d. kInvalidArgument: as gang_scheduler::create.
@@ -181,7 +181,7 @@ class demand_placer {
 
 // One of two placers: server_placer for jobs that need only GPUs, demand_placer for others. A queue is
 // compiled once for both.
-class cluster_placer {
+class cluster_placer : public apiary::job_placer_types {
  public:
   template <class Placer>
   explicit cluster_placer(Placer placer) : placer_(std::move(placer)) {}
