@@ -1,22 +1,33 @@
 // Does this gang fit in my cluster under these constraints; if not, why, what would help, and which
-// gangs would have to be preempted? The cluster is described as text, as Slurm does.
+// gangs would have to be preempted?
 // SPDX-License-Identifier: MIT
 #include <apiary/gang_scheduler/gang_scheduler.h>
 
 #include <cstdio>
+#include <string>
 
 using namespace apiary;
 
 namespace {
 
-constexpr const char* topology = R"(
-  SwitchName=r1 Nodes=n[1-4]
-  SwitchName=r2 Nodes=n[5-8]
-)";
-constexpr const char* node_list = R"(
-  NodeName=n[1-4] Gres=gpu:v100:8 CPUs=64 RealMemory=512000
-  NodeName=n[5-8] Gres=gpu:h100:8 CPUs=96 RealMemory=1024000 Labels=network=fast
-)";
+// Two racks of four nodes of eight GPUs: V100 in rack r1, H100 and a fast network in rack r2.
+gang_cluster inventory() {
+  gang_cluster all{.levels = {"rack"}};
+  const gang_cluster::node v100{.cells = {"r1"},
+                                .gpus = 8,
+                                .host = {.cpu_milli = 64'000, .memory_mib = 512'000},
+                                .model = "v100"};
+  const gang_cluster::node h100{.cells = {"r2"},
+                                .gpus = 8,
+                                .host = {.cpu_milli = 96'000, .memory_mib = 1'024'000},
+                                .model = "h100",
+                                .labels = {"network=fast"}};
+  for (int n = 1; n <= 8; ++n) {
+    all.nodes.push_back(n <= 4 ? v100 : h100);
+    all.nodes.back().name = "n" + std::to_string(n);
+  }
+  return all;
+}
 
 // The whole question.
 void ask(gang_scheduler& cluster, const gang_scheduler::request& gang) {
@@ -32,7 +43,7 @@ void run(gang_scheduler& cluster, const gang_scheduler::request& gang) {
 }  // namespace
 
 int main() {
-  gang_scheduler cluster = gang_scheduler::create(topology, node_list).value();
+  gang_scheduler cluster = gang_scheduler::create(inventory()).value();
   gang_scheduler::request gang{.job = "train", .priority = 10};
   gang.gang.groups = {{.tasks = 4, .gpus = 8}};
   gang.gang.required = cluster.find_level("rack").value();

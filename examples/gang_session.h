@@ -5,6 +5,7 @@
 #include "gang_session_fields.h"
 #include "gang_session_request.h"
 #include "hived_session_json.h"
+#include "import/slurm_texts.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -181,7 +182,7 @@ class gang_session {
       const std::string nodes = from.text("nodes");
       const std::string gres = from.text("gres");
       APIARY_RETURN_IF_ERROR(read_all());
-      APIARY_ASSIGN_OR_RETURN(cluster, gang_cluster::parse(topology, nodes, gres));
+      APIARY_ASSIGN_OR_RETURN(cluster, example::read_slurm(topology, nodes, gres));
     } else {
       cluster.levels = from.texts("levels");
       from.require("nodes");

@@ -21,6 +21,7 @@
 #include "import/kubernetes_import.h"
 #include "import/kubernetes_topology.h"
 #include "import/nvidia_topology.h"
+#include "import/slurm_texts.h"
 #include "import/slurm_topology_yaml.h"
 #include "import/topograph_model.h"
 #include <apiary/core/digits.h>
@@ -93,11 +94,11 @@ void print_summary(const gang_cluster& cluster, const std::vector<std::string>& 
 int show(const absl::StatusOr<gang_cluster>& cluster, const std::vector<std::string>& unusable,
          bool hived) {
   if (failed(cluster.status())) return 1;
-  const auto texts = cluster->write();
+  const auto texts = example::write_slurm(*cluster);
   if (failed(texts.status())) return 1;
   std::printf("%s%s", texts->topology.c_str(), texts->nodes.c_str());
   print_summary(*cluster, unusable);
-  const auto again = gang_cluster::parse(texts->topology, texts->nodes);
+  const auto again = example::read_slurm(texts->topology, texts->nodes);
   const bool same =
       again.ok() && again->levels == cluster->levels && again->nodes == cluster->nodes;
   std::printf("the description reads back %s\n", same ? "the same" : "differently");
@@ -115,7 +116,7 @@ bool is_yaml(const std::string& file) { return file.ends_with(".yaml") || file.e
 int show_yaml_topology(const std::string& yaml, const std::string& name, const std::string& nodes,
                        const std::string& gres, bool hived) {
   const auto file = example::slurm_topologies_yaml::read(yaml);
-  const absl::Status of_nodes = gang_cluster::parse("", nodes, gres).status();
+  const absl::Status of_nodes = example::read_slurm("", nodes, gres).status();
   if (!file.ok()) return refuse(file.status(), of_nodes);
   const auto topology = file->find(name);
   if (!topology.ok()) return refuse(topology.status(), of_nodes);
@@ -266,14 +267,14 @@ constexpr const char* lstopo =
 
 int show_samples() {
   std::printf("Slurm, topology.conf, slurm.conf and gres.conf:\n");
-  int status = show(gang_cluster::parse(topology, nodes, gres), {}, false);
+  int status = show(example::read_slurm(topology, nodes, gres), {}, false);
   std::printf("\nSlurm, blocks, for HiveD as well:\n");
-  status += show(gang_cluster::parse("BlockName=b0 Nodes=n[0-1]\nBlockName=b1 Nodes=n[2-3]\n"
+  status += show(example::read_slurm("BlockName=b0 Nodes=n[0-1]\nBlockName=b1 Nodes=n[2-3]\n"
                                      "BlockSizes=2,4",
                                      "NodeName=n[0-3] Gres=gpu:gb200:4"),
                  {}, true);
   std::printf("\nSlurm, with faults:\n");
-  show(gang_cluster::parse("SwitchName=rack0 Nodes=n[0-1", wrong_nodes), {}, false);
+  show(example::read_slurm("SwitchName=rack0 Nodes=n[0-1", wrong_nodes), {}, false);
   std::printf("\nSlurm, topology.yaml:\n");
   status += show_yaml_topology(topologies, "", nodes, gres, false);
   std::printf("\nSlurm, topology.yaml, with faults:\n");
@@ -327,7 +328,7 @@ int main(int argc, char** argv) {
   texts.resize((std::max)(texts.size(), std::size_t{3}));
   if (kind == "slurm" && words.size() >= 3 && words.size() <= 4) {
     if (is_yaml(words[1])) return show_yaml_topology(texts[0], name, texts[1], texts[2], hived);
-    return show(gang_cluster::parse(texts[0], texts[1], texts[2]), {}, hived);
+    return show(example::read_slurm(texts[0], texts[1], texts[2]), {}, hived);
   }
   if (has_topology) return show_kubernetes_topology(texts[0], texts[1], name, hived);
   if (kind == "kubernetes" && words.size() >= 2)

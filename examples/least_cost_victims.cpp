@@ -39,7 +39,10 @@ void ask(const char* what, gang_scheduler& cluster) {
 int main() {
   // Six nodes of eight GPUs. Ten small gangs of research fill n1 and n2, and two large ones of
   // products the others; "old" has run for longer than "new".
-  gang_scheduler cluster = gang_scheduler::create("", "NodeName=n[1-6] Gres=gpu:8").value();
+  gang_cluster inventory;
+  for (int n = 1; n <= 6; ++n)
+    inventory.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 8});
+  gang_scheduler cluster = gang_scheduler::create(inventory).value();
   for (int i = 0; i < 10; ++i)
     run(cluster, "s" + std::to_string(i), research, 1, 900, {i < 5 ? "n1" : "n2"},
         i % 5 < 3 ? 2 : 1);

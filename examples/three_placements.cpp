@@ -46,12 +46,12 @@ void try_placement(gang_scheduler& cluster, const char* name, const gang_schedul
 
 int main() {
   // Three racks of four nodes of eight GPUs; the last rack is idle.
-  gang_scheduler cluster = gang_scheduler::create(
-                               "SwitchName=r1 Nodes=n[1-4]\n"
-                               "SwitchName=r2 Nodes=n[5-8]\n"
-                               "SwitchName=r3 Nodes=n[9-12]",
-                               "NodeName=n[1-12] Gres=gpu:8")
-                               .value();
+  gang_cluster inventory{.levels = {"rack"}};
+  for (int n = 0; n < 12; ++n)
+    inventory.nodes.push_back({.name = "n" + std::to_string(n + 1),
+                               .cells = {"r" + std::to_string(n / 4 + 1)},
+                               .gpus = 8});
+  gang_scheduler cluster = gang_scheduler::create(inventory).value();
   constexpr std::uint32_t in_use[] = {4, 6, 4, 2, 6, 4, 4, 6};
   for (std::uint32_t n = 0; n < 8; ++n) {
     gang_scheduler::request job{.job = n};

@@ -28,12 +28,14 @@ bool start(gang_scheduler& cluster, const gang_scheduler::request& gang) {
 
 int main() {
   // Three racks of four nodes of eight GPUs. Small jobs run, and n10 is bad.
-  gang_scheduler cluster = gang_scheduler::create(
-                               "SwitchName=east Nodes=n[1-4]\n"
-                               "SwitchName=south Nodes=n[9-12]\n"
-                               "SwitchName=west Nodes=n[5-8]",
-                               "NodeName=n[1-12] Gres=gpu:8")
-                               .value();
+  gang_cluster inventory{.levels = {"rack"}};
+  for (int n = 1; n <= 12; ++n)
+    inventory.nodes.push_back({.name = "n" + std::to_string(n),
+                               .cells = {n <= 4   ? "east"
+                                         : n <= 8 ? "west"
+                                                  : "south"},
+                               .gpus = 8});
+  gang_scheduler cluster = gang_scheduler::create(inventory).value();
   constexpr std::uint32_t free[] = {8, 0, 0, 6, 8, 4, 2, 0, 8, 8, 8, 0};
   for (std::uint32_t n = 0; n < 12; ++n) {
     if (free[n] == 8) continue;

@@ -38,11 +38,13 @@ void ask(gang_scheduler& cluster, const char* name, const topology_constraints& 
 
 int main() {
   // Two racks of four nodes of eight GPUs. There are 37 free GPUs.
-  gang_scheduler cluster = gang_scheduler::create(
-                               "SwitchName=east Nodes=n[1-4]\n"
-                               "SwitchName=west Nodes=n[5-8]",
-                               "NodeName=n[1-8] Gres=gpu:8 CPUs=64")
-                               .value();
+  gang_cluster inventory{.levels = {"rack"}};
+  for (int n = 1; n <= 8; ++n)
+    inventory.nodes.push_back({.name = "n" + std::to_string(n),
+                               .cells = {n <= 4 ? "east" : "west"},
+                               .gpus = 8,
+                               .host = {.cpu_milli = 64'000}});
+  gang_scheduler cluster = gang_scheduler::create(inventory).value();
   const level_t node = cluster.find_level("node").value();
   const level_t rack = cluster.find_level("rack").value();
   constexpr std::uint32_t used[] = {3, 1, 3, 4, 2, 2, 4, 8};

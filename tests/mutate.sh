@@ -54,11 +54,13 @@ for argument in "$@"; do
 done
 case $minutes in *[!0-9]* | 0*) give_up "--minutes=$minutes: this is no number from 1" ;; esac
 every_module=$(sed -n 's/^\([a-z_]*\):.*/\1/p' tests/cmake/modules.txt)
+[ ! -f tests/mutants/examples.cmake ] || every_module="$every_module
+examples"
 if [ -n "$since" ]; then
-  changed=$(git diff --name-only "$since" -- include/apiary tests) || give_up "$since is no commit"
+  changed=$(git diff --name-only "$since" -- include/apiary examples tests) || give_up "$since is no commit"
   for module in $every_module; do
     printf '%s\n' "$changed" |
-      grep -q -e "^include/apiary/$module/.*\.h$" -e "^tests/$module/" -e "^tests/mutants/$module\.cmake$" ||
+      grep -q -e "^include/apiary/$module/.*\.h$" -e "^$module/.*\.h$" -e "^tests/$module/" -e "^tests/mutants/$module\.cmake$" ||
       continue
     case " $modules " in *" $module "*) ;; *) modules="$modules $module" ;; esac
   done
@@ -76,7 +78,7 @@ build=${APIARY_BUILD_DIR:-build/mutants}
 mkdir -p "$build"
 build=$(cd "$build" && pwd)
 mkdir -p "$build/logs"
-sh tests/packages.sh g++ cmake ninja-build libabsl-dev doctest-dev || give_up "packages are missing"
+sh tests/packages.sh g++ cmake ninja-build libabsl-dev doctest-dev libyaml-cpp-dev || give_up "packages are missing"
 cmake -DSOURCE="$PWD" -DWORK="$build" -P tests/cmake/mutants.cmake || give_up "mutants are wrong"
 
 # The warnings of compilers are those of the switches.

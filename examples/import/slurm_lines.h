@@ -1,4 +1,4 @@
-// apiary/examples/import/slurm_lines.h - lines for gang_cluster::parse that stand for lines of another file.
+// apiary/examples/import/slurm_lines.h - lines for read_slurm that stand for lines of another file.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace example {
 
-// A text for gang_cluster::parse that an importer makes from another file. Each of its lines knows the
+// A text for read_slurm that an importer makes from another file. Each of its lines knows the
 // line of that file.
 class slurm_lines {
  public:

@@ -5,6 +5,7 @@
 #include "../hived_session_json.h"
 #include "../strict_yaml.h"
 #include "slurm_lines.h"
+#include "slurm_texts.h"
 #include <apiary/gang_scheduler/gang_cluster.h>
 
 #include <absl/status/status.h>
@@ -51,7 +52,7 @@ struct slurm_topology_yaml {
   }
 
   // The cluster: this topology, with the nodes of a slurm.conf and a gres.conf.
-  // kInvalidArgument: the faults, as gang_cluster::parse has them, with the lines of the topology.yaml.
+  // kInvalidArgument: the faults, as read_slurm has them, with the lines of the topology.yaml.
   [[nodiscard]] absl::StatusOr<apiary::gang_cluster> cluster(std::string_view nodes,
                                                              std::string_view gres = {}) const {
     if (!is_known(type))
@@ -69,7 +70,7 @@ struct slurm_topology_yaml {
     for (const std::uint32_t size : block_sizes)
       absl::StrAppend(&sizes, sizes.empty() ? "" : ",", size);
     if (!sizes.empty()) lines.add(sizes_line, "BlockSizes=", sizes);
-    auto all = apiary::gang_cluster::parse(lines.text(), nodes, gres);
+    auto all = read_slurm(lines.text(), nodes, gres);
     if (!all.ok()) return lines.with_lines("topology", all.status());
     return all;
   }

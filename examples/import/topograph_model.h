@@ -5,6 +5,7 @@
 #include "../hived_session_json.h"
 #include "../strict_yaml.h"
 #include "slurm_lines.h"
+#include "slurm_texts.h"
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/ragged_tree.h>
@@ -65,7 +66,7 @@ class topograph_model : private strict_yaml {
   }
 
   // The cluster, with so many GPUs of this model on each node: the file says neither.
-  // kInvalidArgument: the faults, as gang_cluster::parse has them, with the lines of the model.
+  // kInvalidArgument: the faults, as read_slurm has them, with the lines of the model.
   [[nodiscard]] absl::StatusOr<apiary::gang_cluster> cluster(std::uint32_t gpus,
                                                              const std::string& model = "") const {
     if (const std::string why = slurm_lines::fault_of_name(model); !model.empty() && !why.empty())
@@ -129,7 +130,7 @@ class topograph_model : private strict_yaml {
         nodes.add(one.line, "NodeName=", list, gres, words);
       }
     }
-    auto all = apiary::gang_cluster::parse(topology.text(), nodes.text());
+    auto all = read_slurm(topology.text(), nodes.text());
     if (all.ok()) return all;
     return nodes.with_lines("nodes", topology.with_lines("topology", all.status()));
   }

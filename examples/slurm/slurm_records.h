@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "../import/slurm_texts.h"
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/model/plan.h>
 
@@ -159,7 +160,7 @@ template <class Number>
 }
 
 // The cluster. The topology is the output of `scontrol -o show topology`: leaf switches are racks.
-// kInvalidArgument: see gang_cluster::parse and gang_cluster::check.
+// kInvalidArgument: see read_slurm and gang_cluster::check.
 [[nodiscard]] inline absl::StatusOr<apiary::gang_cluster> cluster_of(
     std::string_view topology, const std::vector<node_record>& nodes) {
   std::string switches;
@@ -182,7 +183,7 @@ template <class Number>
     if (!node.features.empty()) absl::StrAppend(&text, " Feature=", node.features);
     text += '\n';
   }
-  return apiary::gang_cluster::parse(switches, text);
+  return example::read_slurm(switches, text);
 }
 
 // What a held or released job asks for: a task on each of its nodes.

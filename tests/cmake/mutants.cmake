@@ -14,7 +14,7 @@
 #   mutant(NAME HEADER "what it imitates" [IN [[...]]] FROM [[...]] TO [[...]] [STATEMENT]
 #          [EQUIVALENT "reason"])
 #
-# FROM is an expression (with STATEMENT: statements) that occurs once in IN, and IN occurs once in the
+# HEADER is named from include/apiary/, or is one of examples/. FROM is an expression (with STATEMENT: statements) that occurs once in IN, and IN occurs once in the
 # header; without IN, FROM occurs once in the header. TO replaces it.
 cmake_minimum_required(VERSION 3.25)
 if(NOT LEAST)
@@ -28,6 +28,15 @@ set(changed)
 macro(fail text)
   string(APPEND errors "tests/mutants/${module}.cmake: ${text}\n")
 endmacro()
+
+# root_of(<header>): sets root to the folder of the checkout that the header is named from.
+function(root_of header)
+  set(root include/apiary/)
+  if(header MATCHES "^examples/")
+    set(root "")
+  endif()
+  set(root "${root}" PARENT_SCOPE)
+endfunction()
 
 # once(<variable> <text> <part> <name>): sets the variable to the fault if <part> does not occur once.
 function(once variable text part name)
@@ -43,7 +52,8 @@ endfunction()
 function(mutant name header what)
   cmake_parse_arguments(PARSE_ARGV 3 m "STATEMENT" "IN;FROM;TO;EQUIVALENT" "")
   set(fault)
-  set(path "${SOURCE}/include/apiary/${header}")
+  root_of("${header}")
+  set(path "${SOURCE}/${root}${header}")
   string(MD5 id "${module}/${name}")
   string(SUBSTRING "${id}" 0 7 id)
   if(DEFINED m_UNPARSED_ARGUMENTS)
@@ -104,6 +114,9 @@ endfunction()
 
 file(STRINGS "${SOURCE}/tests/cmake/modules.txt" modules REGEX "^[a-z_]+:")
 list(TRANSFORM modules REPLACE ":.*" "")
+if(EXISTS "${SOURCE}/tests/mutants/examples.cmake")
+  list(APPEND modules examples)
+endif()
 foreach(module IN LISTS modules)
   set(mutants_of_module 0)
   include("${SOURCE}/tests/mutants/${module}.cmake" OPTIONAL)
@@ -132,8 +145,9 @@ foreach(header IN LISTS changed)
   cmake_path(GET header PARENT_PATH folder)
   file(MAKE_DIRECTORY "${WORK}/headers/${folder}")
   file(COPY_FILE "${new}" "${WORK}/headers/${header}" ONLY_IF_DIFFERENT)
-  file(REMOVE "${tree}/include/apiary/${header}")  # COPY would keep a file of the same time
-  file(COPY "${WORK}/headers/${header}" DESTINATION "${tree}/include/apiary/${folder}")
+  root_of("${header}")
+  file(REMOVE "${tree}/${root}${header}")  # COPY would keep a file of the same time
+  file(COPY "${WORK}/headers/${header}" DESTINATION "${tree}/${root}${folder}")
 endforeach()
 file(COPY "${CMAKE_CURRENT_LIST_DIR}/mutant_switch.h" DESTINATION "${tree}/include/apiary")
 file(WRITE "${WORK}/mutants.txt" "${table}")

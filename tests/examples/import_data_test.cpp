@@ -5,6 +5,7 @@
 #include "../../examples/import/hwloc_topology.h"
 #include "../../examples/import/kubernetes_topology.h"
 #include "../../examples/import/nvidia_topology.h"
+#include "../../examples/import/slurm_texts.h"
 #include "../../examples/import/topograph_model.h"
 #include "support/data.h"
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -45,9 +46,9 @@ void check_sample(const absl::StatusOr<gang_cluster>& cluster, std::uint32_t gpu
     CHECK(node.gpus == gpus);
     CHECK(node.model == "v100");
   }
-  const auto texts = cluster->write();
+  const auto texts = example::write_slurm(*cluster);
   REQUIRE(texts.ok());
-  const auto again = gang_cluster::parse(texts->topology, texts->nodes);
+  const auto again = example::read_slurm(texts->topology, texts->nodes);
   REQUIRE(again.ok());
   CHECK(again->levels == cluster->levels);
   CHECK(again->nodes == cluster->nodes);
@@ -61,13 +62,13 @@ void check_sample(const absl::StatusOr<gang_cluster>& cluster, std::uint32_t gpu
 }  // namespace
 
 TEST_CASE("Slurm's files") {
-  check_sample(gang_cluster::parse(sample_text(formats_folder + "topology.conf"), "",
+  check_sample(example::read_slurm(sample_text(formats_folder + "topology.conf"), "",
                                    sample_text(formats_folder + "gres.conf")),
                8);
   for (const char* version : {"debian12/", "debian13/"}) {
     const std::string folder = slurm_folder + version;
     check_sample(
-        gang_cluster::parse(sample_text(folder + "topology.conf"),
+        example::read_slurm(sample_text(folder + "topology.conf"),
                             sample_text(folder + "slurm.conf"), sample_text(folder + "gres.conf")),
         8);
   }
@@ -159,9 +160,9 @@ TEST_CASE("models of Topograph") {
           names.push_back(node.cells[l]);
       CHECK(names.size() == cells[l]);
     }
-    const auto texts = cluster->write();
+    const auto texts = example::write_slurm(*cluster);
     REQUIRE(texts.ok());
-    const auto description = gang_cluster::parse(texts->topology, texts->nodes);
+    const auto description = example::read_slurm(texts->topology, texts->nodes);
     REQUIRE(description.ok());
     CHECK(description->nodes == cluster->nodes);
     return *cluster;

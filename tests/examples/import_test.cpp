@@ -3,6 +3,7 @@
 #include "../../examples/hived_yaml.h"
 #include "../../examples/import/hived_cells.h"
 #include "../../examples/import/nvidia_topology.h"
+#include "../../examples/import/slurm_texts.h"
 #include <apiary/core/rng.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/named_tree.h>
@@ -146,7 +147,7 @@ TEST_CASE("corrupted matrices do no harm") {
 }
 
 TEST_CASE("cells for HiveD: one type for each shape") {
-  const auto cluster = gang_cluster::parse(
+  const auto cluster = example::read_slurm(
       "SwitchName=r0 Nodes=n[0-1],login\nSwitchName=r1 Nodes=n[2-3]\nSwitchName=r2 Nodes=n[4-6]",
       "NodeName=n[0-3] Gres=gpu:a100:8\nNodeName=n[4-6] Gres=gpu:4\nNodeName=login");
   REQUIRE(cluster.ok());
@@ -164,7 +165,7 @@ TEST_CASE("cells for HiveD: one type for each shape") {
 
 TEST_CASE("cells that HiveD cannot have are refused by name") {
   const auto fault = [](const char* topology, const char* nodes) {
-    const auto cluster = gang_cluster::parse(topology, nodes);
+    const auto cluster = example::read_slurm(topology, nodes);
     REQUIRE(cluster.ok());
     return std::string(example::hived_cells::of(*cluster).status().message());
   };

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "../../examples/import/hwloc_topology.h"
 #include "../../examples/import/kubernetes_topology.h"
+#include "../../examples/import/slurm_texts.h"
 #include "../../examples/import/slurm_topology_yaml.h"
 #include "../../examples/import/topograph_model.h"
 #include <apiary/core/rng.h>
@@ -66,9 +67,9 @@ std::string changed(std::string text, const std::string& from, const std::string
 
 // The description reads back the same.
 void check_description(const gang_cluster& cluster) {
-  const auto texts = cluster.write();
+  const auto texts = example::write_slurm(cluster);
   REQUIRE_MESSAGE(texts.ok(), texts.status().ToString());
-  const auto again = gang_cluster::parse(texts->topology, texts->nodes);
+  const auto again = example::read_slurm(texts->topology, texts->nodes);
   REQUIRE_MESSAGE(again.ok(), again.status().ToString());
   CHECK(again->levels == cluster.levels);
   CHECK(again->nodes == cluster.nodes);
@@ -200,7 +201,7 @@ TEST_CASE("topology.yaml: a tree, blocks and a flat topology in one file") {
   CHECK(topology_cluster("- topology: t\n  flat: {alpha_step_rank: true}\n", "", four_nodes)
             .levels.empty());
   // The same as the topology.conf with the same switches.
-  const auto conf = gang_cluster::parse(
+  const auto conf = example::read_slurm(
       "SwitchName=spine Switches=s[1-2]\nSwitchName=s1 Nodes=n[01-02]\nSwitchName=s2 "
       "Nodes=n[03-04],login",
       five_nodes);
@@ -705,7 +706,7 @@ TEST_CASE("corrupted topologies do no harm") {
       CHECK(again->all() == file->all());
       for (const auto& one : file->all()) {
         const auto cluster = one.cluster(five_nodes);
-        if (cluster.ok() && cluster->write().ok()) check_description(*cluster);
+        if (cluster.ok() && example::write_slurm(*cluster).ok()) check_description(*cluster);
         CHECK((cluster.ok() || !cluster.status().message().empty()));
       }
     } else if (kind == 1) {
@@ -715,7 +716,7 @@ TEST_CASE("corrupted topologies do no harm") {
       REQUIRE_MESSAGE(again.ok(), again.status().ToString());
       CHECK(*again == *model);
       const auto cluster = model->cluster(8);
-      if (cluster.ok() && cluster->write().ok()) check_description(*cluster);
+      if (cluster.ok() && example::write_slurm(*cluster).ok()) check_description(*cluster);
     } else if (kind == 2) {
       const auto topology = kubernetes_topologies::read(text);
       if (!topology.ok()) continue;

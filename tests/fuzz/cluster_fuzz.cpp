@@ -8,6 +8,7 @@
 #include "../../examples/import/hwloc_topology.h"
 #include "../../examples/import/kubernetes_import.h"
 #include "../../examples/import/nvidia_topology.h"
+#include "../../examples/import/slurm_texts.h"
 #include <apiary/core/config.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/named_tree.h>
@@ -27,11 +28,11 @@ namespace {
 void check_description(const gang_cluster& cluster) {
   APIARY_VERIFY(cluster.check().ok());
   if (cluster.nodes.size() > 2000) return;
-  const auto texts = cluster.write();
+  const auto texts = example::write_slurm(cluster);
   const auto cells = example::hived_cells::of(cluster);
   APIARY_VERIFY(cells.ok() || !cells.status().message().empty());
   if (!texts.ok()) return;
-  const auto again = gang_cluster::parse(texts->topology, texts->nodes);
+  const auto again = example::read_slurm(texts->topology, texts->nodes);
   APIARY_VERIFY(again.ok());
   APIARY_VERIFY(again->levels == cluster.levels && again->nodes == cluster.nodes);
 }
@@ -51,7 +52,7 @@ void read_slurm(std::string_view rest) {
       digits = c >= '0' && c <= '9' ? digits + 1 : 0;
       if (digits > 3) return;
     }
-  const auto cluster = gang_cluster::parse(texts[0], texts[1], texts[2]);
+  const auto cluster = example::read_slurm(texts[0], texts[1], texts[2]);
   if (cluster.ok()) return check_description(*cluster);
   APIARY_VERIFY(cluster.status().code() == absl::StatusCode::kInvalidArgument);
 }

@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <support/scale.h>
+#include <support/scheduler_of_texts.h>
 #include <utility>
 #include <vector>
 
@@ -31,10 +32,9 @@ constexpr level_t rack = 1;
 
 // Two racks of two nodes of four GPUs: a, b in r1; c, d in r2.
 gang_scheduler two_racks() {
-  return gang_scheduler::create("SwitchName=r1 Nodes=a,b\nSwitchName=r2 Nodes=c,d",
-                                "NodeName=a,b Gres=gpu:v100:4 CPUs=8\n"
-                                "NodeName=c,d Gres=gpu:h100:4 CPUs=8 Labels=zone=1")
-      .value();
+  return apiary_test::scheduler_of("SwitchName=r1 Nodes=a,b\nSwitchName=r2 Nodes=c,d",
+                                   "NodeName=a,b Gres=gpu:v100:4 CPUs=8\n"
+                                   "NodeName=c,d Gres=gpu:h100:4 CPUs=8 Labels=zone=1");
 }
 gang_scheduler::request tasks(const job_key& job, std::uint32_t n, std::uint32_t gpus,
                               std::int32_t priority = 0) {
@@ -267,7 +267,7 @@ TEST_CASE("a plan that was changed, is stale or says wait is not applied") {
   gang_scheduler::plan empty;
   empty.result = plan_result::bind;
   CHECK(s.commit(empty).code() == codes::kAborted);
-  CHECK(gang_scheduler::create("", "").value().commit(empty).code() == codes::kAborted);
+  CHECK(apiary_test::scheduler_of("", "").commit(empty).code() == codes::kAborted);
   gang_scheduler copy = s;
   CHECK(copy.commit(plan).ok());
   REQUIRE(s.mark_bad(node_id(3)).ok());
@@ -334,9 +334,8 @@ TEST_CASE("what_if takes back everything, new racks included") {
 }
 
 TEST_CASE("what_if puts removed nodes back to their places in the order of the cluster") {
-  gang_scheduler s = gang_scheduler::create("SwitchName=r1 Nodes=a,b,c\nSwitchName=r2 Nodes=d",
-                                            "NodeName=a,b,c,d Gres=gpu:4")
-                         .value();
+  gang_scheduler s = apiary_test::scheduler_of("SwitchName=r1 Nodes=a,b,c\nSwitchName=r2 Nodes=d",
+                                               "NodeName=a,b,c,d Gres=gpu:4");
   const auto before = s.free_capacity(0).value();
   const auto tasks_before = s.propose(tasks("x", 3, 2))->tasks;
   s.what_if([](gang_scheduler& t) {
@@ -858,9 +857,9 @@ TEST_CASE("nodes and racks may be named like a level and a number") {
                                      {.name = "node-0", .cells = {"node-7"}, .gpus = 8},
                                      {.name = "gpu-3", .cells = {"rack-1"}, .gpus = 8}}};
   CHECK(named.check().ok());
-  const auto texts = named.write();
+  const auto texts = example::write_slurm(named);
   REQUIRE(texts.ok());
-  CHECK(gang_cluster::parse(texts->topology, texts->nodes).value().nodes == named.nodes);
+  CHECK(example::read_slurm(texts->topology, texts->nodes).value().nodes == named.nodes);
   gang_scheduler s = gang_scheduler::create(named).value();
   CHECK(s.find_node("gpu-3").value() == node_id(2));
   const auto found = s.propose({.job = 1,
@@ -890,7 +889,7 @@ TEST_CASE("GPU models hold under constraints, too") {
 
 TEST_CASE("a taint keeps gangs away that do not tolerate it") {
   gang_scheduler s =
-      gang_scheduler::create("", "NodeName=a Gres=gpu:4 Taints=x,y\nNodeName=b Gres=gpu:2").value();
+      apiary_test::scheduler_of("", "NodeName=a Gres=gpu:4 Taints=x,y\nNodeName=b Gres=gpu:2");
   auto r = tasks(1, 1, 3);
   CHECK(s.propose(r)->reason == wait_reason::never);
   r.filter.tolerations = {"x"};
@@ -959,7 +958,7 @@ TEST_CASE("sentences for people") {
         "job cpu can never start in this cluster, even if it is idle: the gang needs capacity for "
         "2 tasks of 2 GPUs with 8 CPUs on one node; node a has the most: 1; without its CPU "
         "request it would fit");
-  gang_scheduler without = gang_scheduler::create("", "NodeName=a,b CPUs=64").value();
+  gang_scheduler without = apiary_test::scheduler_of("", "NodeName=a,b CPUs=64");
   CHECK(sentence(without, tasks("x", 2, 8)) ==
         "job x can never start in this cluster, even if it is idle: the cluster has no GPUs");
   s.set_step_budget(1);
@@ -1016,7 +1015,7 @@ TEST_CASE("a filter that accepts no node is the whole reason") {
 }
 
 TEST_CASE("an empty cluster gets its nodes later") {
-  gang_scheduler flat = gang_scheduler::create("", "").value();
+  gang_scheduler flat = apiary_test::scheduler_of("", "");
   CHECK(sentence(flat, tasks("x", 1, 4)) ==
         "job x can never start in this cluster, even if it is idle: the cluster has no nodes");
   REQUIRE(flat.add_node({.name = "a", .gpus = 4}).ok());
@@ -1030,11 +1029,10 @@ TEST_CASE("an empty cluster gets its nodes later") {
 }
 
 TEST_CASE("racks and nodes that have left are in no count of a sentence") {
-  gang_scheduler s = gang_scheduler::create(
-                         "SwitchName=r1 Nodes=a\nSwitchName=r2 Nodes=b,c\nSwitchName=r3 Nodes=d,e\n"
-                         "SwitchName=r4 Nodes=f,g\nSwitchName=r0 Nodes=h",
-                         "NodeName=a Gres=gpu:8 CPUs=1\nNodeName=b,c,d,e,f,g,h Gres=gpu:3 CPUs=8")
-                         .value();
+  gang_scheduler s = apiary_test::scheduler_of(
+      "SwitchName=r1 Nodes=a\nSwitchName=r2 Nodes=b,c\nSwitchName=r3 Nodes=d,e\n"
+      "SwitchName=r4 Nodes=f,g\nSwitchName=r0 Nodes=h",
+      "NodeName=a Gres=gpu:8 CPUs=1\nNodeName=b,c,d,e,f,g,h Gres=gpu:3 CPUs=8");
   for (const char* const name : {"f", "g", "h"}) REQUIRE(s.remove_node(at(s, name)).ok());
   auto gang = tasks("x", 1, 4);
   gang.gang.groups.push_back({.tasks = 1, .gpus = 1, .host = {2000, 0}});

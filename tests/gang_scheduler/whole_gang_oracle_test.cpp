@@ -15,6 +15,7 @@
 #include <map>
 #include <string>
 #include <support/scale.h>
+#include <support/scheduler_of_texts.h>
 #include <utility>
 #include <vector>
 
@@ -170,7 +171,7 @@ TEST_CASE("a shorter last slice against trying every node for every task") {
 }
 
 TEST_CASE("a short slice under anti-affinity or a leader is refused") {
-  gang_scheduler s = gang_scheduler::create("", "NodeName=a,b Gres=gpu:4").value();
+  gang_scheduler s = apiary_test::scheduler_of("", "NodeName=a,b Gres=gpu:4");
   gang_scheduler::request r{.job = 1};
   r.gang.groups = {{.tasks = 5, .gpus = 1, .slices = {{0, 2}}}};
   CHECK(s.propose(r)->result == plan_result::bind);
@@ -321,7 +322,7 @@ TEST_CASE("tasks of failed nodes move, the others stay: against trying every nod
 }
 
 TEST_CASE("a task that moves on an overcommitted node leaves no more CPU than there is") {
-  gang_scheduler s = gang_scheduler::create("", "NodeName=a Gres=gpu:4 CPUs=10").value();
+  gang_scheduler s = apiary_test::scheduler_of("", "NodeName=a Gres=gpu:4 CPUs=10");
   gang_scheduler::request r{.job = "x"};
   r.gang.groups = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 6'000}}};
   const std::vector<placement> here{{node_id(0), 1}, {node_id(0), 2}};
@@ -334,7 +335,7 @@ TEST_CASE("a task that moves on an overcommitted node leaves no more CPU than th
 }
 
 TEST_CASE("a task moves to the fullest node on which it fits") {
-  gang_scheduler s = gang_scheduler::create("", "NodeName=a,b,c Gres=gpu:4").value();
+  gang_scheduler s = apiary_test::scheduler_of("", "NodeName=a,b,c Gres=gpu:4");
   const auto start = [&](const job_key& job, const char* node, std::uint32_t gpus) {
     gang_scheduler::request r{.job = job};
     r.gang.groups = {{.tasks = 1, .gpus = gpus}};
@@ -352,7 +353,7 @@ TEST_CASE("a task moves to the fullest node on which it fits") {
 
 TEST_CASE("one large node is to be freed, not two small ones that have more free GPUs") {
   gang_scheduler s =
-      gang_scheduler::create("", "NodeName=a,b Gres=gpu:4\nNodeName=c,d Gres=gpu:2").value();
+      apiary_test::scheduler_of("", "NodeName=a,b Gres=gpu:4\nNodeName=c,d Gres=gpu:2");
   const auto start = [&](const job_key& job, const char* node, std::uint32_t tasks,
                          std::uint32_t gpus) {
     gang_scheduler::request r{.job = job};
@@ -466,7 +467,7 @@ TEST_CASE("the fewest nodes to free for a replacement are searched on the budget
 }
 
 TEST_CASE("only a running gang with a failed task has a replacement") {
-  gang_scheduler s = gang_scheduler::create("", "NodeName=a,b Gres=gpu:4").value();
+  gang_scheduler s = apiary_test::scheduler_of("", "NodeName=a,b Gres=gpu:4");
   gang_scheduler::request r{.job = "x"};
   r.gang.groups = {{.tasks = 1, .gpus = 4}};
   CHECK(s.propose_replacement("x").status().code() == absl::StatusCode::kNotFound);

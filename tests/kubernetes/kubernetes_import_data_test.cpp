@@ -1,6 +1,7 @@
 // apiary/tests/kubernetes/kubernetes_import_data_test.cpp - a node list as kubectl prints it.
 // SPDX-License-Identifier: MIT
 #include "../../examples/import/kubernetes_import.h"
+#include "../../examples/import/slurm_texts.h"
 #include "support/data.h"
 
 #include <doctest/doctest.h>
@@ -35,9 +36,9 @@ TEST_CASE("kubectl get nodes -o json") {
   const auto again = kubernetes_reader::read(kubernetes_reader::write(*nodes), levels);
   REQUIRE(again.ok());
   CHECK(again->cluster.nodes == nodes->cluster.nodes);
-  const auto texts = nodes->cluster.write();
+  const auto texts = example::write_slurm(nodes->cluster);
   REQUIRE_MESSAGE(texts.ok(), texts.status().ToString());
-  const auto read = apiary::gang_cluster::parse(texts->topology, texts->nodes);
+  const auto read = example::read_slurm(texts->topology, texts->nodes);
   REQUIRE(read.ok());
   CHECK(read->nodes == nodes->cluster.nodes);
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "../../examples/import/kubernetes_import.h"
 
+#include "../../examples/import/slurm_texts.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 
@@ -49,9 +50,9 @@ void check_round_trips(const example::kubernetes_nodes& nodes,
   CHECK(again->cluster.nodes == nodes.cluster.nodes);
   CHECK(again->cluster.levels == nodes.cluster.levels);
   CHECK(again->unusable == nodes.unusable);
-  const auto texts = nodes.cluster.write();
+  const auto texts = example::write_slurm(nodes.cluster);
   REQUIRE_MESSAGE(texts.ok(), texts.status().ToString());
-  const auto read = apiary::gang_cluster::parse(texts->topology, texts->nodes);
+  const auto read = example::read_slurm(texts->topology, texts->nodes);
   REQUIRE_MESSAGE(read.ok(), read.status().ToString());
   CHECK(read->nodes == nodes.cluster.nodes);
   CHECK(read->levels == nodes.cluster.levels);

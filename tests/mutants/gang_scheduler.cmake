@@ -166,26 +166,6 @@ mutant(allocations_of_node gang_scheduler/detail/cluster_state.h "forgotten upda
   FROM [[for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);]] TO [[]] STATEMENT)
 mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comparison: a gang with one GPU more overwrites the next gang"
   FROM [[now_.size() > at.last - at.first]] TO [[now_.size() > at.last - at.first + 1]])
-mutant(block_last gang_scheduler/detail/slurm_topology.h "off by one: the last block of a larger block is left out"
-  FROM [[b <= last / blocks_below]] TO [[b < last / blocks_below]])
-mutant(block_clash gang_scheduler/detail/slurm_topology.h "wrong index: a message names other blocks than those that have the name"
-  FROM [[(at->second - first) * blocks]] TO [[at->second - first]])
-mutant(copies_inherited gang_scheduler/detail/slurm_nodes.h "off by one: what the first node of a line inherits does not count"
-  FROM [[names.size() - (inherited > 0 ? 0 : 1)]] TO [[names.size() - 1]])
-mutant(copies_of_faulty gang_scheduler/detail/slurm_nodes.h "dropped check: what lines of defaults inherit does not count"
-  FROM [[from_.count_copied(inherited)]] TO [[from_.count_copied(0)]])
-mutant(copies_of_words gang_scheduler/detail/slurm_nodes.h "wrong value: a word needs no more than its bytes"
-  FROM [[bytes += 32 + word.size()]] TO [[bytes += word.size()]])
-mutant(twice_first gang_scheduler/detail/gang_cluster_inl.h "wrong value: a node that is described twice is first at its second line"
-  FROM [[at(first->second)]] TO [[at(n)]])
-mutant(list_width gang_scheduler/detail/slurm_writer.h "dropped zeros: n08 and n9 become one range"
-  FROM [[number.insert(0, digits.size() - number.size(), '0');]] TO [[]] STATEMENT)
-mutant(gres_fewer gang_scheduler/detail/slurm_nodes.h "wrong comparison: a gres.conf with too few GPUs is accepted"
-  FROM [[gpus[n] < nodes[n].gpus]] TO [[false]])
-mutant(boards gang_scheduler/detail/slurm_nodes.h "dropped factor: a node has the CPUs of one board"
-  FROM [[all_sockets ? 1 : *factor]] TO [[1]])
-mutant(level_default gang_scheduler/detail/slurm_writer.h "wrong condition: the name of a level is never written"
-  FROM [[level != default_level_name(l + 1)]] TO [[false]])
 mutant(one_gang_cost gang_scheduler/detail/victim_planner.h "dropped condition: a gang that costs more than two others is the victim"
   FROM [[of_gang <= 2 * costs_.least()]] TO [[true]])
 mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition: a gang that its tenant may not lose is the victim"

@@ -1,5 +1,6 @@
 // Gangs, and the scheduler that preempts at least cost.
 // SPDX-License-Identifier: MIT
+#include "../../import/slurm_texts.h"
 #include "bindings.h"
 #include "gangs.h"
 #include <apiary/core/ids.h>
@@ -181,7 +182,7 @@ void bind_gang_scheduler(py::module_& m) {
       .def_static(
           "from_slurm",
           [](const std::string& topology, const std::string& nodes) {
-            return value(gang_scheduler::create(topology, nodes));
+            return value(gang_scheduler::create(value(example::read_slurm(topology, nodes))));
           },
           py::arg("topology"), py::arg("nodes"),
           "A cluster of two texts in the format of Slurm's topology.conf and slurm.conf. "

@@ -76,7 +76,7 @@ struct node_filter {
 };
 
 // Describes a cluster for gang_scheduler: its nodes, and the cells (racks, blocks, ...) that
-// contain them. Fill it from your own inventory, or let `parse` read a text.
+// contain them. Fill it from your own inventory; examples/import/ has readers of several formats.
 struct gang_cluster {
   // The most GPUs of a node.
   static constexpr std::uint32_t max_gpus = 32;
@@ -100,25 +100,6 @@ struct gang_cluster {
   // than 9 levels, a level named "node" or "cluster", a node without a cell for each level, a cell
   // in two cells of the level above, or too many GPUs.
   [[nodiscard]] absl::Status check() const;
-
-  // Reads texts in the formats of Slurm's topology.conf, slurm.conf and gres.conf. Switches that list
-  // nodes are racks, switches above them blocks, then level3, level4, ...; an empty topology has no
-  // racks. With the block topology, blocks are the lowest level, and each further number of
-  // BlockSizes is a level: block36 for 36 nodes. The module page lists the keys that are read.
-  // If `nodes` is empty, the gres.conf describes the nodes.
-  // kInvalidArgument: the faults of all texts, one on each line, each with its line and what is wrong.
-  [[nodiscard]] static absl::StatusOr<gang_cluster> parse(std::string_view topology,
-                                                          std::string_view nodes,
-                                                          std::string_view gres = {});
-
-  // Two texts that parse() reads as this cluster.
-  struct texts {
-    std::string topology{};  // lines SwitchName=...; other names of levels follow Level=
-    std::string nodes{};     // lines NodeName=...
-  };
-  // Writes the cluster as text. kInvalidArgument: see check(); or a text that cannot be written, for
-  // example a name with a space or a comma, or one name for a rack and a block.
-  [[nodiscard]] absl::StatusOr<texts> write() const;
 
   // Takes a tree with names and a table of nodes: node i is the i-th cell of level node_level. The
   // model of a node is its number in the table. kInvalidArgument: no such level, or another number

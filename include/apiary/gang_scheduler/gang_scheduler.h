@@ -43,9 +43,6 @@ class gang_scheduler : public gang_scheduler_types {
   // be no nodes yet; the levels cannot change later.
   // kInvalidArgument: see gang_cluster::check.
   [[nodiscard]] static absl::StatusOr<gang_scheduler> create(const gang_cluster& cluster);
-  // The same for two texts; see gang_cluster::parse.
-  [[nodiscard]] static absl::StatusOr<gang_scheduler> create(std::string_view topology,
-                                                             std::string_view nodes);
   // A copy is a snapshot. A moved-from scheduler can only be assigned to or destroyed.
   gang_scheduler(const gang_scheduler& other);
   // Takes the state of the other scheduler.

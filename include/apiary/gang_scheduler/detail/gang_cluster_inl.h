@@ -3,10 +3,6 @@
 #pragma once
 
 #include <apiary/core/status.h>
-#include <apiary/gang_scheduler/detail/slurm_nodes.h>
-#include <apiary/gang_scheduler/detail/slurm_reader.h>
-#include <apiary/gang_scheduler/detail/slurm_topology.h>
-#include <apiary/gang_scheduler/detail/slurm_writer.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -33,56 +29,6 @@ namespace detail {
   for (std::size_t i = 0; i < names.size(); ++i)
     absl::StrAppend(&text, i == 0 ? "" : i + 1 == names.size() ? last : ", ", "\"", names[i], "\"");
   return text;
-}
-
-// Puts nodes below the switches of a topology. `at` says which line describes a node.
-// kInvalidArgument: nodes that are described twice, that are not below one switch of each level, or that
-// only the topology has.
-template <class At>
-[[nodiscard]] absl::Status put_below_switches(const slurm_topology& topology, const At& at,
-                                              std::vector<gang_cluster::node>& nodes) {
-  slurm_faults faults;
-  const auto fault = [&](const auto&... words) {
-    faults.ok(absl::InvalidArgumentError(absl::StrCat(words...)));
-  };
-  std::unordered_map<std::string_view, std::size_t> number_of;
-  std::size_t below_switches = 0;
-  std::uint64_t copied = 0;  // bytes of names of switches
-  for (std::size_t n = 0; n < nodes.size(); ++n) {
-    gang_cluster::node& one = nodes[n];
-    const auto [first, is_new] = number_of.emplace(one.name, n);
-    if (!is_new) {
-      fault(at(n), ": node \"", one.name, "\" is described twice, first in ", at(first->second));
-      continue;
-    }
-    std::vector<std::string> cells = topology.above(one.name);
-    below_switches += cells.empty() ? 0U : 1U;
-    for (const std::string& cell : cells) copied += cell.size();
-    if (copied > slurm_reader::max_copied) {
-      fault(at(n), ": the nodes up to here need more than ", slurm_reader::max_copied,
-            " bytes for the names of their switches");
-      return faults.status();
-    }
-    if (cells.size() == topology.levels.size())
-      one.cells = std::move(cells);
-    else if (cells.empty())
-      fault(at(n), ": node \"", one.name, "\" is in no switch of the topology");
-    else
-      fault(at(n), ": node \"", one.name, "\" is below ", cells.size(),
-            cells.size() == 1 ? " switch" : " switches", "; the topology has ",
-            topology.levels.size(), " levels of switches");
-  }
-  if (below_switches == topology.leaf_of.size()) return faults.status();
-  std::vector<std::string_view> missing;
-  for (const auto& [name, leaf] : topology.leaf_of)
-    if (number_of.find(name) == number_of.end()) missing.push_back(name);
-  std::sort(missing.begin(), missing.end());
-  for (const std::string_view name : missing) {
-    const slurm_switch& leaf = topology.switches[topology.leaf_of.at(std::string(name))];
-    fault("topology, line ", leaf.line, ": node \"", std::string(name), "\" of switch \"",
-          leaf.name, "\" has no NodeName line");
-  }
-  return faults.status();
 }
 
 // Whether a node alone is described as it must be. levels: the names of the levels above the nodes.
@@ -146,33 +92,6 @@ APIARY_INLINE absl::Status gang_cluster::check() const {
     }
   }
   return absl::OkStatus();
-}
-
-APIARY_INLINE absl::StatusOr<gang_cluster> gang_cluster::parse(std::string_view topology,
-                                                               std::string_view node_list,
-                                                               std::string_view gres) {
-  absl::StatusOr<detail::slurm_topology> above = detail::slurm_topology_reader::read(topology);
-  detail::slurm_node_reader from(node_list);
-  absl::StatusOr<std::vector<node>> described = from.read();
-  absl::Status faults = detail::faults_of_both(above.status(), described.status());
-  if (!gres.empty())
-    faults = detail::faults_of_both(
-        faults, detail::slurm_gres_reader::read(gres, described.ok() ? &*described : nullptr));
-  APIARY_RETURN_IF_ERROR(faults);
-  gang_cluster all;
-  all.nodes = *std::move(described);
-  const auto at = [&](std::size_t n) {
-    return n < from.lines().size() ? absl::StrCat("nodes, line ", from.lines()[n])
-                                   : std::string("gres");
-  };
-  APIARY_RETURN_IF_ERROR(detail::put_below_switches(*above, at, all.nodes));
-  all.levels = std::move(above->levels);
-  APIARY_RETURN_IF_ERROR(all.check());
-  return all;
-}
-
-APIARY_INLINE absl::StatusOr<gang_cluster::texts> gang_cluster::write() const {
-  return detail::slurm_writer::write(*this);
 }
 
 APIARY_NAMESPACE_END

@@ -184,11 +184,6 @@ APIARY_INLINE absl::StatusOr<gang_scheduler> gang_scheduler::create(const gang_c
   APIARY_RETURN_IF_ERROR(cluster.check());
   return gang_scheduler(std::make_unique<detail::gang_scheduler_core>(cluster));
 }
-APIARY_INLINE absl::StatusOr<gang_scheduler> gang_scheduler::create(std::string_view topology,
-                                                                    std::string_view nodes) {
-  APIARY_ASSIGN_OR_RETURN(const gang_cluster cluster, gang_cluster::parse(topology, nodes));
-  return create(cluster);
-}
 
 APIARY_INLINE absl::StatusOr<gang_scheduler::plan> gang_scheduler::propose(const request& gang,
                                                                            time_ms now) {

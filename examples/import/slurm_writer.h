@@ -1,14 +1,12 @@
-// apiary/gang_scheduler/detail/slurm_writer.h - writes a description of a cluster in Slurm's format.
+// apiary/examples/import/slurm_writer.h - writes a description of a cluster in Slurm's format.
 // SPDX-License-Identifier: MIT
-#include <apiary/gang_scheduler/gang_cluster.h>  // first: its bodies include this header again
 #pragma once
-#ifndef APIARY_GANG_SCHEDULER_SLURM_WRITER_H
-#define APIARY_GANG_SCHEDULER_SLURM_WRITER_H
 
+#include "slurm_topology.h"
 #include <apiary/core/config.h>
 #include <apiary/core/digits.h>
 #include <apiary/core/status.h>
-#include <apiary/gang_scheduler/detail/slurm_topology.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -24,8 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
-namespace detail {
+namespace example {
 
 // "n[1-3,07],m": the names as slurm_reader::names reads them.
 [[nodiscard]] inline std::string slurm_name_list(std::span<const std::string_view> names) {
@@ -41,7 +38,7 @@ namespace detail {
     const std::size_t at = split(names[i]);
     const std::string_view digits = names[i].substr(at);
     std::size_t end = i + 1;  // of the run that starts here
-    const std::optional<std::uint64_t> first = read_digits(digits);
+    const std::optional<std::uint64_t> first = apiary::detail::read_digits(digits);
     for (std::uint64_t next = first.value_or(0) + 1; first && end < names.size(); ++end, ++next) {
       std::string number = std::to_string(next);
       if (number.size() < digits.size()) number.insert(0, digits.size() - number.size(), '0');
@@ -64,13 +61,19 @@ namespace detail {
   return open ? text + ']' : text;
 }
 
-// Writes the two texts that gang_cluster::parse reads.
+// Two texts that read_slurm() reads as one cluster.
+struct slurm_texts {
+  std::string topology{};  // lines SwitchName=...; other names of levels follow Level=
+  std::string nodes{};     // lines NodeName=...
+};
+
+// Writes the two texts that read_slurm() reads.
 class slurm_writer {
  public:
   // kInvalidArgument: what these texts cannot say.
-  [[nodiscard]] static absl::StatusOr<gang_cluster::texts> write(const gang_cluster& cluster) {
+  [[nodiscard]] static absl::StatusOr<slurm_texts> write(const apiary::gang_cluster& cluster) {
     APIARY_RETURN_IF_ERROR(cluster.check());
-    gang_cluster::texts to;
+    slurm_texts to;
     APIARY_RETURN_IF_ERROR(write_topology(cluster, to.topology));
     APIARY_RETURN_IF_ERROR(write_nodes(cluster, to.nodes));
     return to;
@@ -90,7 +93,7 @@ class slurm_writer {
            });
   }
 
-  static absl::Status write_topology(const gang_cluster& cluster, std::string& to) {
+  static absl::Status write_topology(const apiary::gang_cluster& cluster, std::string& to) {
     if (cluster.nodes.empty() && !cluster.levels.empty())
       return fault("the cluster has no nodes, so its ", cluster.levels[0], "s cannot be written");
     std::unordered_map<std::string_view, std::size_t> level_of;  // of a cell
@@ -101,7 +104,7 @@ class slurm_writer {
       std::vector<std::string_view> cells;                                     // as they come first
       std::unordered_map<std::string_view, std::vector<std::string_view>> in;  // what is in each
       std::unordered_map<std::string_view, bool> seen;                         // what is in one
-      for (const gang_cluster::node& n : cluster.nodes) {
+      for (const apiary::gang_cluster::node& n : cluster.nodes) {
         const std::string_view cell = n.cells[l];
         const std::string_view below = l == 0 ? n.name : n.cells[l - 1];
         std::vector<std::string_view>& list = in[cell];
@@ -125,14 +128,14 @@ class slurm_writer {
     return absl::OkStatus();
   }
 
-  static absl::Status write_nodes(const gang_cluster& cluster, std::string& to) {
+  static absl::Status write_nodes(const apiary::gang_cluster& cluster, std::string& to) {
     std::vector<std::string_view> names;  // of nodes with the same values
     std::string values;
     const auto write = [&] {
       if (!names.empty()) absl::StrAppend(&to, "NodeName=", slurm_name_list(names), values, "\n");
       names.clear();
     };
-    for (const gang_cluster::node& n : cluster.nodes) {
+    for (const apiary::gang_cluster::node& n : cluster.nodes) {
       if (!is_word(n.name, true) || n.name == "DEFAULT")
         return fault("node \"", n.name,
                      "\" has a space, \", #, a comma or a bracket in its name, or is \"DEFAULT\"");
@@ -146,7 +149,7 @@ class slurm_writer {
     return absl::OkStatus();
   }
 
-  static absl::Status write_values(const gang_cluster::node& n, std::string& to) {
+  static absl::Status write_values(const apiary::gang_cluster::node& n, std::string& to) {
     if (n.gpus > 0 || !n.model.empty()) {
       if (!n.model.empty() && !is_word(n.model, false))
         return fault("node \"", n.name, "\": the model \"", n.model,
@@ -168,7 +171,7 @@ class slurm_writer {
     return write_words(n, "Taints", n.taints, to);
   }
 
-  static absl::Status write_words(const gang_cluster::node& n, const char* key,
+  static absl::Status write_words(const apiary::gang_cluster::node& n, const char* key,
                                   std::span<const std::string> words, std::string& to) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (!is_word(words[i], false))
@@ -180,7 +183,4 @@ class slurm_writer {
   }
 };
 
-}  // namespace detail
-APIARY_NAMESPACE_END
-
-#endif  // APIARY_GANG_SCHEDULER_SLURM_WRITER_H
+}  // namespace example

@@ -1,14 +1,12 @@
-// apiary/gang_scheduler/detail/slurm_nodes.h - reads the nodes of Slurm's slurm.conf and gres.conf.
+// apiary/examples/import/slurm_nodes.h - reads the nodes of Slurm's slurm.conf and gres.conf.
 // SPDX-License-Identifier: MIT
-#include <apiary/gang_scheduler/gang_cluster.h>  // first: its bodies include this header again
 #pragma once
-#ifndef APIARY_GANG_SCHEDULER_SLURM_NODES_H
-#define APIARY_GANG_SCHEDULER_SLURM_NODES_H
 
+#include "slurm_reader.h"
 #include <apiary/core/config.h>
 #include <apiary/core/digits.h>
 #include <apiary/core/status.h>
-#include <apiary/gang_scheduler/detail/slurm_reader.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -25,8 +23,7 @@
 #include <utility>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
-namespace detail {
+namespace example {
 
 // Reads the lines "NodeName=..." of a slurm.conf. Other lines are skipped, but for those that look like
 // a line of a node with a mistake.
@@ -35,7 +32,7 @@ class slurm_node_reader {
   explicit slurm_node_reader(std::string_view text) : from_(text, "nodes") {}
 
   // Reads all nodes, without their cells. kInvalidArgument: the faults, each with its line.
-  [[nodiscard]] absl::StatusOr<std::vector<gang_cluster::node>> read() {
+  [[nodiscard]] absl::StatusOr<std::vector<apiary::gang_cluster::node>> read() {
     slurm_faults faults;
     read_lines(from_, faults, [this](slurm_reader::line& line) { return read_line(line); });
     APIARY_RETURN_IF_ERROR(faults.status());
@@ -79,7 +76,7 @@ class slurm_node_reader {
       return of_node ? from_.fault("no NodeName") : absl::OkStatus();
     }
     // A line with a fault of its own inherits nothing, so that its cost is that of its own values.
-    gang_cluster::node one;
+    apiary::gang_cluster::node one;
     std::vector<std::string> names;
     const std::size_t own = line.size();
     APIARY_RETURN_IF_ERROR(read_values(line, 0, one, names));
@@ -110,8 +107,8 @@ class slurm_node_reader {
   }
 
   // Reads the values of a line from number `from` on, but for the factors of CPUs.
-  absl::Status read_values(const slurm_reader::line& line, std::size_t from, gang_cluster::node& to,
-                           std::vector<std::string>& names) {
+  absl::Status read_values(const slurm_reader::line& line, std::size_t from,
+                           apiary::gang_cluster::node& to, std::vector<std::string>& names) {
     for (std::size_t i = from; i < line.size(); ++i) {
       const auto& [key, value] = line[i];
       if (key == "nodename") {
@@ -138,7 +135,7 @@ class slurm_node_reader {
     return bytes;
   }
   // What a node needs for its texts, without its name. Each word counts 32 bytes more.
-  [[nodiscard]] static std::uint64_t bytes_of(const gang_cluster::node& one) {
+  [[nodiscard]] static std::uint64_t bytes_of(const apiary::gang_cluster::node& one) {
     std::uint64_t bytes = one.model.size();
     for (const auto* words : {&one.labels, &one.taints})
       for (const std::string& word : *words) bytes += 32 + word.size();
@@ -164,7 +161,7 @@ class slurm_node_reader {
     for (const auto& [key, value] : line) {
       if (!is_in(key, of_cpus)) continue;
       if (count(key) > 1) return from_.fault(absl::StrCat("\"", key, "\" is given twice"));
-      const std::optional<std::uint64_t> factor = read_digits(value, max_cpus);
+      const std::optional<std::uint64_t> factor = apiary::detail::read_digits(value, max_cpus);
       if (!factor) return no_number(key, value, max_cpus);
       if (key == "boards")
         boards = all_sockets ? 1 : *factor;
@@ -176,7 +173,7 @@ class slurm_node_reader {
   }
 
   // "gpu:8", "gpu:h100:8,nic:4": the GPUs; other resources are skipped.
-  absl::Status read_gres(const std::string& value, gang_cluster::node& to) const {
+  absl::Status read_gres(const std::string& value, apiary::gang_cluster::node& to) const {
     to.gpus = 0;
     to.model.clear();
     bool any = false;
@@ -187,11 +184,12 @@ class slurm_node_reader {
       const std::optional<std::uint64_t> gpus =
           name != "gpu" || colon == std::string::npos
               ? std::nullopt
-              : read_digits(std::string_view(word).substr(colon + 1), gang_cluster::max_gpus);
-      if (!gpus || to.gpus + *gpus > gang_cluster::max_gpus)
+              : apiary::detail::read_digits(std::string_view(word).substr(colon + 1),
+                                            apiary::gang_cluster::max_gpus);
+      if (!gpus || to.gpus + *gpus > apiary::gang_cluster::max_gpus)
         return from_.fault(absl::StrCat(
             "\"gres=", value, "\" is not gpu:COUNT or gpu:MODEL:COUNT with a COUNT up to ",
-            gang_cluster::max_gpus));
+            apiary::gang_cluster::max_gpus));
       const std::string model = colon > 3 ? word.substr(4, colon - 4) : "";
       if (any && model != to.model)
         return from_.fault(absl::StrCat("\"gres=", value,
@@ -207,14 +205,15 @@ class slurm_node_reader {
   // "96", or with up to three decimals "7.91".
   [[nodiscard]] static std::optional<std::uint32_t> read_cpus(std::string_view text) {
     const std::size_t point = text.find('.');
-    const std::optional<std::uint64_t> whole = read_digits(text.substr(0, point), max_cpus);
+    const std::optional<std::uint64_t> whole =
+        apiary::detail::read_digits(text.substr(0, point), max_cpus);
     if (!whole) return std::nullopt;
     std::uint64_t milli = *whole * 1000;
     if (point != std::string_view::npos) {
       std::string decimals(text.substr(point + 1));
       if (decimals.empty() || decimals.size() > 3) return std::nullopt;
       decimals.resize(3, '0');
-      const std::optional<std::uint64_t> part = read_digits(decimals);
+      const std::optional<std::uint64_t> part = apiary::detail::read_digits(decimals);
       if (!part || milli + *part > max_cpus * 1000) return std::nullopt;
       milli += *part;
     }
@@ -223,14 +222,15 @@ class slurm_node_reader {
 
   // Sets one value of a node from its key.
   absl::Status read_value(const std::string& key, const std::string& value,
-                          gang_cluster::node& to) const {
+                          apiary::gang_cluster::node& to) const {
     if (key == "gres") return read_gres(value, to);
     if (key == "cpus") {
       const std::optional<std::uint32_t> milli = read_cpus(value);
       if (!milli) return no_number(key, value, max_cpus);
       to.host.cpu_milli = *milli;
     } else if (key == "realmemory") {
-      const std::optional<std::uint64_t> mib = read_digits(value, ~std::uint32_t{0});
+      const std::optional<std::uint64_t> mib =
+          apiary::detail::read_digits(value, ~std::uint32_t{0});
       if (!mib) return no_number(key, value, ~std::uint32_t{0});
       to.host.memory_mib = static_cast<std::uint32_t>(*mib);
     } else if (key == "labels" || key == "feature" || key == "features") {
@@ -247,7 +247,7 @@ class slurm_node_reader {
   static constexpr std::uint64_t max_cpus = 4'000'000;
   slurm_reader from_;
   slurm_reader::line defaults_{};  // of the last line "NodeName=DEFAULT ..."
-  std::vector<gang_cluster::node> nodes_{};
+  std::vector<apiary::gang_cluster::node> nodes_{};
   std::vector<std::uint32_t> lines_{};
 };
 
@@ -257,7 +257,7 @@ class slurm_gres_reader {
  public:
   // Without nodes, only the lines themselves are checked. kInvalidArgument: the faults, each with its line.
   [[nodiscard]] static absl::Status read(std::string_view text,
-                                         std::vector<gang_cluster::node>* nodes) {
+                                         std::vector<apiary::gang_cluster::node>* nodes) {
     slurm_gres_reader reader(text);
     slurm_faults faults;
     read_lines(reader.from_, faults,
@@ -293,10 +293,10 @@ class slurm_gres_reader {
       } else if (key == "type") {
         one.model = value;
       } else if (key == "count") {
-        count = read_digits(value, gang_cluster::max_gpus);
+        count = apiary::detail::read_digits(value, apiary::gang_cluster::max_gpus);
         if (!count && (name.empty() || name == "gpu"))
-          return from_.fault(
-              absl::StrCat("\"count=", value, "\" is not a number up to ", gang_cluster::max_gpus));
+          return from_.fault(absl::StrCat("\"count=", value, "\" is not a number up to ",
+                                          apiary::gang_cluster::max_gpus));
       } else if (key == "file" || key == "multiplefiles") {
         APIARY_ASSIGN_OR_RETURN(const std::vector<std::string> all, from_.files(value));
         files = all.size();
@@ -310,22 +310,22 @@ class slurm_gres_reader {
           absl::StrCat("\"name=", name, "\" shares GPUs; here nodes have whole GPUs"));
     if (name != "gpu") return absl::OkStatus();
     one.gpus = count.value_or(files > 0 ? files : 1);
-    if (one.gpus > gang_cluster::max_gpus)
-      return from_.fault(
-          absl::StrCat("a node has ", one.gpus, " GPUs; the limit is ", gang_cluster::max_gpus));
+    if (one.gpus > apiary::gang_cluster::max_gpus)
+      return from_.fault(absl::StrCat("a node has ", one.gpus, " GPUs; the limit is ",
+                                      apiary::gang_cluster::max_gpus));
     // This bounds the lines that are compared with all nodes; one without GPUs counts like one GPU.
     if (one.nodes.empty()) {
       gpus_of_all_ += (std::max)(one.gpus, std::uint64_t{1});
-      if (gpus_of_all_ > gang_cluster::max_gpus)
+      if (gpus_of_all_ > apiary::gang_cluster::max_gpus)
         return from_.fault(absl::StrCat("the lines without NodeName have more than ",
-                                        gang_cluster::max_gpus, " GPUs"));
+                                        apiary::gang_cluster::max_gpus, " GPUs"));
     }
     lines_.push_back(std::move(one));
     return absl::OkStatus();
   }
 
   // The nodes that the lines name, each once, in the order of the lines.
-  void make_nodes(std::vector<gang_cluster::node>& nodes) {
+  void make_nodes(std::vector<apiary::gang_cluster::node>& nodes) {
     std::unordered_map<std::string, std::size_t> number_of;
     for (const gpus_of_line& line : lines_)
       for (const std::string& name : line.nodes)
@@ -333,14 +333,14 @@ class slurm_gres_reader {
     only_gres_ = true;
   }
 
-  void compare(std::vector<gang_cluster::node>& nodes, slurm_faults& faults) const {
+  void compare(std::vector<apiary::gang_cluster::node>& nodes, slurm_faults& faults) const {
     std::unordered_map<std::string_view, std::size_t> number_of;
     for (std::size_t n = 0; n < nodes.size(); ++n) number_of.emplace(nodes[n].name, n);
     std::vector<std::uint64_t> gpus(nodes.size(), 0);
     std::vector<bool> listed(nodes.size(), false);
     std::uint64_t copied = 0;  // bytes of models
     const auto add = [&](const gpus_of_line& line, std::size_t n) {
-      gang_cluster::node& node = nodes[n];
+      apiary::gang_cluster::node& node = nodes[n];
       const auto fault = [&](const auto&... words) {
         faults.ok(absl::InvalidArgumentError(
             absl::StrCat("gres, line ", line.line, ": node \"", node.name, "\" ", words...)));
@@ -361,8 +361,8 @@ class slurm_gres_reader {
                      " bytes for their models");
       if (!line.model.empty()) node.model = line.model;
       gpus[n] += line.gpus;
-      if (gpus[n] > gang_cluster::max_gpus)
-        return fault("has ", gpus[n], " GPUs; the limit is ", gang_cluster::max_gpus);
+      if (gpus[n] > apiary::gang_cluster::max_gpus)
+        return fault("has ", gpus[n], " GPUs; the limit is ", apiary::gang_cluster::max_gpus);
       if (only_gres_) node.gpus = static_cast<std::uint32_t>(gpus[n]);
     };
     for (const gpus_of_line& line : lines_) {
@@ -389,7 +389,4 @@ class slurm_gres_reader {
   bool only_gres_ = false;
 };
 
-}  // namespace detail
-APIARY_NAMESPACE_END
-
-#endif  // APIARY_GANG_SCHEDULER_SLURM_NODES_H
+}  // namespace example

@@ -1,11 +1,11 @@
-// apiary/gang_scheduler/detail/slurm_topology.h - reads switches and blocks of Slurm's topology.conf.
+// apiary/examples/import/slurm_topology.h - reads switches and blocks of Slurm's topology.conf.
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "slurm_reader.h"
 #include <apiary/core/config.h>
 #include <apiary/core/digits.h>
 #include <apiary/core/status.h>
-#include <apiary/gang_scheduler/detail/slurm_reader.h>
 #include <apiary/topology/ragged_tree.h>
 
 #include <absl/status/status.h>
@@ -22,8 +22,7 @@
 #include <utility>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
-namespace detail {
+namespace example {
 
 // A switch or block of a topology.conf.
 struct slurm_switch {
@@ -129,16 +128,16 @@ class slurm_topology_reader {
     if (!sizes_.empty()) return from_.fault("BlockSizes is given twice");
     sizes_line_ = from_.number();
     for (const std::string& word : slurm_reader::words(list)) {
-      const std::optional<std::uint64_t> size = read_digits(word);
+      const std::optional<std::uint64_t> size = apiary::detail::read_digits(word);
       const std::uint64_t times = size && !sizes_.empty() ? *size / sizes_[0] : 1;
       if (!size || *size == 0 || (!sizes_.empty() && *size <= sizes_.back()) ||
           (times & (times - 1)) != 0 || (!sizes_.empty() && *size % sizes_[0] != 0))
         return from_.fault(absl::StrCat("\"BlockSizes=", std::string(list),
                                         "\" is not a list of numbers, each the "
                                         "first one times a larger power of two"));
-      if (sizes_.size() + 1 == ragged_tree::max_levels)
-        return from_.fault(
-            absl::StrCat("BlockSizes has more than ", ragged_tree::max_levels - 1, " numbers"));
+      if (sizes_.size() + 1 == apiary::ragged_tree::max_levels)
+        return from_.fault(absl::StrCat("BlockSizes has more than ",
+                                        apiary::ragged_tree::max_levels - 1, " numbers"));
       sizes_.push_back(*size);
     }
     return sizes_.empty() ? from_.fault("BlockSizes is empty") : absl::OkStatus();
@@ -163,7 +162,7 @@ class slurm_topology_reader {
     }
     APIARY_RETURN_IF_ERROR(faults_.status());
     // A level is known when those of all switches below are. Each pass decides at least the next level
-    // as a whole, so there are at most ragged_tree::max_levels passes.
+    // as a whole, so there are at most apiary::ragged_tree::max_levels passes.
     for (std::size_t decided = 1; decided > 0;) {
       decided = 0;
       for (const auto& [number, below] : upper_) {
@@ -177,10 +176,10 @@ class slurm_topology_reader {
         if (at.level > 0 || lowest == 0) continue;
         if (lowest != highest) return fault(number, " lists switches of different heights");
         at.level = lowest + 1;
-        if (at.level >= ragged_tree::max_levels)
+        if (at.level >= apiary::ragged_tree::max_levels)
           return fault(number,
                        absl::StrCat(" is at level ", at.level, " above the nodes; the limit is ",
-                                    ragged_tree::max_levels - 1));
+                                    apiary::ragged_tree::max_levels - 1));
         ++decided;
       }
     }
@@ -273,5 +272,4 @@ class slurm_topology_reader {
   std::vector<std::string> names_of_level_;  // of blocks
 };
 
-}  // namespace detail
-APIARY_NAMESPACE_END
+}  // namespace example

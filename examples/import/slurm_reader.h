@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/slurm_reader.h - reads lines of Slurm's configuration.
+// apiary/examples/import/slurm_reader.h - reads lines of Slurm's configuration.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,8 +19,7 @@
 #include <utility>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
-namespace detail {
+namespace example {
 
 // Reads the key=value lines of a Slurm configuration.
 class slurm_reader {
@@ -149,8 +148,8 @@ class slurm_reader {
         const std::string_view first = range.substr(0, dash);
         const std::string_view last =
             dash == std::string_view::npos ? first : range.substr(dash + 1);
-        const std::optional<std::uint64_t> from = read_digits(first);
-        const std::optional<std::uint64_t> to = read_digits(last);
+        const std::optional<std::uint64_t> from = apiary::detail::read_digits(first);
+        const std::optional<std::uint64_t> to = apiary::detail::read_digits(last);
         if (!from || !to || *to < *from || (std::max)(first.size(), last.size()) > 10)
           return wrong("has a range that is not a number or two in ascending order");
         if (*to - *from >= limit - size.names) return too_many(limit, " names");
@@ -255,5 +254,4 @@ void read_lines(slurm_reader& from, slurm_faults& faults, const ReadLine& read_l
   }
 }
 
-}  // namespace detail
-APIARY_NAMESPACE_END
+}  // namespace example
