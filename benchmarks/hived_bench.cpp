@@ -15,7 +15,7 @@
 #include <apiary/hived/hived.h>
 #include <apiary/metric/buddy_fragmentation.h>
 #ifdef APIARY_HAS_YAML
-#include "examples/hived_yaml.h"
+#include "examples/programs/hived_yaml.h"
 #endif
 
 #include <benchmark/benchmark.h>

@@ -2,7 +2,7 @@
 // configuration and its fields without effect, then all errors of a wrong one. With an argument it
 // reads that file instead.
 // SPDX-License-Identifier: MIT
-#include "hived_yaml.h"
+#include "programs/hived_yaml.h"
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/layout.h>

@@ -13,7 +13,8 @@ cmake_minimum_required(VERSION 3.25)
 set(errors)
 file(GLOB headers RELATIVE "${ROOT}" "${ROOT}/include/apiary/*/*.h")
 file(GLOB pages RELATIVE "${ROOT}" "${ROOT}/include/apiary/*/README.md")
-file(GLOB programs RELATIVE "${ROOT}" "${ROOT}/examples/*.h" "${ROOT}/examples/*.cpp"
+file(GLOB programs RELATIVE "${ROOT}" "${ROOT}/examples/*.cpp"
+  "${ROOT}/examples/programs/*.h" "${ROOT}/examples/programs/*.cpp"
   "${ROOT}/benchmarks/*.h" "${ROOT}/benchmarks/*.cpp")
 if(NOT headers OR NOT programs)
   message(FATAL_ERROR "no public headers or no programs in ${ROOT}")

@@ -143,10 +143,10 @@ elseif(CHECKER STREQUAL "examples")
   write(examples/one.h "#include <apiary/core/b.h>")
   run(OK ${check})
   write(README.md ${table} ${none} "| a thing | none | [`one.cpp`](examples/two.cpp) | ${page} |")
-  run("README.md: the link one.cpp leads to two.cpp" ${check})
+  run("README.md: the link one.cpp leads to examples/two.cpp" ${check})
   write(README.md ${table} ${none})
-  write(examples/two.cpp "int main() {}")
-  run("README.md does not list two.cpp" ${check})
+  write(examples/programs/two.cpp "int main() {}")
+  run("README.md does not list programs/two.cpp" ${check})
   write(README.md ${table} "| a thing | `core/c.h` | [`one.cpp`](examples/one.cpp) | ${page} |")
   run("README.md: `core/c.h` is not a header" ${check})
   file(REMOVE "${WORK}/examples/one.cpp")
@@ -526,9 +526,9 @@ shift
 
 elseif(CHECKER STREQUAL "slurm_packages")
   # The script, with another file in place of policy-rc.d, and nothing is installed.
-  file(READ "${here}/../../examples/slurm/packages.sh" text)
+  file(READ "${here}/../../examples/hosts/slurm/packages.sh" text)
   string(REPLACE "/usr/sbin/policy-rc.d" "${WORK}/policy" text "${text}")
-  file(WRITE "${WORK}/examples/slurm/packages.sh" "${text}")
+  file(WRITE "${WORK}/examples/hosts/slurm/packages.sh" "${text}")
   file(WRITE "${WORK}/tests/packages.sh" [[
 if [ -x policy ]; then cp policy seen; fi
 if [ -e fails ]; then exit 7; fi
@@ -544,7 +544,7 @@ if [ -e ends ]; then kill -TERM $PPID; fi
     endforeach()
     file(REMOVE "${WORK}/seen")
     execute_process(COMMAND "${CMAKE_COMMAND}" -E env "PATH=${WORK}/bin:$ENV{PATH}"
-      sh "${WORK}/examples/slurm/packages.sh" RESULT_VARIABLE result ERROR_VARIABLE errors)
+      sh "${WORK}/examples/hosts/slurm/packages.sh" RESULT_VARIABLE result ERROR_VARIABLE errors)
     if(NOT result EQUAL status)
       message(SEND_ERROR "ended with ${result} and not ${status}: ${errors}")
     endif()
@@ -573,7 +573,7 @@ if [ -e ends ]; then kill -TERM $PPID; fi
   packages(0 "^none$" "^another")
   file(CHMOD "${WORK}/policy" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
   packages(143 "^another" "^another" ends)
-  write(policy "# written by examples/slurm/packages.sh")
+  write(policy "# written by examples/hosts/slurm/packages.sh")
   packages(0 "written by" "^none$")
 
 elseif(CHECKER STREQUAL "allocators")

@@ -1,6 +1,6 @@
 // apiary/tests/examples/hived_session_data_test.cpp - recorded scenarios, played, are the same session.
 // SPDX-License-Identifier: MIT
-#include "../../examples/hived_session.h"
+#include "../../examples/programs/hived_session.h"
 #include "support/data.h"
 #include <apiary/hived/audit.h>
 

@@ -1,7 +1,7 @@
 // apiary/tests/examples/hived_session_program_test.cpp - the program hived_session, and its YAML file.
 // SPDX-License-Identifier: MIT
 #define main hived_session_main
-#include "../../examples/hived_session.cpp"
+#include "../../examples/programs/hived_session.cpp"
 #undef main
 #include "support/work_folder.h"
 

@@ -1,6 +1,6 @@
 // apiary/tests/examples/hived_session_test.cpp - lines of a session: each op, each fault, replay.
 // SPDX-License-Identifier: MIT
-#include "../../examples/hived_session.h"
+#include "../../examples/programs/hived_session.h"
 
 #include <apiary/core/rng.h>
 #include <apiary/hived/draw.h>
@@ -1587,7 +1587,7 @@ TEST_CASE("a host in two chains: its health, its devices, and a suggestion of it
 }
 
 TEST_CASE("a session ended after any line is the same once its lines are played again") {
-  std::ifstream in(std::string(APIARY_SOURCE_DIR) + "/examples/hived_session.input");
+  std::ifstream in(std::string(APIARY_SOURCE_DIR) + "/examples/programs/hived_session.input");
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   REQUIRE(lines.size() > 10);

@@ -1,6 +1,6 @@
 // apiary/tests/examples/hived_yaml_data_test.cpp - every recorded configuration is read and accepted.
 // SPDX-License-Identifier: MIT
-#include "../../examples/hived_yaml.h"
+#include "../../examples/programs/hived_yaml.h"
 #include "support/data.h"
 #include <apiary/hived/layout.h>
 

@@ -1,6 +1,6 @@
 // apiary/tests/examples/hived_yaml_test.cpp - HiveD's YAML, and every fault of shape in it.
 // SPDX-License-Identifier: MIT
-#include "../../examples/hived_yaml.h"
+#include "../../examples/programs/hived_yaml.h"
 
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>

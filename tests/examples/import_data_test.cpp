@@ -1,12 +1,12 @@
 // apiary/tests/examples/import_data_test.cpp - descriptions of clusters as tools write them.
 // SPDX-License-Identifier: MIT
-#include "../../examples/hived_yaml.h"
-#include "../../examples/import/hived_cells.h"
-#include "../../examples/import/hwloc_topology.h"
-#include "../../examples/import/kubernetes_topology.h"
-#include "../../examples/import/nvidia_topology.h"
-#include "../../examples/import/slurm_texts.h"
-#include "../../examples/import/topograph_model.h"
+#include "../../examples/programs/hived_yaml.h"
+#include "../../examples/programs/import/hived_cells.h"
+#include "../../examples/programs/import/hwloc_topology.h"
+#include "../../examples/programs/import/kubernetes_topology.h"
+#include "../../examples/programs/import/nvidia_topology.h"
+#include "../../examples/programs/import/slurm_texts.h"
+#include "../../examples/programs/import/topograph_model.h"
 #include "support/data.h"
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/hived/layout.h>

@@ -1,9 +1,9 @@
 // apiary/tests/examples/import_test.cpp - the GPUs of a node as a tree, and the cells of a cluster for HiveD.
 // SPDX-License-Identifier: MIT
-#include "../../examples/hived_yaml.h"
-#include "../../examples/import/hived_cells.h"
-#include "../../examples/import/nvidia_topology.h"
-#include "../../examples/import/slurm_texts.h"
+#include "../../examples/programs/hived_yaml.h"
+#include "../../examples/programs/import/hived_cells.h"
+#include "../../examples/programs/import/nvidia_topology.h"
+#include "../../examples/programs/import/slurm_texts.h"
 #include <apiary/core/rng.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/named_tree.h>

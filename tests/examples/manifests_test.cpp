@@ -15,7 +15,7 @@ namespace kubernetes_manifests {
 
 using strings = std::set<std::string>;
 
-const std::string folder = APIARY_SOURCE_DIR "/examples/kubernetes/";
+const std::string folder = APIARY_SOURCE_DIR "/examples/hosts/kubernetes/";
 
 std::string file_text(const std::string& name) {
   std::ifstream in(folder + name);

@@ -1,9 +1,9 @@
 // apiary/tests/examples/slurm_scheduler_test.cpp - the scheduler for Slurm, without Slurm.
 // SPDX-License-Identifier: MIT
-#include "../../examples/slurm/slurm_scheduler.h"
+#include "../../examples/hosts/slurm/slurm_scheduler.h"
 
-#include "../../examples/slurm/gang_decider.h"
-#include "../../examples/slurm/slurm_records.h"
+#include "../../examples/hosts/slurm/gang_decider.h"
+#include "../../examples/hosts/slurm/slurm_records.h"
 #include "support/fake_slurm.h"
 #include <apiary/gang_scheduler/gang_scheduler.h>
 

@@ -1,9 +1,9 @@
 // apiary/tests/examples/slurm_tenants_test.cpp - the scheduler for Slurm with tenants, without Slurm.
 // SPDX-License-Identifier: MIT
-#include "../../examples/slurm/slurm_records.h"
-#include "../../examples/slurm/slurm_scheduler.h"
-#include "../../examples/slurm/tenant_decider.h"
-#include "../../examples/slurm/tenants_file.h"
+#include "../../examples/hosts/slurm/slurm_records.h"
+#include "../../examples/hosts/slurm/slurm_scheduler.h"
+#include "../../examples/hosts/slurm/tenant_decider.h"
+#include "../../examples/hosts/slurm/tenants_file.h"
 #include "support/fake_slurm.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>

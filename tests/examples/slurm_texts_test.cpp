@@ -1,6 +1,6 @@
 // apiary/tests/examples/slurm_texts_test.cpp - texts in the formats of Slurm, right ones and wrong ones.
 // SPDX-License-Identifier: MIT
-#include "../../examples/import/slurm_texts.h"
+#include "../../examples/programs/import/slurm_texts.h"
 
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/gang_cluster.h>

@@ -1,11 +1,11 @@
 // apiary/tests/examples/topology_import_test.cpp - Slurm's topology.yaml, Topologies of Kueue and KAI, models of
 // Topograph, and hwloc's XML: what they say, back and forth, and all faults.
 // SPDX-License-Identifier: MIT
-#include "../../examples/import/hwloc_topology.h"
-#include "../../examples/import/kubernetes_topology.h"
-#include "../../examples/import/slurm_texts.h"
-#include "../../examples/import/slurm_topology_yaml.h"
-#include "../../examples/import/topograph_model.h"
+#include "../../examples/programs/import/hwloc_topology.h"
+#include "../../examples/programs/import/kubernetes_topology.h"
+#include "../../examples/programs/import/slurm_texts.h"
+#include "../../examples/programs/import/slurm_topology_yaml.h"
+#include "../../examples/programs/import/topograph_model.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/named_tree.h>

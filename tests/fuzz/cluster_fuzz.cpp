@@ -4,11 +4,11 @@
 // A text that begins with "{" is read as nodes of Kubernetes, with a tab as the output of nvidia-smi, with "<" as
 // hwloc's XML, else as Slurm's topology, nodes and gres, with "====\n" between. What is read is valid, and
 // written and read again, it is the same.
-#include "../../examples/import/hived_cells.h"
-#include "../../examples/import/hwloc_topology.h"
-#include "../../examples/import/kubernetes_import.h"
-#include "../../examples/import/nvidia_topology.h"
-#include "../../examples/import/slurm_texts.h"
+#include "../../examples/programs/import/hived_cells.h"
+#include "../../examples/programs/import/hwloc_topology.h"
+#include "../../examples/programs/import/kubernetes_import.h"
+#include "../../examples/programs/import/nvidia_topology.h"
+#include "../../examples/programs/import/slurm_texts.h"
 #include <apiary/core/config.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/named_tree.h>

@@ -6,7 +6,7 @@
 // an error or a query has changed nothing. At the end the lines, played again, give the same answers,
 // and a snapshot makes a session with the same hash, unless a gang preempts, a node has left or a line
 // was played as it is.
-#include "../../examples/gang_session.h"
+#include "../../examples/programs/gang_session.h"
 #include <apiary/core/config.h>
 
 #include <array>

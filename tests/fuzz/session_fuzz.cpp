@@ -7,7 +7,7 @@
 // and names as many gangs as have lost their tenant's cells, and which gangs have them back, and an error or a
 // query has changed nothing; at the end the lines, played again, give the same answers, and when
 // every gang is ended nothing is left of any.
-#include "../../examples/hived_session.h"
+#include "../../examples/programs/hived_session.h"
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>

@@ -1,9 +1,9 @@
 // apiary/tests/kubernetes/extender_server_test.cpp - the extender over HTTP: wrong, long and slow clients; the API server.
 // SPDX-License-Identifier: MIT
-#include "../../examples/kubernetes/extender_server.h"
+#include "../../examples/hosts/kubernetes/extender_server.h"
 
-#include "../../examples/kubernetes/extender_service.h"
-#include "../../examples/kubernetes/kubernetes_json.h"
+#include "../../examples/hosts/kubernetes/extender_service.h"
+#include "../../examples/hosts/kubernetes/kubernetes_json.h"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // apiary/tests/kubernetes/extender_service_test.cpp - the protocol: recorded exchanges, and wrong ones.
 // SPDX-License-Identifier: MIT
-#include "../../examples/kubernetes/extender_service.h"
+#include "../../examples/hosts/kubernetes/extender_service.h"
 
-#include "../../examples/kubernetes/kubernetes_json.h"
+#include "../../examples/hosts/kubernetes/kubernetes_json.h"
 #include <apiary/core/rng.h>
 
 #include <absl/status/status.h>
@@ -23,7 +23,7 @@ namespace {
 
 using apiary_kubernetes::json;
 
-const std::string recordings = APIARY_SOURCE_DIR "/examples/kubernetes/recordings/";
+const std::string recordings = APIARY_SOURCE_DIR "/examples/hosts/kubernetes/recordings/";
 
 std::string file_text(const std::string& name) {
   std::ifstream file(recordings + name);

@@ -1,6 +1,6 @@
 // apiary/tests/kubernetes/gang_extender_test.cpp - the decisions of the extender, without HTTP and JSON.
 // SPDX-License-Identifier: MIT
-#include "../../examples/kubernetes/gang_extender.h"
+#include "../../examples/hosts/kubernetes/gang_extender.h"
 
 #include <apiary/core/rng.h>
 

@@ -1,6 +1,6 @@
 // apiary/tests/kubernetes/gang_session_test.cpp - lines of a session of the gang scheduler: each op, each fault.
 // SPDX-License-Identifier: MIT
-#include "../../examples/gang_session.h"
+#include "../../examples/programs/gang_session.h"
 
 #include <apiary/core/rng.h>
 

@@ -1,7 +1,7 @@
 // apiary/tests/kubernetes/kubernetes_import_data_test.cpp - a node list as kubectl prints it.
 // SPDX-License-Identifier: MIT
-#include "../../examples/import/kubernetes_import.h"
-#include "../../examples/import/slurm_texts.h"
+#include "../../examples/programs/import/kubernetes_import.h"
+#include "../../examples/programs/import/slurm_texts.h"
 #include "support/data.h"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // apiary/tests/kubernetes/kubernetes_import_test.cpp - nodes of Kubernetes as a description, and back.
 // SPDX-License-Identifier: MIT
-#include "../../examples/import/kubernetes_import.h"
+#include "../../examples/programs/import/kubernetes_import.h"
 
-#include "../../examples/import/slurm_texts.h"
+#include "../../examples/programs/import/slurm_texts.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 

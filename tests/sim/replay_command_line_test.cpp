@@ -1,7 +1,7 @@
 // apiary/tests/sim/replay_command_line_test.cpp - the program replay, run in a folder of its own.
 // SPDX-License-Identifier: MIT
 #define main replay_main
-#include "../../examples/replay.cpp"
+#include "../../examples/programs/replay.cpp"
 #undef main
 #include "support/skip.h"
 #include "support/work_folder.h"

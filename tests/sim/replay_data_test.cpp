@@ -1,7 +1,7 @@
 // apiary/tests/sim/replay_data_test.cpp - the program replay repeats a published experiment.
 // SPDX-License-Identifier: MIT
 #define main replay_main
-#include "../../examples/replay.cpp"
+#include "../../examples/programs/replay.cpp"
 #undef main
 #include "support/data.h"
 #include "support/work_folder.h"

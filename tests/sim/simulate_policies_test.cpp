@@ -1,8 +1,8 @@
 // apiary/tests/sim/simulate_policies_test.cpp - the policies of the example simulate, and its picture.
 // SPDX-License-Identifier: MIT
-#include "../../examples/simulate_policies.h"
+#include "../../examples/programs/simulate_policies.h"
 
-#include "../../examples/simulate_picture.h"
+#include "../../examples/programs/simulate_picture.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/trace/job_list.h>
@@ -31,7 +31,7 @@ namespace {
 
 // The log of all events of the embedded list, places included: of every compiler, standard library
 // and machine the same. A change of a policy's decisions, or of what the log holds, turns this red on
-// purpose: look at the table of examples/simulate.expected, then write the new value here.
+// purpose: look at the table of examples/programs/simulate.expected, then write the new value here.
 const std::map<std::string, std::uint64_t> golden_logs{
     {"fifo", 0xe195db5e2574b860U},         {"backfill", 0x2b761d32547f1442U},
     {"easy", 0x85b6ca44029882e0U},         {"easy_gpus", 0x72be7ed6770cc3fdU},

@@ -1,6 +1,6 @@
 // apiary/tests/sim/sweep_test.cpp - runs of a sweep side by side, and rows that stay whole.
 // SPDX-License-Identifier: MIT
-#include "../../examples/sweep.h"
+#include "../../examples/programs/sweep.h"
 
 #include "support/work_folder.h"
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "../../examples/kubernetes/gang_extender.h"
-#include "../../examples/kubernetes/kubernetes_records.h"
+#include "../../examples/hosts/kubernetes/gang_extender.h"
+#include "../../examples/hosts/kubernetes/kubernetes_records.h"
 
 #include <absl/strings/str_split.h>
 #include <doctest/doctest.h>

@@ -1,9 +1,9 @@
-// apiary/tests/support/fake_slurm.h - Slurm as far as its scheduler sees it, for tests of examples/slurm.
+// apiary/tests/support/fake_slurm.h - Slurm as far as its scheduler sees it, for tests of examples/hosts/slurm.
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "../../examples/slurm/slurm_records.h"
-#include "../../examples/slurm/slurm_scheduler.h"
+#include "../../examples/hosts/slurm/slurm_records.h"
+#include "../../examples/hosts/slurm/slurm_scheduler.h"
 #include <apiary/model/job.h>
 
 #include <doctest/doctest.h>

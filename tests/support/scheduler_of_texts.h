@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "../../examples/import/slurm_texts.h"
+#include "../../examples/programs/import/slurm_texts.h"
 #include <apiary/gang_scheduler/gang_scheduler.h>
 
 #include <string_view>

@@ -59,7 +59,7 @@ struct price_options {
 // Requires: nodes and tasks have at most 10,000 cores; more are not counted.
 // Cost:     create: see the page; score, update: O(20 * samples * GPUs in use on the node). Memory:
 //           16 bytes for each node, and the tables: about 0.5 MB for each group of alike models.
-// Example:  examples/replay.cpp
+// Example:  examples/programs/replay.cpp
 class price_score {
  public:
   // Scores do not depend on memory.

@@ -183,7 +183,7 @@ class placer_backend {
 //   gandiva_with_placer<server_placer>::create(
 //       {server_placer::create(spec).value(), spec, metric}, {.migrations = {.jobs = 4, .cost = 100}})
 //
-// Example: examples/simulate.cpp
+// Example: examples/programs/simulate.cpp
 template <JobPlacer Placer>
 using gandiva_with_placer = time_sharing_queue<placer_backend<Placer>>;
 

@@ -286,7 +286,7 @@ class hived_job_backend : public hived_backend {
 // Gandiva for jobs of whole GPUs on a HiveD cluster. A guaranteed job (priority 0 to 1000) starts
 // on its tenant's cells as soon as it fits there and suspends opportunistic jobs in its way. Until
 // then it runs in time slices on idle GPUs, as opportunistic jobs (priority -1) do.
-// Example: examples/simulate.cpp
+// Example: examples/programs/simulate.cpp
 using gandiva_hived = time_sharing_queue<hived_job_backend>;
 
 static_assert(JobBackend<hived_job_backend> && JobScheduler<gandiva_hived>);

@@ -41,7 +41,7 @@ APIARY_NAMESPACE_BEGIN
 // Cost:     that of time_sharing, and O(queues): one for each number of GPUs and, for guaranteed
 //           jobs, tenant; one may_start for each queue whose first may fit now. A node that breaks costs
 //           O(its GPUs) steps of these; marking a node again as it is costs O(1).
-// Example:  examples/simulate.cpp
+// Example:  examples/programs/simulate.cpp
 template <JobBackend Backend>
 class time_sharing_queue {
  public:

@@ -42,7 +42,7 @@ APIARY_NAMESPACE_BEGIN
 // | p.idle_gpus()      | idle GPUs on healthy servers                                               |
 // | p.total_gpus()     | all GPUs, including those on bad servers                                   |
 //
-// Example: queue/server_placer.h; examples/simulate_placer.h
+// Example: queue/server_placer.h; examples/programs/simulate_placer.h
 template <class P>
 concept Placer = std::copy_constructible<P> && std::totally_ordered<typename P::kind> &&
     requires(P& p, const P& constant, const typename P::request& r,

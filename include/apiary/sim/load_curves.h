@@ -43,7 +43,7 @@ struct load_sample {
 //           arrivals. kFailedPrecondition: a decision does not fit on its node.
 // Requires: the tasks are valid(); answers[i] belongs to arrival i.
 // Cost:     O(1) per arrival, and O(GPUs of a node) per placed task.
-// Example:  examples/replay.cpp
+// Example:  examples/programs/replay.cpp
 [[nodiscard]] inline absl::StatusOr<std::vector<load_sample>> trace_load(node_table nodes,
                                                                          fragmentation metric,
                                                                          const workload& work,

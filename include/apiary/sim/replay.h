@@ -50,7 +50,7 @@ namespace detail {
 //           Otherwise the first error of the scheduler.
 // Requires: propose(task) -> StatusOr<task_plan>, commit(task, task_plan) -> Status; no job with an
 //           id of an arrival runs on the scheduler.
-// Example:  examples/replay.cpp
+// Example:  examples/programs/replay.cpp
 template <class Scheduler, class Observer>
 [[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work,
                                                Observer&& observe) {

@@ -140,7 +140,7 @@ class job_collector {
 // its duration. A job without GPUs or duration is left out and counted. Columns that may be missing, or
 // empty in a row: cpus_per_gpu (cores), memory_gib_per_gpu and gpu_model.
 // Errors:  kInvalidArgument (kOutOfRange for a line that is too long); the message names the line.
-// Example: examples/simulate.cpp
+// Example: examples/programs/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_philly(line_reader lines) {
   enum : std::size_t { timestamp, duration, num_gpus, tenant, cpus, memory, model };
   constexpr std::array<detail::csv_column, 7> columns{{{"timestamp"},
@@ -202,7 +202,7 @@ class job_collector {
 // Model:   Chapin et al., "Benchmarks and standards for the evaluation of parallel job schedulers"
 //          (JSSPP 1999), version 2.2 of the format.
 // Errors:  as read_philly.
-// Example: examples/simulate.cpp
+// Example: examples/programs/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_swf(line_reader lines) {
   enum : std::size_t {
     submitted = 1,

@@ -10,7 +10,7 @@ import pathlib
 import re
 import unittest
 
-PAGE = pathlib.Path(os.environ["APIARY_SOURCE_DIR"]) / "examples/python/README.md"
+PAGE = pathlib.Path(os.environ["APIARY_SOURCE_DIR"]) / "examples/hosts/python/README.md"
 
 
 class Readme(unittest.TestCase):

@@ -13,7 +13,7 @@ import unittest
 import apiary
 import numpy as np
 
-EXAMPLE = pathlib.Path(os.environ["APIARY_SOURCE_DIR"]) / "examples/python/plot_two_policies.py"
+EXAMPLE = pathlib.Path(os.environ["APIARY_SOURCE_DIR"]) / "examples/hosts/python/plot_two_policies.py"
 
 
 class Fifo:

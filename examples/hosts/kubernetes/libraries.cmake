@@ -1,0 +1,33 @@
+# apiary/examples/hosts/kubernetes/libraries.cmake - where they are: apiary_json is nlohmann-json, apiary_kubernetes
+# cpp-httplib, too.
+# SPDX-License-Identifier: MIT
+find_path(APIARY_JSON_INCLUDE nlohmann/json.hpp)
+find_path(APIARY_HTTPLIB_INCLUDE httplib.h)
+find_library(APIARY_HTTPLIB_LIBRARY cpp-httplib)
+find_package(PkgConfig QUIET)
+find_package(Threads)
+mark_as_advanced(APIARY_JSON_INCLUDE APIARY_HTTPLIB_INCLUDE APIARY_HTTPLIB_LIBRARY)
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(APIARY_HTTPLIB QUIET IMPORTED_TARGET cpp-httplib)
+endif()
+# Debian's header belongs to a compiled library, and its types depend on the macros that pkg-config
+# knows. Elsewhere the header is all.
+set(httplib)
+if(TARGET PkgConfig::APIARY_HTTPLIB)
+  set(httplib PkgConfig::APIARY_HTTPLIB)
+elseif(APIARY_HTTPLIB_INCLUDE AND NOT APIARY_HTTPLIB_LIBRARY)
+  add_library(apiary_httplib INTERFACE)
+  target_include_directories(apiary_httplib SYSTEM INTERFACE ${APIARY_HTTPLIB_INCLUDE})
+  set(httplib apiary_httplib)
+endif()
+if(APIARY_JSON_INCLUDE)
+  add_library(apiary_json INTERFACE)
+  target_include_directories(apiary_json SYSTEM INTERFACE ${APIARY_JSON_INCLUDE})
+  target_link_libraries(apiary_json INTERFACE apiary_dev)
+endif()
+if(httplib AND TARGET apiary_json AND Threads_FOUND)
+  add_library(apiary_kubernetes INTERFACE)
+  target_link_libraries(apiary_kubernetes INTERFACE apiary_json ${httplib} Threads::Threads)
+else()
+  message(STATUS "no cpp-httplib or nlohmann-json: the extender for Kubernetes is left out")
+endif()
