@@ -24,10 +24,8 @@
 #include <apiary/model/node_table.h>
 #include <apiary/philly/philly.h>
 #include <apiary/philly/philly_fgd.h>
-#include <apiary/queue/batch_queue.h>
-#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
-#include <apiary/queue/preemptive_queue.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/trace/job_list.h>

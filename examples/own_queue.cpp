@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/status.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>

@@ -4,7 +4,7 @@
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
-#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>

@@ -1,37 +1,16 @@
 # apiary/tests/mutants/queue.cmake - mutants of queue; ../cmake/mutants.cmake says how to write one.
 # SPDX-License-Identifier: MIT
 
-mutant(withdrawal_moves queue/conservative_queue.h "forgotten update: a withdrawal does not let later jobs move up"
-  IN [[reservations_.cancel(reserved_as(*r));
-      move_up_ = true;]] FROM [[move_up_ = true;]] TO [[]] STATEMENT)
 mutant(early_end_moves queue/conservative_queue.h "forgotten update: a job that ends early does not let later ones move up"
   FROM [[move_up_ = move_up_ || now < r->ends;]] TO [[]] STATEMENT)
-mutant(move_up_once queue/detail/reservations.h "forgotten step: jobs move up once, not until none moves"
-  IN [[    } while (!freed_.empty());]] FROM [[!freed_.empty()]] TO [[false]])
-mutant(moved_frees queue/detail/reservations.h "forgotten update: what a job frees when it moves up is no gap for later ones"
-  IN [[    freed_.push_back(freed);
-    find_gaps(freed);]] FROM [[find_gaps(freed);]] TO [[]] STATEMENT)
-mutant(gap_reaches queue/detail/reservations.h "dropped condition: a job does not move up by less than its length"
-  FROM [[gap.until - gap.from >= r.length || gap.until >= r.reserved]] TO [[gap.until - gap.from >= r.length]])
-mutant(gap_taken queue/detail/reservations.h "dropped condition: two jobs move into one gap"
-  IN [[while (found != nullptr && profile_.first_below(found->from, r.gpus) != found->until) {]]
-  FROM [[profile_.first_below(found->from, r.gpus) != found->until]] TO [[false]])
-mutant(gap_left queue/detail/reservations.h "forgotten step: what is left of a gap is forgotten"
-  FROM [[find_gaps(r.gpus, k, taken);]] TO [[]] STATEMENT)
-mutant(first_kind queue/detail/reservations.h "wrong order: jobs of one GPU count move before those of another"
-  FROM [[first == nullptr || reserved_job::before(*k->next, *first->next)]] TO [[first == nullptr]])
-mutant(gap_shortened queue/detail/reservations.h "dropped term: of a gap in which GPUs were taken, only the first part stays"
-  FROM [[(std::max)(gap.until, end)]] TO [[end]])
 mutant(late_job_rebuilds queue/conservative_queue.h "forgotten update: a job that runs longer than its estimate frees its GPUs"
   IN [[ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;]] FROM [[rebuild_ = true;]] TO [[]] STATEMENT)
 mutant(late_job_doubles queue/conservative_queue.h "wrong time: a late job is expected to end at once"
   FROM [[(std::max<time_ms>)(1, now - r.started)]] TO [[1]])
-mutant(reserve_new_only queue/detail/reservations.h "wrong time: a reservation begins after now"
-  FROM [[profile_.earliest(from, r.length, r.gpus)]] TO [[profile_.earliest(from + 1, r.length, r.gpus)]])
-mutant(profile_earliest queue/detail/reservation_profile.h "wrong comparison: a job needs its GPUs beyond its end"
+mutant(profile_earliest queue/detail/gpu_profile.h "wrong comparison: a job needs its GPUs beyond its end"
   FROM [[when < add_time(at, length)]] TO [[when <= add_time(at, length)]])
-mutant(profile_crossings queue/detail/reservation_profile.h "off by one: a gap that begins where the search ends is found"
+mutant(profile_crossings queue/detail/gpu_profile.h "off by one: a gap that begins where the search ends is found"
   FROM [[here.at >= in.until]] TO [[here.at > in.until]])
 mutant(forecast_back queue/detail/placer_forecast.h "forgotten update: an early end does not move the reservation back"
   FROM [[earlier_ = earlier_ || r.ends > now;]] TO [[]] STATEMENT)
@@ -43,83 +22,102 @@ mutant(forecast_restored queue/detail/placer_forecast.h "forgotten step: jobs th
   IN [[        APIARY_RETURN_IF_ERROR(end_until(end, ends, of));
         return where;]] FROM [[APIARY_RETURN_IF_ERROR(end_until(end, ends, of));]] TO [[]] STATEMENT)
 mutant(depth_free queue/conservative_queue.h "off by one: one job more than the depth has a reservation"
-  FROM [[reservations_.num_known() + others < options_.depth]] TO [[reservations_.num_known() + others <= options_.depth]])
+  FROM [[starts_.size() + others < options_.depth]] TO [[starts_.size() + others <= options_.depth]])
 mutant(depth_of_batch queue/conservative_queue.h "forgotten term: jobs that will get reservations together do not count"
-  FROM [[reservations_.num_known() + others < options_.depth]] TO [[reservations_.num_known() < options_.depth]])
+  FROM [[starts_.size() + others < options_.depth]] TO [[starts_.size() < options_.depth]])
 mutant(depth_unknown queue/conservative_queue.h "wrong count: jobs whose start is unknown fill the depth"
-  FROM [[reservations_.num_known() + others < options_.depth]] TO [[tried_.size() < options_.depth]])
+  FROM [[starts_.size() + others < options_.depth]] TO [[tried_.size() < options_.depth]])
 mutant(idle_of_old_servers queue/conservative_queue.h "missing reset: what fits on the healthy servers is not asked again"
   FROM [[fits_idle_.clear();]] TO [[]] STATEMENT)
 mutant(bad_server queue/conservative_queue.h "forgotten update: a job that does not fit on the healthy servers has a reservation"
   FROM [[bad_.insert(n.value);]] TO [[]] STATEMENT)
 mutant(start_over_tried queue/conservative_queue.h "forgotten step: jobs for which a start was sought get no reservation when all are made again"
   FROM [[unreserved_.merge(tried_);]] TO [[]] STATEMENT)
-mutant(bad_again queue/detail/job_records.h "dropped condition: a server that is marked bad again is an event"
+mutant(bad_again queue/book.h "dropped condition: a server that is marked bad again is an event"
   FROM [[!jobs.empty() || placer_.idle_gpus() != idle]] TO [[true]])
-mutant(bad_full queue/detail/job_records.h "dropped condition: a server without idle GPUs breaks, and reservations stay"
+mutant(bad_full queue/book.h "dropped condition: a server without idle GPUs breaks, and reservations stay"
   FROM [[!jobs.empty() || placer_.idle_gpus() != idle]] TO [[placer_.idle_gpus() != idle]])
-mutant(healthy_again queue/detail/job_records.h "dropped condition: a server that is marked healthy again is an event"
+mutant(healthy_again queue/book.h "dropped condition: a server that is marked healthy again is an event"
   IN [[servers_changed_ = placer_.idle_gpus() != idle;]] FROM [[placer_.idle_gpus() != idle]] TO [[true]])
 mutant(idle_with_jobs queue/conservative_queue.h "forgotten step: running jobs keep others from fitting on the healthy servers"
   FROM [[APIARY_RETURN_IF_ERROR(idle_->finish(job_id(i->id)));]] TO [[]] STATEMENT)
-mutant(profile_zero queue/detail/reservation_profile.h "forgotten step: a change of 0 stays"
+mutant(profile_zero queue/detail/gpu_profile.h "forgotten step: a change of 0 stays"
   IN [[} else if (gone) {]] FROM [[gone]] TO [[false]])
-mutant(profile_forget queue/detail/reservation_profile.h "wrong value: the time now has the GPUs of the old start"
+mutant(profile_forget queue/detail/gpu_profile.h "wrong value: the time now has the GPUs of the old start"
   IN [[free = free_at(now);]] FROM [[free_at(now)]] TO [[free_]])
-mutant(profile_gap_begin queue/detail/reservation_profile.h "wrong time: a gap begins at the last change before"
-  IN [[if (below != max_time) return next_change(below);]] FROM [[next_change(below)]] TO [[t]])
-mutant(easy_extra queue/batch_queue.h "wrong comparison: a job of exactly the extra GPUs delays the first"
-  FROM [[k.gpus <= reserved_->extra_gpus]] TO [[k.gpus < reserved_->extra_gpus]])
-mutant(easy_until queue/batch_queue.h "off by one: a backfilled job may end after the reservation"
-  FROM [[return reserved_->at - now;]] TO [[return reserved_->at - now + 1;]] STATEMENT)
-mutant(easy_gpus_conflict queue/batch_queue.h "missing reset: sizes that conflicted are not tried again"
-  FROM [[if (started) jobs_.queues().forget_delays();]] TO [[]] STATEMENT)
-mutant(aging_sign queue/batch_queue.h "wrong sign: a high priority waits longer"
-  FROM [[now - r.priority * options_.aging]] TO [[now + r.priority * options_.aging]])
-mutant(failed_sizes queue/detail/wait_queues.h "missing reset: a size that failed once is never tried again"
-  FROM [[for (auto& [k, l] : queues_) l.failed = l.delays = false;]] TO [[]] STATEMENT)
-mutant(wait_empty queue/detail/wait_queues.h "forgotten step: a kind of which no job waits stays"
+mutant(easy_extra queue/reservations.h "wrong comparison: a job of exactly the extra GPUs delays the first"
+  FROM [[kind.gpus <= reserved_.extra_gpus]] TO [[kind.gpus < reserved_.extra_gpus]])
+mutant(easy_until queue/reservations.h "off by one: a backfilled job may end after the reservation"
+  IN [[max_time) return max_time;
+      return reserved_.at - now;]] FROM [[return reserved_.at - now;]] TO [[return reserved_.at - now + 1;]] STATEMENT)
+mutant(easy_gpus_conflict queue/reservations.h "missing reset: sizes that conflicted are not tried again"
+  FROM [[if (started) q.queues().forget_delays();]] TO [[]] STATEMENT)
+mutant(aging_sign queue/orders.h "wrong sign: a high priority waits longer"
+  FROM [[now - r.priority * aging]] TO [[now + r.priority * aging]])
+mutant(failed_sizes queue/kinds.h "missing reset: a size that failed once is never tried again"
+  FROM [[for (auto& [kind, q] : queues_) q.failed = q.delays = false;]] TO [[]] STATEMENT)
+mutant(wait_empty queue/kinds.h "forgotten step: a kind of which no job waits stays"
   FROM [[if (found->second.jobs.empty()) queues_.erase(found);]] TO [[]] STATEMENT)
-mutant(wait_looks queue/detail/wait_queues.h "forgotten update: each job looks at all kinds again"
+mutant(wait_looks queue/kinds.h "forgotten update: each job looks at all kinds again"
   FROM [[!offered_ || idle > *offered_]] TO [[true]])
-mutant(wait_more_idle queue/detail/wait_queues.h "dropped condition: kinds that were too large stay out when GPUs become idle"
+mutant(wait_more_idle queue/kinds.h "dropped condition: kinds that were too large stay out when GPUs become idle"
   FROM [[!offered_ || idle > *offered_]] TO [[!offered_]])
-mutant(wait_late_job queue/detail/wait_queues.h "forgotten update: a job that begins to wait within a round is not seen"
-  FROM [[if (offered_) offer(kind(r), l);]] TO [[]] STATEMENT)
-mutant(wait_demand queue/detail/wait_queues.h "dropped term: jobs of other demands fail, too"
-  IN [[demand(r.demand)]] FROM [[r.demand]] TO [[0]])
-mutant(wait_tie queue/detail/wait_queues.h "wrong tie: of jobs with equal keys the highest id is first"
-  FROM [[i.id < job.value]] TO [[i.id > job.value]])
-mutant(wait_cause queue/detail/wait_queues.h "wrong comparison: a job of exactly the idle GPUs waits for capacity"
-  FROM [[if (gpus > idle) return delay_cause::capacity;]]
-  TO [[if (gpus >= idle) return delay_cause::capacity;]] STATEMENT)
+mutant(wait_late_job queue/kinds.h "forgotten update: a job that begins to wait within a round is not seen"
+  FROM [[if (offered_) offer(kind, q);]] TO [[]] STATEMENT)
+mutant(wait_tie queue/kinds.h "wrong tie: of jobs with equal keys the highest id is first"
+  FROM [[a.job.id > b.job.id]] TO [[a.job.id < b.job.id]])
+mutant(wait_cause queue/kinds.h "wrong comparison: a job of exactly the idle GPUs waits for capacity"
+  FROM [[if (kind.gpus > idle) return delay_cause::capacity;]]
+  TO [[if (kind.gpus >= idle) return delay_cause::capacity;]] STATEMENT)
 mutant(run_queues_below queue/detail/run_queues.h "forgotten update: jobs that fall below 0 keep their order"
   FROM [[below_.insert({first->id, first->id, gpus});]] TO [[]] STATEMENT)
 mutant(run_queues_before queue/detail/run_queues.h "wrong comparison: jobs of the same position count as before it"
   FROM [[position % gpus == 0 ? jobs.sum_to(level, job.value) : jobs.sum_to(level)]] TO [[jobs.sum_to(level)]])
-mutant(preempt_go_on queue/preemptive_queue.h "wrong order: a job that could stay where it was is moved"
-  FROM [[r.stopped && jobs_.go_on(r, r.where, now)]] TO [[false]])
-mutant(preempt_had queue/preemptive_queue.h "forgotten update: a stopped job has not run"
-  FROM [[r.had += now - r.started;]] TO [[]] STATEMENT)
-mutant(preempt_lost queue/preemptive_queue.h "forgotten update: work that a breakdown undid counts as done"
-  FROM [[r.lost = r.had - detail::kept_work(r.had - r.lost, options_.checkpoint_interval);]] TO [[]] STATEMENT)
-mutant(preempt_quantum queue/preemptive_queue.h "off by one: the next choice is one quantum late"
-  FROM [[now / options_.quantum * options_.quantum]] TO [[(now / options_.quantum + 1) * options_.quantum]])
-mutant(bounded_patience queue/bounded_wait_queue.h "wrong time: a job starves a millisecond late"
+mutant(bounded_patience queue/suspending_queue.h "wrong time: a job starves a millisecond late"
   FROM [[waits_.begin()->first <= now - options_.patience]] TO [[waits_.begin()->first < now - options_.patience]])
-mutant(bounded_lost queue/bounded_wait_queue.h "forgotten update: work that a breakdown undid counts as done"
+mutant(bounded_lost queue/suspending_queue.h "forgotten update: work that a breakdown undid counts as done"
   IN [[if (broke) r.lost]] FROM [[broke]] TO [[false]])
 mutant(kept_work queue/book.h "wrong value: what was lost is kept, and the other way round"
   FROM [[work - work % interval]] TO [[work % interval]])
-mutant(bounded_turns queue/bounded_wait_queue.h "wrong order: a job that starves stops those that have starved for longer"
+mutant(bounded_turns queue/suspending_queue.h "wrong order: a job that starves stops those that have starved for longer"
   FROM [[*turn < turn_of(r)]] TO [[turn_of(r) < *turn]])
-mutant(bounded_smaller queue/bounded_wait_queue.h "wrong comparison: jobs as large as the one that waits migrate"
+mutant(bounded_smaller queue/suspending_queue.h "wrong comparison: jobs as large as the one that waits migrate"
   FROM [[last->gpus < r.request.gpus]] TO [[last->gpus <= r.request.gpus]])
-mutant(bounded_arrival queue/bounded_wait_queue.h "dropped condition: a job that arrives stops others only at the next choice"
-  FROM [[choose || (r.had == 0 && r.since == now)]] TO [[choose]])
-mutant(bounded_owed queue/bounded_wait_queue.h "forgotten update: a slice that was cut short begins again"
+mutant(bounded_arrival queue/suspending_queue.h "dropped condition: a job that arrives stops others only at the next choice"
+  FROM [[choose || (stops && r.had == 0 && r.since == now)]] TO [[choose]])
+mutant(bounded_owed queue/suspending_queue.h "forgotten update: a slice that was cut short begins again"
   FROM [[r.owed -= now - r.started;]] TO [[]] STATEMENT)
 mutant(placer_max_servers queue/server_placer.h "dropped condition: every job may span all servers"
   FROM [[anywhere_ ? pool_.num_servers() : pool_.fewest_servers(gpus)]] TO [[pool_.num_servers()]])
 mutant(placer_jobs_on queue/server_placer.h "forgotten step: a job on two GPUs of a server is there twice"
   FROM [[detail::sort_unique(jobs);]] TO [[detail::merge_sort(jobs);]] STATEMENT)
+mutant(withdrawal_moves queue/conservative_queue.h "forgotten update: a withdrawal does not let later jobs move up"
+  IN [[set_start(*r, max_time);
+      move_up_ = true;]] FROM [[move_up_ = true;]] TO [[]] STATEMENT)
+mutant(move_up_once queue/conservative_queue.h "forgotten step: jobs move up once, not until none moves"
+  IN [[        while (move_up(now)) {
+        }]] FROM [[while (move_up(now)) {]] TO [[if (move_up(now)) {]])
+mutant(moved_frees queue/conservative_queue.h "forgotten update: what a job frees when it moves up stays taken"
+  FROM [[profile_.give(r.reserved, add_time(r.reserved, length_of(r)), gpus);]] TO [[]] STATEMENT)
+mutant(moved_later queue/conservative_queue.h "forgotten argument: a job does not move up by less than its length"
+  FROM [[length_of(r), r.request.gpus, r.reserved)]] TO [[length_of(r), r.request.gpus)]])
+mutant(postponed queue/conservative_queue.h "forgotten step: a job that does not fit at its time loses its reservation"
+  FROM [[set_start(r, profile_.earliest(change, length_of(r), r.request.gpus));]] TO [[]] STATEMENT)
+mutant(wait_demand queue/book.h "wrong order: the kind of a job is taken before its request"
+  FROM [[at->second.kind = placer_.kind_of(r);]] TO [[at->second.kind = placer_.kind_of({});]] STATEMENT)
+mutant(stop_put_back queue/stop.h "forgotten step: jobs that need not stop stay stopped"
+  FROM [[std::erase_if(stopped, put_back);]] TO [[]] STATEMENT)
+mutant(stop_order queue/stop.h "wrong order: the job that was stopped first is put back first"
+  FROM [[std::reverse(stopped.begin(), stopped.end());]] TO [[]] STATEMENT)
+mutant(visit_next queue/kinds.h "forgotten step: of each kind only the first job is visited"
+  FROM [[nexts.push_back({*next, kind});]] TO [[]] STATEMENT)
+mutant(suspend_had queue/suspending_queue.h "forgotten update: a stopped job has not run"
+  FROM [[r.had += now - r.started;]] TO [[]] STATEMENT)
+mutant(suspend_quantum queue/suspending_queue.h "off by one: the next choice is one quantum late"
+  FROM [[now / options_.quantum * options_.quantum]] TO [[(now / options_.quantum + 1) * options_.quantum]])
+mutant(suspend_enough queue/suspending_queue.h "off by one: a job that needs all GPUs of later jobs does not stop them"
+  FROM [[running_.gpus_before(r.key, r.request.job) <]] TO [[running_.gpus_before(r.key, r.request.job) <=]])
+mutant(suspend_arrival queue/suspending_queue.h "dropped condition: a job that arrives stops others though it is not to"
+  FROM [[&& options_.stops_on_arrival) || choose]] TO [[) || choose]])
+mutant(levels_reached queue/orders.h "wrong comparison: a job at a threshold has not reached it"
+  FROM [[std::upper_bound(thresholds_.begin(), thresholds_.end(), attained)]] TO [[std::lower_bound(thresholds_.begin(), thresholds_.end(), attained)]])

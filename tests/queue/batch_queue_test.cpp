@@ -4,7 +4,7 @@
 #include "support/naive_batch.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>

@@ -3,7 +3,7 @@
 #include "support/naive_bounded_wait.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>

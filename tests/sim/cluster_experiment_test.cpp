@@ -3,7 +3,7 @@
 #include "support/cluster_experiment.h"
 
 #include <apiary/gandiva/gandiva.h>
-#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 
 #include <absl/status/statusor.h>

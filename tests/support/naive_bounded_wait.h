@@ -4,7 +4,7 @@
 
 #include <apiary/core/status.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/queue/bounded_wait_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 
 #include <algorithm>

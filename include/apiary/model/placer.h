@@ -68,7 +68,7 @@ concept JobPlacer = Placer<P> && std::same_as<typename P::request, job_request> 
 
 // What a placer answers that may stop jobs for another one.
 template <class Placement>
-struct placed {
+struct placer_answer {
   plan_result result = plan_result::wait;  // bind: it fits now; preempt: after the victims; or wait
   Placement where{};                       // if it fits now
   std::vector<job_id> victims{};           // running jobs without which it fits
@@ -83,7 +83,9 @@ struct placed {
 // |                         | first. When they have ended, propose(r) finds a placement             |
 template <class P>
 concept PreemptingPlacer = Placer<P> && requires(P& p, const typename P::request& r) {
-  { p.propose_preempting(r) } -> std::same_as<absl::StatusOr<placed<typename P::placement_type>>>;
+  {
+    p.propose_preempting(r)
+    } -> std::same_as<absl::StatusOr<placer_answer<typename P::placement_type>>>;
 };
 
 // A placer that measures what a migration gains.
@@ -112,7 +114,7 @@ struct job_placer_types {
   using placement_type = job_placement;  // see Placer
   using kind = job_kind;                 // see Placer
   // See Placer.
-  [[nodiscard]] static constexpr job_kind kind_of(const job_request& r) noexcept {
+  [[nodiscard]] static job_kind kind_of(const job_request& r) noexcept {
     return {r.gpus, r.demand};
   }
 };

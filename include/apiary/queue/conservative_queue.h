@@ -1,4 +1,4 @@
-// apiary/queue/conservative_queue.h - conservative backfilling: every job has a reservation.
+// apiary/queue/conservative_queue.h - every job has a reserved start time that no later job delays.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,12 +7,9 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
-#include <apiary/model/job_scheduler.h>
 #include <apiary/model/placer.h>
-#include <apiary/queue/detail/job_records.h>
-#include <apiary/queue/detail/reservations.h>
-#include <apiary/queue/detail/wait_queues.h>
-#include <apiary/queue/server_placer.h>
+#include <apiary/queue/book.h>
+#include <apiary/queue/detail/gpu_profile.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -40,7 +37,8 @@ struct conservative_options {
 
 // Conservative backfilling: every job (with a depth: each of the first) gets the earliest reservation
 // that earlier ones allow when it arrives, and no later job delays it. When a job ends before its
-// estimate, all reservations are tried again, in order of arrival, until none moves earlier.
+// estimate, each job in order of arrival gives up its reservation and takes the earliest one, until none
+// moves.
 //
 // Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime
 //           estimates" (IEEE TPDS 2001), conservative backfilling with compression.
@@ -52,30 +50,25 @@ struct conservative_options {
 //           was submitted or ended, or a server broke or was repaired.
 // Cost:     submit, a start, and an end on time: O(log jobs), and for each gap between reservations
 //           that is too short for the new job. An early end, a withdrawal or a job that does not fit
-//           at its time: for each GPU count and each gap at the times that became free, and for each
-//           job that moves; the module's page says how much. An overrun, a late start, an outage or
-//           a repair: O(running jobs log jobs), and as a submit of every waiting job; after an outage
-//           and a repair a copy of the placer also ends all running jobs. By the definition one such
-//           event may move every waiting job: on 2,000 full GPUs, with servers of 8 on which jobs
-//           often do not fit at their times, a decision moves up to 180 of 450 waiting jobs, 7 us
-//           each, and takes 1.25 ms. With `depth` it reads only jobs with reservations, those whose
-//           start is unknown, those that do not fit on the healthy servers, and the next ones in the
-//           order until enough have reservations: with 100, an event takes 15 us there. Set it where
-//           hundreds of jobs wait. A server that is marked bad again, or healthy again, costs nothing.
-//           At 80 % use an event takes 2.8 to 3.1 times as long on 100,000 GPUs as on 2,000: 1.4
-//           times as many instructions, and more accesses to memory miss the cache.
+//           at its time: as a submit for each waiting job that was tried, and again until none moves. An
+//           overrun, a late start, an outage or a repair: O(running jobs log jobs), and as a submit of
+//           every waiting job; after an outage and a repair a copy of the placer also ends all running
+//           jobs. With `depth` it reads only jobs with reservations, those whose start is unknown, those
+//           that do not fit on the healthy servers, and the next ones in the order until enough have
+//           reservations: set it where hundreds of jobs wait. The module's page has figures. A server
+//           that is marked bad again, or healthy again, costs nothing.
 // Example:  examples/job_queues.cpp
-template <JobPlacer Placer>
+template <JobPlacer P>
 class conservative_queue {
  public:
   // A queue over a placer on which no job runs.
-  explicit conservative_queue(Placer placer, conservative_options options = {})
-      : jobs_(std::move(placer)), reservations_(this->placer().idle_gpus()), options_(options) {}
+  explicit conservative_queue(P placer, conservative_options options = {})
+      : jobs_(std::move(placer)), profile_(this->placer().idle_gpus()), options_(options) {}
 
   // A job arrives. kInvalidArgument: no job id, a negative estimate (0 counts as 1), or the job would
   // not fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, max_time));
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, r.estimate));
     added->key = now;
     wait(*added, now);
     return absl::OkStatus();
@@ -85,12 +78,13 @@ class conservative_queue {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
     if (r->running) {
       APIARY_RETURN_IF_ERROR(stop(*r));
-      reservations_.give(now, r->ends, r->request.gpus);
+      profile_.give(now, r->ends, r->request.gpus);
       move_up_ = move_up_ || now < r->ends;
     } else {
       jobs_.leave(*r, now);
-      if (tried_.erase({r->key, job.value}) == 0) unreserved_.erase({r->key, job.value});
-      if (reservations_.find(reserved_as(*r))) reservations_.cancel(reserved_as(*r));
+      unreserved_.erase({r->key, job.value});
+      tried_.erase({r->key, job.value});
+      set_start(*r, max_time);
       move_up_ = true;
     }
     jobs_.forget(job);
@@ -120,34 +114,24 @@ class conservative_queue {
   // Starts every job whose reserved time has come. Appends the starts to `actions`; the queue has
   // applied them already, and the host carries them out. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    while (const auto late = ends_.first()) {
-      if (late->key > now) break;
-      record& r = jobs_[job_id(late->id)];
-      ends_.erase(late->key, late->id);
-      r.ends = add_time(now, (std::max<time_ms>)(1, now - r.started));
-      ends_.insert({r.ends, late->id, r.request.gpus});
-      rebuild_ = true;
-    }
-    if (const auto late = reservations_.first()) rebuild_ = rebuild_ || late->key < now;
+    extend_late_jobs(now);
+    rebuild_ = rebuild_ || (!starts_.empty() && starts_.begin()->first < now);
     if (rebuild_) {
       start_over(now);
     } else {
-      reservations_.forget_before(now);
+      profile_.forget_before(now);
       if (move_up_) {
-        APIARY_ASSIGN_OR_RETURN(const std::vector<detail::reserved_job> fresh, take_unreserved());
-        reservations_.move_up(fresh);
+        APIARY_RETURN_IF_ERROR(take_unreserved());
+        while (move_up(now)) {
+        }
       }
     }
     APIARY_RETURN_IF_ERROR(reserve(now));
-    if (rebuild_) reservations_.forget_freed();
     move_up_ = rebuild_ = false;
     jobs_.queues().begin_round();
-    for (auto next = reservations_.first(); next && next->key <= now;) {
-      APIARY_RETURN_IF_ERROR(start(jobs_[job_id(next->id)], now, actions));
-      next = reservations_.first();
-      if (next && next->key <= now) continue;
-      APIARY_RETURN_IF_ERROR(reserve(now));
-      next = reservations_.first();
+    while (!starts_.empty() && starts_.begin()->first <= now) {
+      APIARY_RETURN_IF_ERROR(start(jobs_[job_id(starts_.begin()->second)], now, actions));
+      if (starts_.empty() || starts_.begin()->first > now) APIARY_RETURN_IF_ERROR(reserve(now));
     }
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
@@ -155,9 +139,9 @@ class conservative_queue {
   // When decide() must be called: at the next reservation, or when a running job should have ended.
   [[nodiscard]] time_ms wake() const noexcept {
     if (num_waiting() == 0) return max_time;
-    const auto start = reservations_.first();
     const auto end = ends_.first();
-    return (std::min)(start ? start->key : max_time, end ? end->key : max_time);
+    return (std::min)(starts_.empty() ? max_time : starts_.begin()->first,
+                      end ? end->key : max_time);
   }
 
   // When the job will start, by the estimates; nullopt: it does not wait. max_time: it has no
@@ -166,7 +150,7 @@ class conservative_queue {
   [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
     const record* const found = jobs_.look_up(job);
     if (found == nullptr || found->running) return std::nullopt;
-    return reservations_.find(reserved_as(*found)).value_or(max_time);
+    return found->reserved;
   }
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
@@ -175,20 +159,20 @@ class conservative_queue {
   // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
   // The placer, with the jobs that run.
-  [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
+  [[nodiscard]] const P& placer() const noexcept { return jobs_.placer(); }
 
  private:
-  struct record : detail::booked_job {
+  struct record : booked_job<P> {
+    time_ms reserved = max_time;  // its start; max_time: unknown
+    bool fits = true;             // on the healthy servers when no job runs, as far as it was asked
     time_ms started = 0;
     time_ms ends = 0;  // by the estimate
   };
+  using key_and_id = std::pair<std::int64_t, std::uint32_t>;
 
   // For how long it needs its GPUs.
   [[nodiscard]] static time_ms length_of(const record& r) {
-    return (std::max<time_ms>)(1, r.request.estimate);
-  }
-  [[nodiscard]] static detail::reserved_job reserved_as(const record& r) {
-    return {r.key, r.request.job, r.request.gpus, length_of(r)};
+    return (std::max<time_ms>)(1, r.estimate);
   }
   void wait(record& r, time_ms now) {
     jobs_.wait(r, now);
@@ -204,10 +188,46 @@ class conservative_queue {
     idle_.reset();
     fits_idle_.clear();
   }
+  // The job is to start then, and no longer at its reserved time.
+  void set_start(record& r, time_ms at) {
+    const std::uint32_t gpus = r.request.gpus;
+    if (r.reserved != max_time) {
+      profile_.give(r.reserved, add_time(r.reserved, length_of(r)), gpus);
+      starts_.erase({r.reserved, r.request.job.value});
+    }
+    r.reserved = at;
+    if (at == max_time) return;
+    profile_.take(at, add_time(at, length_of(r)), gpus);
+    starts_.emplace(at, r.request.job.value);
+  }
+  // Running jobs that should have ended are taken to run as long again.
+  void extend_late_jobs(time_ms now) {
+    while (const auto late = ends_.first()) {
+      if (late->key > now) break;
+      record& r = jobs_[job_id(late->id)];
+      ends_.erase(late->key, late->id);
+      r.ends = add_time(now, (std::max<time_ms>)(1, now - r.started));
+      ends_.insert({r.ends, late->id, r.request.gpus});
+      rebuild_ = true;
+    }
+  }
+  // Each job that was tried takes the earliest start, in order. Returns whether one has moved.
+  bool move_up(time_ms now) {
+    bool moved = false;
+    for (const key_and_id& at : tried_) {
+      record& r = jobs_[job_id(at.second)];
+      if (!r.fits) continue;
+      const time_ms earlier = profile_.earliest(now, length_of(r), r.request.gpus, r.reserved);
+      if (earlier >= r.reserved) continue;
+      set_start(r, earlier);
+      moved = true;
+    }
+    return moved;
+  }
   // Whether the job fits on the healthy servers when no job runs.
   [[nodiscard]] absl::StatusOr<bool> fits_idle(const record& r) {
     if (bad_.empty()) return true;  // as check() said
-    const auto [at, is_new] = fits_idle_.try_emplace(detail::wait_queues::kind(r.request), false);
+    const auto [at, is_new] = fits_idle_.try_emplace(r.kind, false);
     if (!is_new) return at->second;
     if (!idle_) {
       idle_.emplace(placer());
@@ -221,71 +241,74 @@ class conservative_queue {
   // Whether one more job may get a reservation, if so many others get one.
   [[nodiscard]] bool may_reserve(std::size_t others = 0) const noexcept {
     return !unreserved_.empty() &&
-           (options_.depth == 0 || reservations_.num_known() + others < options_.depth);
+           (options_.depth == 0 || starts_.size() + others < options_.depth);
   }
-  // Takes the first job out of unreserved_; nullopt: it does not fit on the healthy servers.
-  [[nodiscard]] absl::StatusOr<std::optional<detail::reserved_job>> take_first() {
-    const record& r = jobs_[job_id(unreserved_.begin()->second)];
+  // Takes the first job out of unreserved_. Returns it.
+  [[nodiscard]] absl::StatusOr<record*> take_first() {
+    record& r = jobs_[job_id(unreserved_.begin()->second)];
+    APIARY_ASSIGN_OR_RETURN(r.fits, fits_idle(r));
     tried_.insert(unreserved_.extract(unreserved_.begin()));
-    APIARY_ASSIGN_OR_RETURN(const bool fits, fits_idle(r));
-    return fits ? std::optional(reserved_as(r)) : std::nullopt;
+    return &r;
   }
-  // The first jobs, as many as may get reservations. They are taken to get them.
-  [[nodiscard]] absl::StatusOr<std::vector<detail::reserved_job>> take_unreserved() {
-    std::vector<detail::reserved_job> fresh;
-    while (may_reserve(fresh.size())) {
-      APIARY_ASSIGN_OR_RETURN(const std::optional<detail::reserved_job> first, take_first());
-      if (first) fresh.push_back(*first);
+  // Takes the first jobs, as many as may get reservations.
+  [[nodiscard]] absl::Status take_unreserved() {
+    std::size_t fresh = 0;
+    while (may_reserve(fresh)) {
+      APIARY_ASSIGN_OR_RETURN(const record* const first, take_first());
+      fresh += first->fits ? 1 : 0;
     }
-    return fresh;
+    return absl::OkStatus();
   }
   // Makes reservations for the first jobs, until as many as may have one do.
   [[nodiscard]] absl::Status reserve(time_ms now) {
     while (may_reserve()) {
-      APIARY_ASSIGN_OR_RETURN(const std::optional<detail::reserved_job> first, take_first());
-      if (first) reservations_.add(*first, now);
+      APIARY_ASSIGN_OR_RETURN(record* const first, take_first());
+      if (first->fits)
+        set_start(*first, profile_.earliest(now, length_of(*first), first->request.gpus));
     }
     return absl::OkStatus();
   }
   // Withdraws all reservations; only the running jobs have GPUs. Jobs for which no start was sought are
   // not read.
   void start_over(time_ms now) {
-    reservations_ = detail::reservations(placer().idle_gpus(), now);
-    for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
-      reservations_.give(at->key, max_time, static_cast<std::uint32_t>(at->weight));
-    }
+    profile_ = detail::gpu_profile(placer().idle_gpus(), now);
+    for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id))
+      profile_.give(at->key, max_time, at->weight);
+    for (const key_and_id& at : starts_) jobs_[job_id(at.second)].reserved = max_time;
+    starts_.clear();
     unreserved_.merge(tried_);
   }
 
   [[nodiscard]] absl::Status start(record& r, time_ms now, std::vector<job_action>& actions) {
     APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
+    set_start(r, max_time);
     if (!started) {
-      reservations_.postpone(reserved_as(r), now);
+      const time_ms change = profile_.next_change(now);
+      if (change != max_time) set_start(r, profile_.earliest(change, length_of(r), r.request.gpus));
       move_up_ = true;  // the next decide() tries again
       return absl::OkStatus();
     }
-    reservations_.start(reserved_as(r));
     tried_.erase({r.key, r.request.job.value});
     r.started = now;
     r.ends = add_time(now, length_of(r));
+    profile_.take(now, r.ends, r.request.gpus);
     ends_.insert({r.ends, r.request.job.value, r.request.gpus});
     return absl::OkStatus();
   }
 
-  detail::job_records<Placer, record> jobs_;
-  detail::reservations reservations_;  // of waiting jobs
+  job_book<P, record> jobs_;
+  detail::gpu_profile profile_;  // the free GPUs beside running jobs and reservations
   conservative_options options_;
   weighted_tree ends_;  // ends of running jobs, with their GPUs as weights
   // Waiting jobs by arrival: those for which no start was sought yet, and the others, which have a
   // reservation, an unknown start, or do not fit on the healthy servers.
-  std::set<std::pair<std::int64_t, std::uint32_t>> unreserved_, tried_;
+  std::set<key_and_id> unreserved_, tried_;
+  std::set<key_and_id> starts_;  // reserved times of waiting jobs
   bool move_up_ = false;         // reservations may move earlier
   bool rebuild_ = false;         // all reservations must be made again
   std::set<std::uint32_t> bad_;  // broken servers; while there are any:
-  std::optional<Placer> idle_;   // the placer without the running jobs, since the servers changed
-  std::map<detail::wait_queues::kind, bool> fits_idle_;  // whether a job of this kind fits there
+  std::optional<P> idle_;        // the placer without the running jobs, since the servers changed
+  std::map<typename P::kind, bool> fits_idle_;  // whether a job of this kind fits there
 };
-
-static_assert(JobScheduler<conservative_queue<server_placer>>);
 
 APIARY_NAMESPACE_END

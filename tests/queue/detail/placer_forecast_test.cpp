@@ -4,7 +4,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
-#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 
 #include <doctest/doctest.h>

@@ -5,7 +5,7 @@
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
 #include <apiary/model/placement.h>
-#include <apiary/queue/batch_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>

@@ -21,13 +21,6 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What placer_forecast needs to know about a running job, besides its request.
-struct forecast_job {
-  job_placement where{};
-  time_ms ends = 0;         // by the estimate
-  bool still_runs = false;  // at the time of the forecast
-};
-
 // A copy of a placer without the jobs that will have ended by a time, by their estimates. It is kept
 // from one question to the next: it follows the jobs that have started and ended since, and its time
 // moves to the first one at which a job fits.
@@ -38,8 +31,11 @@ struct forecast_job {
 //           ended since the last one; two for each job whose end the time passes, forward or back;
 //           a copy of the placer if servers have changed, or if more jobs have started and ended
 //           since the last question than there are GPUs.
-template <JobPlacer Placer>
+template <Placer P>
 class placer_forecast {
+  using request = typename P::request;
+  using placement_type = typename P::placement_type;
+
  public:
   // The job runs from now on.
   void started(job_id job) {
@@ -48,7 +44,8 @@ class placer_forecast {
     limit();
   }
   // It does not run any more.
-  void ended(job_id job, forecast_job& r, time_ms now) {
+  template <class Record>
+  void ended(job_id job, Record& r, time_ms now) {
     const bool was_there = std::exchange(r.still_runs, false);
     if (!then_) return;
     if (was_there) ended_.push_back(job);
@@ -66,17 +63,16 @@ class placer_forecast {
 
   // The first time from `now` on at which the job fits, but not before `earliest`; nullopt: it does
   // not fit when all jobs have ended. Otherwise it runs there from then on, until finish(). `ends`:
-  // the ends of the running jobs. of(job): a pointer to the record of a running job, which is a
-  // forecast_job with its request; null if it does not run.
+  // the ends of the running jobs. of(job): a pointer to the record (queued_job) of a running job; null
+  // if it does not run.
   template <class Of>
-  [[nodiscard]] absl::StatusOr<std::optional<time_ms>> first_fit(const Placer& placer,
-                                                                 const job_request& r, time_ms now,
-                                                                 time_ms earliest,
+  [[nodiscard]] absl::StatusOr<std::optional<time_ms>> first_fit(const P& placer, const request& r,
+                                                                 time_ms now, time_ms earliest,
                                                                  const weighted_tree& ends, Of of) {
     APIARY_RETURN_IF_ERROR(catch_up(placer, now, ends, of));
     const bool may_be_earlier = std::exchange(earlier_, false) || first_ != r.job;
     first_ = r.job;
-    APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> where, fit(r, earliest));
+    APIARY_ASSIGN_OR_RETURN(std::optional<placement_type> where, fit(r, earliest));
     if (where && may_be_earlier) {
       APIARY_ASSIGN_OR_RETURN(where, move_back(r, *std::move(where), now, earliest, ends, of));
     }
@@ -95,7 +91,7 @@ class placer_forecast {
   // The time of the last question, and the idle GPUs then.
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return then_->idle_gpus(); }
   // Whether these GPUs are idle then. If so, the job uses them.
-  [[nodiscard]] bool add(const job_request& r, const job_placement& where) {
+  [[nodiscard]] bool add(const request& r, const placement_type& where) {
     return then_->commit(r, where).ok();
   }
   // The job of first_fit() does not use its GPUs any more.
@@ -108,14 +104,14 @@ class placer_forecast {
   void limit() {
     if (started_.size() + ended_.size() > then_->total_gpus()) forget();
   }
-  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> fit(const job_request& r,
-                                                                 time_ms earliest) {
-    if (at_ < earliest) return std::optional<job_placement>();
+  [[nodiscard]] absl::StatusOr<std::optional<placement_type>> fit(const request& r,
+                                                                  time_ms earliest) {
+    if (at_ < earliest) return std::optional<placement_type>();
     return then_->propose(r);
   }
   // Applies what has happened since the last question, and moves to `now` at least.
   template <class Of>
-  [[nodiscard]] absl::Status catch_up(const Placer& placer, time_ms now, const weighted_tree& ends,
+  [[nodiscard]] absl::Status catch_up(const P& placer, time_ms now, const weighted_tree& ends,
                                       Of& of) {
     if (!then_) {
       then_.emplace(placer);
@@ -147,9 +143,9 @@ class placer_forecast {
   }
   // Moves back while the job fits; returns where. `where`: the same for the present time.
   template <class Of>
-  [[nodiscard]] absl::StatusOr<job_placement> move_back(const job_request& r, job_placement where,
-                                                        time_ms now, time_ms earliest,
-                                                        const weighted_tree& ends, Of& of) {
+  [[nodiscard]] absl::StatusOr<placement_type> move_back(const request& r, placement_type where,
+                                                         time_ms now, time_ms earliest,
+                                                         const weighted_tree& ends, Of& of) {
     while (true) {
       std::optional<weighted_tree::item> last = ends.previous(at_, last_id);
       if (!last || last->key <= now) {
@@ -163,7 +159,7 @@ class placer_forecast {
         ends_then->still_runs = true;
       }
       at_ = end - 1;
-      APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> sooner, fit(r, earliest));
+      APIARY_ASSIGN_OR_RETURN(std::optional<placement_type> sooner, fit(r, earliest));
       if (!sooner) {
         APIARY_RETURN_IF_ERROR(end_until(end, ends, of));
         return where;
@@ -172,7 +168,7 @@ class placer_forecast {
     }
   }
 
-  std::optional<Placer> then_{};
+  std::optional<P> then_{};
   time_ms at_ = 0;                           // the time of then_; jobs that end later are in it
   job_id first_{};                           // of the last question
   bool earlier_ = false;                     // it may fit earlier than at_

@@ -6,7 +6,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
-#include <apiary/queue/detail/wait_queues.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -29,13 +28,14 @@ namespace detail {
 //           for shift_to(), which moves each job once; with thresholds, once for each of them.
 class run_queues {
  public:
-  using entry = wait_queues::entry;
+  // A job at its position.
+  struct entry {
+    job_id job{};
+    std::int64_t key = 0;
+    std::uint32_t gpus = 0;
+  };
   explicit run_queues(std::vector<std::int64_t> thresholds = {})
       : thresholds_(std::move(thresholds)), crossings_(thresholds_.size()) {}
-  // The position of a job that, without thresholds, would be at this one.
-  [[nodiscard]] std::int64_t rounded(std::int64_t position) const noexcept {
-    return thresholds_.empty() ? position : step_begin(step_at(position));
-  }
   // The GPUs of all jobs.
   [[nodiscard]] std::uint32_t gpus() const noexcept { return gpus_; }
   [[nodiscard]] bool empty() const noexcept { return gpus_ == 0; }

@@ -1,4 +1,4 @@
-// apiary/queue/detail/reservation_profile.h - how many GPUs will be free at which time.
+// apiary/queue/detail/gpu_profile.h - how many GPUs will be free at which time.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,11 +13,11 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The number of free GPUs, which may be negative, as a step function of time from start() on.
-// Cost: a call O(log steps); each_gap() also O(gaps), and earliest() O(gaps that are too short). At
-//       most two steps for each take() that was not given back.
-class reservation_profile {
+// Cost: a call O(log steps); earliest() also O(gaps that are too short). At most two steps for each take()
+//       that was not given back.
+class gpu_profile {
  public:
-  explicit reservation_profile(std::int64_t free, time_ms start = 0) : start_(start), free_(free) {}
+  explicit gpu_profile(std::int64_t free, time_ms start = 0) : start_(start), free_(free) {}
   // Subtracts (adds) `gpus` in [from, until). Times before the start are ignored.
   void take(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, -gpus); }
   void give(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, gpus); }
@@ -34,27 +34,6 @@ class reservation_profile {
     }
     return free;
   }
-  // The first time from t on when fewer than `gpus` are free, or at least so many; or max_time.
-  [[nodiscard]] time_ms first_below(time_ms t, std::int64_t gpus) const noexcept {
-    const auto below = [gpus](std::int64_t free) { return free < gpus; };
-    if (below(free_at(t))) return t;
-    return next_in(
-        steps_.root(), free_, t,
-        [&](const totals& all, std::int64_t free) { return below(free + all.least); }, below);
-  }
-  [[nodiscard]] time_ms first_at_least(time_ms t, std::int64_t gpus) const noexcept {
-    const auto enough = [gpus](std::int64_t free) { return free >= gpus; };
-    if (enough(free_at(t))) return t;
-    return next_in(
-        steps_.root(), free_, t,
-        [&](const totals& all, std::int64_t free) { return enough(free + all.most); }, enough);
-  }
-  // Since when at least `gpus` have been free without a break. Requires: so many are free at t.
-  [[nodiscard]] time_ms gap_begin(time_ms t, std::int64_t gpus) const noexcept {
-    const time_ms below = last_below(steps_.root(), free_, t, gpus);
-    if (below != max_time) return next_change(below);
-    return free_ < gpus ? next_change(start_) : start_;
-  }
   // The first time from t on, but before `latest`, when `gpus` are free for `length` or until
   // `latest`; or `latest`.
   [[nodiscard]] time_ms earliest(time_ms t, time_ms length, std::int64_t gpus,
@@ -69,20 +48,6 @@ class reservation_profile {
     };
     const bool found = !crossings(steps_.root(), free_, {t, latest, gpus}, enough, cross);
     return found || enough ? at : latest;
-  }
-  // Calls f(begin, end) for each interval with at least `gpus` free GPUs, as long as possible, that
-  // overlaps [from, until), in order. f must not change the profile.
-  template <class F>
-  void each_gap(time_ms from, time_ms until, std::int64_t gpus, F&& f) const {
-    bool enough = free_at(from) >= gpus;
-    time_ms begin = enough ? gap_begin(from, gpus) : from;
-    const auto cross = [&](time_ms when) {
-      if (!enough) f(begin, when);
-      begin = when;
-      return true;
-    };
-    crossings(steps_.root(), free_, {from, until, gpus}, enough, cross);
-    if (enough) f(begin, first_below((std::max)(from, begin), gpus));
   }
   // The first change after t; max_time if there is none.
   [[nodiscard]] time_ms next_change(time_ms t) const noexcept {
@@ -145,21 +110,6 @@ class reservation_profile {
   [[nodiscard]] std::int64_t change_before(const tree::node& here) const noexcept {
     return here.left == tree::none ? 0 : steps_[here.left].all.sum;
   }
-  // The first change after t for which is(free GPUs from then on); any(totals, free) is false if
-  // there is none in a subtree. free: the GPUs before the subtree n.
-  template <class Any, class Is>
-  [[nodiscard]] time_ms next_in(std::uint32_t n, std::int64_t free, time_ms t, const Any& any,
-                                const Is& is) const noexcept {
-    if (n == tree::none || !any(steps_[n].all, free)) return max_time;
-    const tree::node& here = steps_[n];
-    const std::int64_t then = free + change_before(here) + here.at.change;
-    if (here.at.at > t) {
-      const time_ms found = next_in(here.left, free, t, any, is);
-      if (found != max_time) return found;
-      if (is(then)) return here.at.at;
-    }
-    return next_in(here.right, then, t, any, is);
-  }
   // Where to look for changes: after `from`, before `until`.
   struct range {
     time_ms from = 0;
@@ -186,19 +136,6 @@ class reservation_profile {
       }
     }
     return crossings(steps_[n].right, then, in, enough, cross);
-  }
-  // The last change up to t that leaves fewer than `gpus` free; max_time if there is none.
-  [[nodiscard]] time_ms last_below(std::uint32_t n, std::int64_t free, time_ms t,
-                                   std::int64_t gpus) const noexcept {
-    if (n == tree::none || free + steps_[n].all.least >= gpus) return max_time;
-    const tree::node& here = steps_[n];
-    const std::int64_t then = free + change_before(here) + here.at.change;
-    if (here.at.at <= t) {
-      const time_ms found = last_below(here.right, then, t, gpus);
-      if (found != max_time) return found;
-      if (then < gpus) return here.at.at;
-    }
-    return last_below(here.left, free, t, gpus);
   }
   void add(time_ms from, time_ms until, std::int64_t gpus) {
     from = (std::max)(from, start_);

@@ -1,4 +1,4 @@
-// apiary/queue/bounded_wait_queue.h - a preemptive queue that bounds the wait of each job.
+// apiary/queue/suspending_queue.h - a queue that suspends and migrates jobs, and bounds each wait.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,12 +6,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
-#include <apiary/model/job_scheduler.h>
 #include <apiary/model/placer.h>
-#include <apiary/queue/detail/job_records.h>
+#include <apiary/queue/book.h>
 #include <apiary/queue/detail/run_queues.h>
-#include <apiary/queue/detail/wait_queues.h>
-#include <apiary/queue/server_placer.h>
+#include <apiary/queue/orders.h>
+#include <apiary/queue/stop.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -27,31 +26,29 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Options of a bounded_wait_queue.
-struct bounded_wait_options {
-  // Which jobs come first, if no job starves.
-  enum class orders : std::uint8_t {
-    attained,   // the smallest GPUs * time that the job has run so far
-    remaining,  // the smallest GPUs * remaining time, by the estimate
-  };
-  orders order = orders::attained;  // which jobs come first
-  time_ms quantum = 600'000;        // jobs are chosen at the first decide() from each multiple on
-  time_ms patience = 86'400'000;    // a job that has waited so long without a break starves
-  time_ms slice = 600'000;          // how long a job that starves runs before all others
-  bool migrates = true;             // whether running jobs move to make GPUs of one server idle
-  // orders::remaining only: a job whose server breaks keeps its work in whole intervals of this
-  // length, in ms; 0: it keeps nothing. The time that starts and migrations cost counts as work here,
-  // and in both orders as time that the job has run (the module's page).
+// Options of a suspending_queue.
+struct suspending_options {
+  // Jobs are chosen at the first decide() from each multiple of it on; 0: at each decide().
+  time_ms quantum = 600'000;
+  // A job that has waited so long without a break starves; max_time: none does. Requires: max_time if the
+  // quantum is 0.
+  time_ms patience = max_time;
+  time_ms slice = 600'000;  // how long a job that starves runs before all others
+  bool migrates = false;    // whether running jobs move to make GPUs of one server idle
+  bool stops_on_arrival =
+      true;  // whether a new job stops others at once, not only at the next choice
+  // An order that needs estimates only: a job whose server breaks keeps its work in whole intervals of
+  // this length, in ms; 0: it keeps nothing. The time that starts and migrations cost counts as work here,
+  // and in all orders as time that the job has run (the module's page).
   time_ms checkpoint_interval = 0;
 };
 
-// A queue that suspends and migrates jobs, and bounds their waits. It is the library's recommendation
-// for jobs that can be suspended: with orders::remaining if there are estimates.
+// A queue that suspends and, if it is to, migrates jobs, and bounds their waits.
 //
 // A job that does not fit makes jobs after it in the order stop, the last one first, until it fits on
 // idle GPUs; those of them that are not in its way continue, and others continue elsewhere if they
 // fit. If that is not enough although as many GPUs are idle as it needs, smaller jobs migrate. Both
-// happen at multiples of the quantum; a job that arrives also stops others at once. Between them
+// happen at multiples of the quantum; a job that arrives also stops others at once, if it is to. Between them
 // each job that fits starts, in order.
 //
 // A job that has waited for `patience` starves: it comes before all other jobs until it has run for
@@ -59,38 +56,43 @@ struct bounded_wait_options {
 //
 // Bound:    while all servers are healthy, a job waits at most patience + quantum +
 //           k * (slice + quantum) at a time. k counts the jobs that waited, or ran their slice, when it
-//           began to wait. Jobs that arrive later do not matter.
-// Model:    the order by attained service is that of Gu et al., "Tiresias" (NSDI 2019). The slices of
-//           jobs that starve are ours.
-// Requires: as preemptive_queue.
-// Cost:     a decide() between choices: as preemptive_queue, and O(max_stops) steps of O(log jobs) if
+//           began to wait. Jobs that arrive later do not matter. Without a patience there is no bound.
+// Model:    the slices of jobs that starve are ours; the orders are those of service_order.
+// Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after
+//           each time at which a job was submitted or ended, or a server broke or was repaired. A
+//           job makes progress from its start on, and keeps it when it is suspended.
+// Cost:     a decide() between choices: as job_queue, and O(max_stops) steps of O(log jobs) if
 //           a job that arrives does not fit. A choice: as many for each kind that waits, and
 //           for a job that starves as many as jobs run, because the bound must hold.
-// Example:  examples/job_queues.cpp
-template <JobPlacer Placer>
-class bounded_wait_queue {
+// Example:  examples/job_queues.cpp; queue/policies.h has names for the usual combinations
+template <JobPlacer P, class Order = service_order>
+class suspending_queue {
  public:
   // A job that does not starve makes at most so many jobs stop.
   static constexpr std::size_t max_stops = 1000;
 
-  // A queue over a placer on which no job runs. Requires: quantum > 0, slice > 0, patience >= 0,
+  // A queue over a placer on which no job runs. Requires: quantum >= 0, slice > 0, patience >= 0,
   // checkpoint_interval >= 0.
-  explicit bounded_wait_queue(Placer placer, bounded_wait_options options = {})
-      : jobs_(std::move(placer)), options_(options) {
-    APIARY_ASSERT(options_.quantum > 0 && options_.slice > 0 && options_.patience >= 0 &&
+  explicit suspending_queue(P placer, Order order = Order(), suspending_options options = {})
+      : jobs_(std::move(placer)),
+        order_(std::move(order)),
+        options_(options),
+        running_(order_.thresholds()) {
+    APIARY_ASSERT(options_.quantum >= 0 && options_.slice > 0 && options_.patience >= 0 &&
                   options_.checkpoint_interval >= 0);
+    APIARY_ASSERT(options_.quantum > 0 || options_.patience == max_time);
   }
 
   // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an
-  // idle cluster; for orders::remaining also no estimate, or GPUs * estimate not below 2^62.
+  // idle cluster; for an order that needs estimates also no estimate, or GPUs * estimate not below 2^62.
   // kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    if (by_remaining() && r.estimate > most_gpu_time / (std::max<time_ms>)(1, r.gpus)) {
+    if (order_.needs_estimates() && r.estimate > most_gpu_time / (std::max<time_ms>)(1, r.gpus)) {
       return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), ": an estimate of ",
                                                      r.estimate, " on ", r.gpus,
                                                      " GPUs is not below 2^62 of GPU-time"));
     }
-    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, max_time));
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, r.estimate));
     added->since = now;
     wait(*added, now);
     arrived_ = true;
@@ -109,8 +111,8 @@ class bounded_wait_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs wait again; for orders::remaining their work since the last
-  // checkpoint is to be done again. Returns them, ascending. kNotFound: no such server.
+  // The server is broken. Its jobs wait again; for an order that needs estimates their work since the
+  // last checkpoint is to be done again. Returns them, ascending. kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(jobs_.stop(r));
@@ -125,34 +127,20 @@ class bounded_wait_queue {
 
   // Suspends, migrates and starts jobs. Appends the actions to `actions`: suspensions, then the rest,
   // each in order of job id. The queue has applied them already. An error only if the placer returns
-  // one.
+  // one; the actions up to then are appended, and no job is lost.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    running_.shift_to(by_remaining() ? -now : now);
-    const bool choose = now % options_.quantum == 0 || now >= next_choice_;
+    running_.shift_to(order_.shift(now));
+    const bool choose = options_.quantum == 0 || now % options_.quantum == 0 || now >= next_choice_;
     if (choose) starve(now);
-    const bool stops = std::exchange(arrived_, false) || choose;
+    const bool stops = (std::exchange(arrived_, false) && options_.stops_on_arrival) || choose;
     jobs_.queues().begin_round();
-    while (const auto next = jobs_.queues().first_that_may(stops ? placer().total_gpus()
-                                                                 : placer().idle_gpus())) {
-      record& r = jobs_[next->job];
-      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, jobs_.propose(r));
-      bool started = where && jobs_.put_at(r, *where);
-      if (started) {
-        begin(r, *where, now);
-      } else if (choose || (r.had == 0 && r.since == now)) {
-        APIARY_ASSIGN_OR_RETURN(started, stop_for(r, now));
-        if (!started && choose && options_.migrates) {
-          APIARY_ASSIGN_OR_RETURN(started, migrate_for(r, now));
-        }
-      }
-      if (!started) jobs_.queues().fail(r.request);
-    }
+    const absl::Status done = choose_jobs(choose, stops, now);
     report(actions);
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
-    next_choice_ = jobs_.queues().empty()
+    next_choice_ = jobs_.queues().empty() || options_.quantum == 0
                        ? max_time
                        : add_time(now / options_.quantum * options_.quantum, options_.quantum);
-    return absl::OkStatus();
+    return done;
   }
   // When decide() must be called: at the next multiple of the quantum if a job waits.
   [[nodiscard]] time_ms wake() const noexcept { return next_choice_; }
@@ -163,13 +151,10 @@ class bounded_wait_queue {
   // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
   // The placer, with the jobs that run.
-  [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
+  [[nodiscard]] const P& placer() const noexcept { return jobs_.placer(); }
 
  private:
-  struct record : detail::booked_job {
-    time_ms had = 0;         // how long it ran before its last start
-    time_ms lost = 0;        // of it, what it must run again
-    time_ms started = 0;     // its last start
+  struct record : booked_job<P>, service {
     time_ms since = 0;       // it waits since then; while it starves, the begin of that wait
     time_ms owed = 0;        // what is left of its slice
     bool starves = false;    // it comes before all that do not
@@ -180,11 +165,9 @@ class bounded_wait_queue {
     job_placement ran_at{};  // where
   };
   using time_and_id = std::pair<time_ms, std::uint32_t>;
+  using found = std::optional<freed_place<job_placement>>;
   static constexpr time_ms most_gpu_time = (time_ms{1} << 62) - 1;
 
-  [[nodiscard]] bool by_remaining() const noexcept {
-    return options_.order == bounded_wait_options::orders::remaining;
-  }
   [[nodiscard]] static time_and_id turn_of(const record& r) noexcept {
     return {r.since, r.request.job.value};
   }
@@ -192,7 +175,7 @@ class bounded_wait_queue {
     return {add_time(r.started, r.owed), r.request.job.value};
   }
   [[nodiscard]] std::int64_t level_of(const record& r) const noexcept {
-    return by_remaining() ? r.request.estimate - r.had + r.lost + r.started : r.had - r.started;
+    return order_.level(r.request, r);
   }
 
   // The job is among the running ones of its kind, or is not any more.
@@ -211,9 +194,7 @@ class bounded_wait_queue {
     if (r.starves) {
       r.key = r.since - most_gpu_time;  // before all others
     } else {
-      const time_ms counts =
-          by_remaining() ? (std::max<time_ms>)(0, r.request.estimate - r.had + r.lost) : r.had;
-      r.key = counts * r.request.gpus;
+      r.key = order_.waiting(r.request, r);
       waits_.insert(turn_of(r));
     }
     jobs_.wait(r, now);
@@ -266,32 +247,51 @@ class bounded_wait_queue {
     }
   }
 
-  // Stops running jobs in the placer until `r` fits: while next() is a job. Those that were stopped
-  // are added to `stopped`.
-  template <class Next>
-  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> stop_until_fits(
-      const record& r, std::vector<job_id>& stopped, Next&& next) {
-    while (true) {
-      if (placer().idle_gpus() >= r.request.gpus && !stopped.empty()) {
-        APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> where, jobs_.propose(r));
-        if (where) return where;
+  [[nodiscard]] absl::Status choose_jobs(bool choose, bool stops, time_ms now) {
+    while (const auto next = jobs_.queues().first_that_may(stops ? placer().total_gpus()
+                                                                 : placer().idle_gpus())) {
+      record& r = jobs_[next->job];
+      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, jobs_.propose(r));
+      bool started = where && jobs_.put(r, *where).ok();
+      if (started) {
+        begin(r, *where, now);
+      } else if (choose || (stops && r.had == 0 && r.since == now)) {
+        APIARY_ASSIGN_OR_RETURN(started, stop_for(r, now));
+        if (!started && choose && options_.migrates) {
+          APIARY_ASSIGN_OR_RETURN(started, migrate_for(r, now));
+        }
       }
-      const job_id job = next();
-      if (!job.valid() || (!r.starves && stopped.size() == max_stops)) return std::nullopt;
-      APIARY_RETURN_IF_ERROR(jobs_.stop(jobs_[job]));
-      stopped.push_back(job);
+      if (!started) jobs_.queues().fail(r.kind);
     }
+    return absl::OkStatus();
   }
-  // Puts jobs back where they ran, the last one first, and removes them from the list: the others do
-  // not fit there any more.
-  void put_back(std::vector<job_id>& stopped) {
-    std::reverse(stopped.begin(), stopped.end());
-    std::erase_if(stopped, [&](job_id job) { return jobs_.put_at(jobs_[job], jobs_[job].where); });
+  // Stops running jobs in the placer until `r` fits, while next() is a job, and puts `r` there.
+  template <class Next>
+  [[nodiscard]] absl::StatusOr<found> free_place(record& r, Next&& next) {
+    std::size_t stops = 0;
+    return stop_until_fits(
+        [&]() -> job_id { return !r.starves && stops++ == max_stops ? job_id() : next(); },
+        [&](job_id job) { return jobs_.stop(jobs_[job]); },
+        [&]() -> absl::StatusOr<std::optional<job_placement>> {
+          if (placer().idle_gpus() < r.request.gpus) return std::nullopt;
+          return jobs_.propose(r);
+        },
+        [&](const job_placement& where) { return jobs_.put(r, where); },
+        [&](job_id job) { return continues(job); });
+  }
+  // Whether a job that was stopped in the placer runs again where it ran.
+  [[nodiscard]] bool continues(job_id job) {
+    record& r = jobs_[job];
+    return jobs_.put(r, r.where).ok();
   }
   // Starts a waiting job on GPUs of jobs after it in the order. Returns whether it has started.
   [[nodiscard]] absl::StatusOr<bool> stop_for(record& r, time_ms now) {
+    if (!r.starves &&
+        placer().idle_gpus() + running_.gpus() - running_.gpus_before(r.key, r.request.job) <
+            r.request.gpus)
+      return false;
     detail::run_queues::walk_back back(running_);
-    std::optional<detail::wait_queues::entry> last = back.next();
+    std::optional<detail::run_queues::entry> last = back.next();
     auto turn = turns_.rbegin();
     // The last job of all that is after r and was not returned yet.
     const auto next = [&]() -> job_id {
@@ -304,14 +304,10 @@ class bounded_wait_queue {
       if (!r.starves || turn == turns_.rend() || *turn < turn_of(r)) return {};
       return job_id((turn++)->second);
     };
-    std::vector<job_id> stopped;
-    APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where,
-                            stop_until_fits(r, stopped, next));
-    if (where) APIARY_VERIFY(jobs_.put_at(r, *where));
-    put_back(stopped);
-    if (!where) return false;
-    begin(r, *where, now);
-    for (const job_id job : stopped) {
+    APIARY_ASSIGN_OR_RETURN(const found place, free_place(r, next));
+    if (!place) return false;
+    begin(r, place->where, now);
+    for (const job_id job : place->stopped) {
       touch(jobs_[job], true);
       pause(jobs_[job], now);
     }
@@ -327,33 +323,34 @@ class bounded_wait_queue {
       }
       return {};
     };
-    std::vector<job_id> stopped;
-    APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where,
-                            stop_until_fits(r, stopped, next));
-    if (where) APIARY_VERIFY(jobs_.put_at(r, *where));
-    put_back(stopped);
-    if (!where) return false;
-    std::stable_sort(stopped.begin(), stopped.end(), [&](job_id a, job_id b) {
+    APIARY_ASSIGN_OR_RETURN(const found place, free_place(r, next));
+    if (!place) return false;
+    std::vector<job_id> moves = place->stopped;
+    std::stable_sort(moves.begin(), moves.end(), [&](job_id a, job_id b) {
       return jobs_[a].request.gpus > jobs_[b].request.gpus;
     });
     std::vector<job_placement> to;  // of the first jobs
-    for (const job_id job : stopped) {
-      APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> at, jobs_.propose(jobs_[job]));
-      if (!at || !jobs_.put_at(jobs_[job], *at)) break;
-      to.push_back(*std::move(at));
+    const absl::StatusOr<bool> all_fit = place_all(moves, to);
+    if (!all_fit.ok() || !*all_fit) {
+      for (std::size_t i = 0; i < to.size(); ++i) APIARY_VERIFY(jobs_.stop(jobs_[moves[i]]).ok());
+      APIARY_VERIFY(jobs_.stop(r).ok());
+      for (const job_id job : place->stopped) APIARY_VERIFY(continues(job));
+      return all_fit;
     }
-    if (to.size() < stopped.size()) {
-      for (std::size_t i = 0; i < to.size(); ++i)
-        APIARY_RETURN_IF_ERROR(jobs_.stop(jobs_[stopped[i]]));
-      APIARY_RETURN_IF_ERROR(jobs_.stop(r));
-      put_back(stopped);
-      APIARY_VERIFY(stopped.empty());
-      return false;
-    }
-    begin(r, *where, now);
+    begin(r, place->where, now);
     for (std::size_t i = 0; i < to.size(); ++i) {
-      touch(jobs_[stopped[i]], true);
-      jobs_[stopped[i]].where = std::move(to[i]);
+      touch(jobs_[moves[i]], true);
+      jobs_[moves[i]].where = std::move(to[i]);
+    }
+    return true;
+  }
+  // Runs the jobs somewhere, the first ones first. Returns whether all fit; `to` says where they run.
+  [[nodiscard]] absl::StatusOr<bool> place_all(const std::vector<job_id>& moves,
+                                               std::vector<job_placement>& to) {
+    for (const job_id job : moves) {
+      APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> at, jobs_.propose(jobs_[job]));
+      if (!at || !jobs_.put(jobs_[job], *at).ok()) return false;
+      to.push_back(*std::move(at));
     }
     return true;
   }
@@ -379,8 +376,9 @@ class bounded_wait_queue {
     touched_.clear();
   }
 
-  detail::job_records<Placer, record> jobs_;
-  bounded_wait_options options_;
+  job_book<P, record> jobs_;
+  Order order_;
+  suspending_options options_;
   detail::run_queues running_;    // jobs that do not starve
   std::set<time_and_id> turns_;   // running jobs that starve, by the begin of their wait
   std::set<time_and_id> slices_;  // the same by the end of their slice
@@ -389,7 +387,5 @@ class bounded_wait_queue {
   bool arrived_ = false;            // since the last decide()
   time_ms next_choice_ = max_time;  // as of the last decide()
 };
-
-static_assert(JobScheduler<bounded_wait_queue<server_placer>>);
 
 APIARY_NAMESPACE_END

@@ -1,8 +1,8 @@
-// apiary/tests/queue/detail/reservation_profile_test.cpp - free GPUs over time against an array of ticks.
+// apiary/tests/queue/detail/gpu_profile_test.cpp - free GPUs over time against an array of ticks.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/queue/detail/reservation_profile.h>
+#include <apiary/queue/detail/gpu_profile.h>
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@ using namespace apiary;
 using namespace apiary::detail;
 
 TEST_CASE("free_profile: a job goes into the first gap that is long enough") {
-  reservation_profile profile(4);
+  gpu_profile profile(4);
   profile.take(0, 10, 3);
   profile.take(15, 20, 2);
   CHECK(profile.free_at(9) == 1);
@@ -30,11 +30,6 @@ TEST_CASE("free_profile: a job goes into the first gap that is long enough") {
   CHECK(profile.earliest(0, 5, 3, 15) == 10);
   CHECK(profile.earliest(0, 6, 3, 15) == 10);  // until 15
   CHECK(profile.earliest(0, 5, 4, 9) == 9);
-  CHECK(profile.first_below(0, 3) == 0);
-  CHECK(profile.first_below(10, 3) == 15);
-  CHECK(profile.first_at_least(16, 4) == 20);
-  CHECK(profile.gap_begin(16, 2) == 10);
-  CHECK(profile.gap_begin(16, 1) == 0);
   profile.give(0, 10, 3);
   CHECK(profile.next_change(0) == 15);
   profile.give(15, 20, 2);
@@ -52,7 +47,7 @@ TEST_CASE("free_profile: random takes and gives as in an array") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    reservation_profile profile(8);
+    gpu_profile profile(8);
     std::vector<std::int64_t> ticks(last, 8);
     time_ms now = 0;
     for (int step = 0; step < 60; ++step) {
@@ -68,33 +63,6 @@ TEST_CASE("free_profile: random takes and gives as in an array") {
         REQUIRE(profile.free_at(t) == ticks[static_cast<std::size_t>(t)]);
       const time_ms length = 1 + random.uniform(12);
       const std::int64_t wanted = random.uniform(9);
-      // Within the array; profiles go on behind it.
-      const auto first = [&](time_ms t, bool enough) {
-        while (t < last && (ticks[static_cast<std::size_t>(t)] >= wanted) != enough) ++t;
-        return t;
-      };
-      const time_ms any = now + random.uniform(static_cast<std::uint32_t>(last - now));
-      REQUIRE(std::min(profile.first_below(any, wanted), last) == first(any, false));
-      REQUIRE(std::min(profile.first_at_least(any, wanted), last) == first(any, true));
-      if (first(any, true) == any) {
-        time_ms begin = any;
-        while (begin > now && ticks[static_cast<std::size_t>(begin - 1)] >= wanted) --begin;
-        REQUIRE(profile.gap_begin(any, wanted) == begin);
-      }
-      // Every gap that overlaps [any, until).
-      const time_ms end = any + 1 + random.uniform(20);
-      std::vector<std::pair<time_ms, time_ms>> gaps;
-      profile.each_gap(any, end, wanted, [&](time_ms a, time_ms b) {
-        if (a < last) gaps.emplace_back(a, std::min(b, last));
-      });
-      std::vector<std::pair<time_ms, time_ms>> expected;
-      for (time_ms t = now; t < std::min(last, end); ++t) {
-        if (ticks[static_cast<std::size_t>(t)] < wanted) continue;
-        const time_ms below = first(t, false);
-        if (below > any) expected.emplace_back(t, below);
-        t = below;
-      }
-      REQUIRE(gaps == expected);
       time_ms at = now;  // in the array, where it ends
       for (time_ms t = at; t < last && t < at + length; ++t) {
         if (ticks[static_cast<std::size_t>(t)] < wanted) at = t + 1;
@@ -104,6 +72,11 @@ TEST_CASE("free_profile: random takes and gives as in an array") {
       } else {
         REQUIRE(profile.earliest(now, length, wanted) >= at);
       }
+      time_ms change = now + 1;
+      while (change < last &&
+             ticks[static_cast<std::size_t>(change)] == ticks[static_cast<std::size_t>(change - 1)])
+        ++change;
+      REQUIRE(std::min(profile.next_change(now), last) == change);
     }
   }
 }
