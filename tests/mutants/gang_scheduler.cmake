@@ -18,34 +18,32 @@ mutant(healthy_back gang_scheduler/detail/gang_planner.h "dropped restore: bad n
 mutant(ends_for_link gang_scheduler/detail/scheduled_gangs.h "forgotten update: the hash keeps the gang that a victim ended for"
   FROM [[if (e.record.ends_for) hash_ -= hash_of_link(victim, *e.record.ends_for);]] TO [[]] STATEMENT)
 mutant(undo_of_erase gang_scheduler/detail/scheduled_gangs.h "dropped restore: a gang that ended in a trial stays away"
-  FROM [[on_undo([erased = e.record](cluster_state& s) {
-        static_cast<scheduled_gangs&>(s).insert(erased);
-      });]]
+  FROM [[on_undo([erased = e.record](scheduled_gangs& s) { s.insert(erased); });]]
   TO [[]] STATEMENT)
 mutant(epoch_of_trial gang_scheduler/detail/scheduled_gangs.h "dropped restore: a trial makes older plans stale"
   FROM [[state.epoch_ = epoch;]] TO [[]] STATEMENT)
-mutant(resize_last gang_scheduler/detail/cluster_changes_inl.h "off by one: a GPU in use may be taken from a node"
+mutant(resize_last gang_scheduler/detail/gang_scheduler_inl.h "off by one: a GPU in use may be taken from a node"
   FROM [[last > gpus]] TO [[last > gpus + 1]] IN [[if (last > gpus || n.cpu_milli]])
-mutant(free_nodes gang_scheduler/detail/cluster_changes_inl.h "dropped condition: a node without GPUs is free"
+mutant(free_nodes gang_scheduler/detail/gang_scheduler_inl.h "dropped condition: a node without GPUs is free"
   FROM [[n.shape.gpus > 0 && free == n.shape.gpus]] TO [[free == n.shape.gpus]])
 mutant(plan_order gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a plan may name a victim twice"
   FROM [[(i > 0 && !(decided.victims[i - 1] < decided.victims[i]))]] TO [[false]])
-mutant(tasks_share gang_scheduler/detail/gang_scheduler_inl.h "dropped check: two tasks may have one GPU"
+mutant(tasks_share gang_scheduler/detail/gang_scheduler_core.h "dropped check: two tasks may have one GPU"
   IN [[    if (gpus != 0)
       return absl]] FROM [[gpus != 0]] TO [[false]])
-mutant(unhealthy_reserved gang_scheduler/detail/gang_scheduler_inl.h "dropped condition: a preempting gang starts on bad GPUs"
+mutant(unhealthy_reserved gang_scheduler/detail/gang_scheduler_core.h "dropped condition: a preempting gang starts on bad GPUs"
   FROM [[!n.bad && (o.mask & ~n.healthy_gpus()) == 0]] TO [[true]])
-mutant(free_host gang_scheduler/detail/node_view.h "wrong comparison: a node whose CPU is overcommitted has much left"
+mutant(free_host gang_scheduler/detail/filter_views.h "wrong comparison: a node whose CPU is overcommitted has much left"
   FROM [[in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U]] TO [[static_cast<std::uint32_t>(of - in_use)]])
 mutant(cell_in_two gang_scheduler/detail/gang_cluster_inl.h "dropped check: a cell may be in two cells of the level above"
   FROM [[!is_new && at->second != up]] TO [[false]])
-mutant(candidates_priority gang_scheduler/detail/candidate_costs.h "wrong comparison: gangs of the same priority are victims"
+mutant(candidates_priority gang_scheduler/detail/victim_candidates.h "wrong comparison: gangs of the same priority are victims"
   FROM [[b.priority < below_]] TO [[b.priority <= below_]])
-mutant(candidate_forgotten gang_scheduler/detail/candidate_gangs.h "forgotten update: a gang that ends for another stays a candidate"
-  FROM [[briefs_[slot].is_candidate = false;]] TO [[]] STATEMENT)
+mutant(candidate_forgotten gang_scheduler/detail/scheduled_gangs.h "forgotten update: a gang that ends for another stays a candidate"
+  FROM [[!std::exchange(b.is_candidate, false)]] TO [[!b.is_candidate]])
 mutant(bound_overcommitted gang_scheduler/detail/victim_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
   FROM [[list_.overcommitted() ? 0 : (std::min)(lower_bound_, cost_)]] TO [[(std::min)(lower_bound_, cost_)]])
-mutant(budget_unlimited gang_scheduler/detail/candidate_costs.h "wrong group: a tenant without a budget has that of the first"
+mutant(budget_unlimited gang_scheduler/detail/victim_candidates.h "wrong group: a tenant without a budget has that of the first"
   FROM [[if (at == tenants_.end() || *at != tenant) return no_group;]]
   TO [[if (at == tenants_.end() || *at != tenant) return 0;]] STATEMENT)
 mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: new gangs are not merged into the order"
@@ -60,13 +58,13 @@ mutant(view_last_index gang_scheduler/detail/filter_views.h "forgotten update: t
   FROM [[entry_of(last)->second = i;]] TO [[]] STATEMENT)
 mutant(view_memory gang_scheduler/detail/filter_views.h "dropped condition: filters are kept however much memory they take"
   FROM [[(kept > min_filters && bytes_ > most_bytes_)]] TO [[false]])
-mutant(what_if_budget gang_scheduler/detail/cluster_changes_inl.h "dropped restore: disruption budgets of a trial stay"
+mutant(what_if_budget gang_scheduler/detail/gang_scheduler_inl.h "dropped restore: disruption budgets of a trial stay"
   FROM [[core.undo.back()(core.planner.victims);]] TO [[]] STATEMENT)
-mutant(trial_that_throws gang_scheduler/detail/cluster_changes_inl.h "dropped restore: the step budget of a trial stays"
+mutant(trial_that_throws gang_scheduler/detail/gang_scheduler_inl.h "dropped restore: the step budget of a trial stays"
   FROM [[core.planner.budget = steps;]] TO [[]] STATEMENT)
-mutant(epochs_of_trials gang_scheduler/detail/cluster_state.h "wrong number: a plan of a trial fits the next state"
+mutant(epochs_of_trials gang_scheduler/detail/scheduled_gangs.h "wrong number: a plan of a trial fits the next state"
   FROM [[epoch_ = ++last_epoch_;]] TO [[++epoch_;]] STATEMENT)
-mutant(budget_epoch gang_scheduler/detail/cluster_changes_inl.h "forgotten update: a plan may exceed a disruption budget that was set after it"
+mutant(budget_epoch gang_scheduler/detail/gang_scheduler_inl.h "forgotten update: a plan may exceed a disruption budget that was set after it"
   IN [[  at->second = budget;
   core_->state.next_epoch();]] FROM [[core_->state.next_epoch();]] TO [[]] STATEMENT)
 mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
@@ -97,25 +95,25 @@ mutant(kinds_longest gang_scheduler/detail/waiting_kinds.h "dropped condition: s
   FROM [[k.delays ? longest : max_time]] TO [[k.delays ? time_ms{-1} : max_time]])
 mutant(suspended_waited gang_scheduler/gang_queue.h "missing reset: a job that begins to wait has waited since time 0"
   FROM [[e.begin(now);]] TO [[]] STATEMENT)
-mutant(bound_free_slots gang_scheduler/detail/victim_bounds.h "dropped term: slots that are free are missing"
+mutant(bound_free_slots gang_scheduler/detail/cell_gangs.h "dropped term: slots that are free are missing"
   FROM [[s.slots > present ? s.slots - present : 0]] TO [[s.slots]])
-mutant(bound_fragments gang_scheduler/detail/victim_bounds.h "wrong bound: a victim gives no slots together with free GPUs"
+mutant(bound_fragments gang_scheduler/detail/cell_gangs.h "wrong bound: a victim gives no slots together with free GPUs"
   FROM [[(gpus + nodes * (s.size - 1)) / s.size]] TO [[gpus / s.size]])
-mutant(bound_fewest gang_scheduler/detail/victim_bounds.h "off by one: one victim more than is needed"
+mutant(bound_fewest gang_scheduler/detail/cell_gangs.h "off by one: one victim more than is needed"
   FROM [[victims = (std::max)(victims, k + 1);]] TO [[victims = (std::max)(victims, k + 2);]] STATEMENT)
-mutant(bound_lower_classes gang_scheduler/detail/victim_bounds.h "forgotten update: gangs of lower priorities give nothing"
+mutant(bound_lower_classes gang_scheduler/detail/cell_gangs.h "forgotten update: gangs of lower priorities give nothing"
   FROM [[lower = sum;]] TO [[]] STATEMENT)
-mutant(bound_others gang_scheduler/detail/victim_bounds.h "wrong comparison: one gang more than is needed"
+mutant(bound_others gang_scheduler/detail/cell_gangs.h "wrong comparison: one gang more than is needed"
   FROM [[sum + gains_[n] < missing]] TO [[n + 1 < gains_.size() && sum + gains_[n] <= missing]])
-mutant(bound_more_gangs gang_scheduler/detail/victim_bounds.h "dropped case: more gangs, that cost less together"
+mutant(bound_more_gangs gang_scheduler/detail/cell_gangs.h "dropped case: more gangs, that cost less together"
   FROM [[(std::min)(cheapest(s, others, n + 1, missing - sum), cheapest(s, others, n + 2, 0))]]
   TO [[cheapest(s, others, n + 1, missing - sum)]])
 mutant(cell_gangs_joined gang_scheduler/detail/cell_gangs.h "forgotten update: a gang on several nodes has the GPUs of the first"
   FROM [[gangs[kept - 1].gpus += gangs[i].gpus;]] TO [[]] STATEMENT)
 mutant(cell_gangs_marked gang_scheduler/detail/cell_gangs.h "missing reset: a cell is made anew only once"
   FROM [[is_marked_[c] = 0;]] TO [[]] STATEMENT)
-mutant(victims_on_bad gang_scheduler/detail/listed_candidates.h "dropped condition: victims give back CPU of bad nodes"
-  FROM [[if (full.bad) continue;]] TO [[]] STATEMENT)
+mutant(victims_on_bad gang_scheduler/detail/victim_candidates.h "dropped condition: victims give back CPU of bad nodes"
+  FROM [[if (n.bad) continue;]] TO [[]] STATEMENT)
 mutant(victims_lower_bound gang_scheduler/detail/victim_planner.h "dropped term: where cells were not searched the bound is the cost"
   FROM [[if (!refused) lower_bound_ = 0;]] TO [[]] STATEMENT)
 mutant(victims_tie gang_scheduler/detail/victim_planner.h "wrong tie: of cells whose victims cost as much the last is chosen"
@@ -131,13 +129,13 @@ mutant(planner_plain_first gang_scheduler/detail/gang_planner.h "forgotten step:
 mutant(planner_lower_now gang_scheduler/detail/gang_planner.h "dropped step: a gang that fits does not go to the preferred level"
   IN [[if (lower.verdict == fit_verdict::fits) return bind(state, r.gang, lower, to);]]
   FROM [[lower.verdict == fit_verdict::fits]] TO [[false]])
-mutant(lazy_hosts gang_scheduler/detail/lazy_host_fit.h "dropped check: CPU and memory where the gang would run do not count"
+mutant(lazy_hosts gang_scheduler/detail/budgeted_fit.h "dropped check: CPU and memory where the gang would run do not count"
   FROM [[suffice(gang, without.portions, hosts)]] TO [[true]])
-mutant(lazy_pays gang_scheduler/detail/lazy_host_fit.h "wrong budget: both searches may take all steps"
+mutant(lazy_pays gang_scheduler/detail/budgeted_fit.h "wrong budget: both searches may take all steps"
   FROM [[most - (std::min)(most, steps.steps() - before)]] TO [[most]])
 mutant(reserved_request gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a preempting gang is proposed with another request"
   FROM [[!(core_->state.at(slot).record.what == gang)]] TO [[false]])
-mutant(trial_new_tenant gang_scheduler/detail/cluster_changes_inl.h "wrong undo: a trial leaves a budget of a tenant without one"
+mutant(trial_new_tenant gang_scheduler/detail/gang_scheduler_inl.h "wrong undo: a trial leaves a budget of a tenant without one"
   IN [[if (is_new) {]] FROM [[is_new]] TO [[false]])
 mutant(replaced_spread gang_scheduler/detail/task_replacement.h "off by one: one task more than a spread allows"
   FROM [[(at == spread_.end() ? 0 : at->second) < s.tasks]] TO [[(at == spread_.end() ? 0 : at->second) <= s.tasks]])
@@ -145,27 +143,23 @@ mutant(replaced_preferred gang_scheduler/detail/task_replacement.h "dropped step
   FROM [[(std::min)(gang.preferred, last)]] TO [[last]])
 mutant(replaced_stays gang_scheduler/detail/task_replacement.h "missing reset: tasks that stay give their GPUs, too"
   FROM [[at.whole &= ~gang_.tasks[t].gpu_mask;]] TO [[]] STATEMENT)
-mutant(replaced_rank gang_scheduler/detail/tasks_of_gang.h "swapped order: the emptiest node comes first"
+mutant(replaced_rank gang_scheduler/detail/task_replacement.h "swapped order: the emptiest node comes first"
   FROM [[fits(task) ? gpus : 64 - gpus]] TO [[fits(task) ? 32 - gpus : 64 - gpus]])
-mutant(replaced_fewest gang_scheduler/detail/replacement_inl.h "wrong choice: more nodes are to be freed than needed"
+mutant(replaced_fewest gang_scheduler/detail/gang_scheduler_inl.h "wrong choice: more nodes are to be freed than needed"
   FROM [[n = middle + 1;]] TO [[break;]] STATEMENT)
-mutant(replaced_budget gang_scheduler/detail/replacement_inl.h "wrong budget: the first number of nodes that is hard takes all steps"
+mutant(replaced_budget gang_scheduler/detail/gang_scheduler_inl.h "wrong budget: the first number of nodes that is hard takes all steps"
   FROM [[search.left() / 2]] TO [[search.left()]])
 mutant(replaced_freed gang_scheduler/detail/task_replacement.h "forgotten update: a node that is freed holds no more tasks than before"
   FROM [[all.sum += node::capacity(task, at.free, at.host);]] TO [[]] STATEMENT)
 mutant(replaced_gpus_to_free gang_scheduler/detail/task_replacement.h "wrong count: GPUs that are free already are to be freed"
   FROM [[std::popcount(at.idle & ~at.start)]] TO [[std::popcount(at.idle)]])
-mutant(replaced_claimed gang_scheduler/detail/replacement_inl.h "dropped condition: a task moves to a GPU that another gang claims"
+mutant(replaced_claimed gang_scheduler/detail/gang_scheduler_inl.h "dropped condition: a task moves to a GPU that another gang claims"
   FROM [[mask & ~n.reserved]] TO [[mask]]
   EQUIVALENT "a gang whose GPUs another one claims ends for that one, and has no replacement")
 mutant(short_slice_rest gang_scheduler/detail/short_slices.h "forgotten update: the tasks of the rest are placed twice"
   FROM [[split.groups.back().tasks -= rest;]] TO [[]] STATEMENT)
 mutant(equal_slices gang_scheduler/detail/short_slices.h "wrong condition: a rest keeps slices of the lower of two levels with equal slices"
   FROM [[s.tasks == largest.tasks]] TO [[s.level == largest.level]])
-mutant(allocations_of_node gang_scheduler/detail/cluster_state.h "forgotten update: gangs give back the GPUs of a node that has turned bad"
-  FROM [[for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);]] TO [[]] STATEMENT)
-mutant(allocations_in_place gang_scheduler/detail/gang_allocations.h "wrong comparison: a gang with one GPU more overwrites the next gang"
-  FROM [[now_.size() > at.last - at.first]] TO [[now_.size() > at.last - at.first + 1]])
 mutant(one_gang_cost gang_scheduler/detail/victim_planner.h "dropped condition: a gang that costs more than two others is the victim"
   FROM [[of_gang <= 2 * costs_.least()]] TO [[true]])
 mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition: a gang that its tenant may not lose is the victim"
@@ -190,21 +184,21 @@ mutant(planner_bounds gang_scheduler/detail/victim_planner.h "dropped condition:
   FROM [[looks / 24 > left() / 2]] TO [[false]])
 mutant(planner_undecided gang_scheduler/detail/gang_planner.h "dropped term: victims that are not known count as no victims"
   FROM [[undecided_ || victims.budget_ended()]] TO [[undecided_]])
-mutant(price_of_priorities gang_scheduler/detail/candidate_costs.h "dropped term: looking at priorities takes no steps"
+mutant(price_of_priorities gang_scheduler/detail/victim_candidates.h "dropped term: looking at priorities takes no steps"
   FROM [[state.classes().size() / 12]] TO [[0]])
 mutant(price_of_bad gang_scheduler/detail/gang_planner.h "forgotten price: counting bad nodes as healthy takes no steps"
-  FROM [[!steps_.try_pay(2 * step_prices::of_changes(state.bad_nodes().size()))]] TO [[false]])
-mutant(one_gang_enough gang_scheduler/detail/victim_bounds.h "wrong comparison: a gang with exactly the nodes is not tried alone"
+  FROM [[!steps_.try_pay(2 * step_prices::of_changes(state.nodes().bad_nodes().size()))]] TO [[false]])
+mutant(one_gang_enough gang_scheduler/detail/cell_gangs.h "wrong comparison: a gang with exactly the nodes is not tried alone"
   FROM [[gain(s, gpus, nodes) >= missing_slots(s, cell)]] TO [[gain(s, gpus, nodes) > missing_slots(s, cell)]])
-mutant(name_order_digits gang_scheduler/detail/name_order.h "wrong comparison: numbers in names are compared as texts"
+mutant(name_order_digits gang_scheduler/detail/cluster_layout.h "wrong comparison: numbers in names are compared as texts"
   FROM [[x.size() != y.size() ? x.size() < y.size() : x < y]] TO [[x < y]])
-mutant(name_order_cells gang_scheduler/detail/name_order.h "dropped condition: cells do not count in the order of nodes"
+mutant(name_order_cells gang_scheduler/detail/cluster_layout.h "dropped condition: cells do not count in the order of nodes"
   FROM [=[a.cells[l] != b.cells[l]]=] TO [[false]])
-mutant(excerpt_local gang_scheduler/detail/cluster_excerpt.h "dropped condition: a node behind the last cell is in it"
+mutant(excerpt_local gang_scheduler/detail/victim_candidates.h "dropped condition: a node behind the last cell is in it"
   FROM [[position >= (after - 1)->last]] TO [[false]])
-mutant(candidate_gpu_time gang_scheduler/detail/candidate_gangs.h "dropped condition: a gang that starts later has used a long time"
+mutant(candidate_gpu_time gang_scheduler/detail/scheduled_gangs.h "dropped condition: a gang that starts later has used a long time"
   FROM [[if (b.started >= now) return 0;]] TO [[]] STATEMENT)
-mutant(mates_of_leader gang_scheduler/detail/tasks_of_gang.h "dropped condition: workers stay with no leader"
+mutant(mates_of_leader gang_scheduler/detail/task_replacement.h "dropped condition: workers stay with no leader"
   FROM [[leaders != m]] TO [[false]])
 mutant(queue_undecided gang_scheduler/gang_queue.h "dropped case: jobs are backfilled without limit if the first one is undecided"
   FROM [[can_start(trial, waiting_.begin()->second, at).value_or(true)]] TO [[can_start(trial, waiting_.begin()->second, at).value_or(false)]])
@@ -227,18 +221,6 @@ mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a
   FROM [[accepts_none = view.num_members == 0;]] TO [[]] STATEMENT)
 mutant(key_default gang_scheduler/gang_scheduler_types.h "wrong default: a forgotten job id is a number"
   IN [[bool is_text_ = true;]] FROM [[true]] TO [[false]])
-mutant(audit_next_id gang_scheduler/detail/gang_audit.h "wrong comparison: the audit accepts the id of a node as the next one"
-  FROM [[state_.next_id() == unused_id]] TO [[state_.next_id() <= present]])
-mutant(audit_nodes_of_gang gang_scheduler/detail/gang_audit.h "dropped check: the audit accepts wrong nodes of a gang"
-  FROM [[e.nodes == on_nodes]] TO [[true]])
-mutant(audit_running_preempts gang_scheduler/detail/gang_audit.h "dropped condition: the audit accepts victims of a gang that runs"
-  FROM [[gang.preempting && slot != scheduled_gangs::none]] TO [[slot != scheduled_gangs::none]])
-mutant(audit_name_hash gang_scheduler/detail/gang_audit.h "dropped check: the audit accepts the hash of another name"
-  FROM [[n.name_hash == used_node::hash_of_name(n.shape.name)]] TO [[true]])
-mutant(audit_gang_hash gang_scheduler/detail/gang_audit.h "dropped check: the audit accepts the hash of another gang"
-  FROM [[e.hash == state_.hash_of(gang)]] TO [[true]])
-mutant(audit_slots gang_scheduler/detail/gang_audit.h "dropped comparison: the audit accepts wrong numbers of slots"
-  FROM [[!std::ranges::equal(a.slots(l, t), b.slots(l, t))]] TO [[false]])
 mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a search for victims may take all steps"
   FROM [[(std::min)(steps_.left(), budget / 8)]] TO [[0]])
 mutant(tainted_memory gang_scheduler/detail/gang_explanation.h "dropped minimum: a task that needs less CPU and less memory does not count"

@@ -6,8 +6,8 @@
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
-#include <apiary/gang_scheduler/detail/lazy_host_fit.h>
-#include <apiary/gang_scheduler/detail/step_prices.h>
+#include <apiary/gang_scheduler/detail/budgeted_fit.h>
+#include <apiary/gang_scheduler/detail/budgeted_fit.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/ragged_tree.h>
 

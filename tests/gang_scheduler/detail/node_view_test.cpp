@@ -1,7 +1,7 @@
 // apiary/tests/gang_scheduler/detail/node_view_test.cpp - a node with what uses it, and which nodes a filter accepts.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/ragged_tree.h>

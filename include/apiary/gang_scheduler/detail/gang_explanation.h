@@ -7,7 +7,7 @@
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
-#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -168,7 +168,7 @@ class plan_text {
     tainted_nodes found;
     const smallest_tasks tasks(r_.gang);
     const filter_but_taints filter(r_.filter);
-    for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
+    for (std::uint32_t id = 0; id < state_.nodes().num_ids(); ++id) {
       const gang_cluster::node& shape = state_.node(id).shape;
       if (!state_.node(id).present() || node_view::tolerates(r_.filter, shape.taints) ||
           !filter.accepts(shape) || !tasks.fit(shape))
@@ -231,7 +231,7 @@ class plan_text {
     std::uint64_t bad = 0;
     std::uint64_t gpus = 0;  // bad ones on other nodes
     const filter_but_taints filter(r_.filter);
-    for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
+    for (std::uint32_t id = 0; id < state_.nodes().num_ids(); ++id) {
       const used_node& n = state_.node(id);
       if (!n.present() || (in_cell && n.shape.cells[l - 1] != *cell) ||
           !node_view::tolerates(r_.filter, n.shape.taints) || !filter.accepts(n.shape))
@@ -287,14 +287,14 @@ class plan_text {
   // Whether a node meets the condition.
   template <class Condition>
   [[nodiscard]] bool any_node(const Condition& meets) const {
-    for (std::uint32_t n = 0; n < state_.num_ids(); ++n)
+    for (std::uint32_t n = 0; n < state_.nodes().num_ids(); ++n)
       if (state_.node(n).present() && meets(state_.node(n).shape)) return true;
     return false;
   }
   // `no node has label "zone=z"`. Requires: the filter accepts no node.
   [[nodiscard]] std::string filter_fault(const tainted_nodes& others) const {
     const node_filter& filter = r_.filter;
-    if (state_.num_nodes() == 0) return "the cluster has no nodes";
+    if (state_.nodes().num_nodes() == 0) return "the cluster has no nodes";
     for (const std::string& label : filter.labels)
       if (!any_node([&](const auto& n) { return node_view::has_label(n, label); }))
         return absl::StrCat("no node has label \"", label, "\"");
@@ -315,7 +315,7 @@ class plan_text {
                                       const tainted_nodes& others) const {
     const bool wants_gpus = std::any_of(r_.gang.groups.begin(), r_.gang.groups.end(),
                                         [](const auto& group) { return group.gpus > 0; });
-    if (wants_gpus && !state_.has_gpus()) return "the cluster has no GPUs";
+    if (wants_gpus && !state_.nodes().has_gpus()) return "the cluster has no GPUs";
     const cluster_layout& layout = state_.layout();
     const auto name = [&](level_t l, std::uint32_t position) -> std::string {
       if (l > 0) return layout.cell_name(l, position);

@@ -8,11 +8,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang_scheduler/detail/cluster_excerpt.h>
-#include <apiary/gang_scheduler/detail/lazy_host_fit.h>
-#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/detail/budgeted_fit.h>
+#include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
-#include <apiary/gang_scheduler/detail/step_prices.h>
+#include <apiary/gang_scheduler/detail/victim_candidates.h>
 #include <apiary/gang_scheduler/detail/victim_planner.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -86,14 +85,14 @@ class gang_planner {
   // Calls f while bad GPUs are not counted in the view's whole nodes. Cost: O(bad nodes), and f.
   template <class F>
   auto with_healthy_nodes(const scheduled_gangs& state, node_view& view, const F& f) {
-    for (const std::uint32_t id : state.bad_nodes()) {
+    for (const std::uint32_t id : state.nodes().bad_nodes()) {
       const used_node& n = state.node(id);
       if (view.members[n.position] == 0) continue;
       view.whole.set(n.position, static_cast<std::uint32_t>(std::popcount(n.healthy_gpus())));
       if (n.bad) view.whole_hosts[n.position] = {};
     }
     const auto answer = f();
-    for (const std::uint32_t id : state.bad_nodes()) {
+    for (const std::uint32_t id : state.nodes().bad_nodes()) {
       const used_node& n = state.node(id);
       if (view.members[n.position] != 0) view.update(n.position, &n);
     }
@@ -295,11 +294,11 @@ class gang_planner {
   void set_extra(const scheduled_gangs& state, const node_view& view, bool to) {
     for (const std::uint32_t v : chosen_)
       for (const scheduled_gangs::on_node& o : state.at(v).nodes) {
-        const scheduled_gangs::usable_node& n = state.usable(o.node);
+        const used_node& n = state.node(o.node);
         if (!to) {
           extra_[n.position] = 0;
         } else if (view.members[n.position] != 0) {
-          extra_[n.position] |= o.mask & n.gpus;
+          extra_[n.position] |= o.mask & n.usable_gpus();
         }
       }
   }
@@ -335,8 +334,8 @@ class gang_planner {
     const found idle = fit_whole(view, gang);
     if (idle.verdict == fit_verdict::does_not_fit || idle.is_refused) return wait_reason::never;
     if (!refused || idle.verdict == fit_verdict::budget_ended) return wait_reason::undecided;
-    if (state.bad_nodes().empty()) return wait_reason::busy;
-    if (!steps_.try_pay(2 * step_prices::of_changes(state.bad_nodes().size())))
+    if (state.nodes().bad_nodes().empty()) return wait_reason::busy;
+    if (!steps_.try_pay(2 * step_prices::of_changes(state.nodes().bad_nodes().size())))
       return wait_reason::undecided;
     const fit_verdict healthy =
         with_healthy_nodes(state, view, [&] { return fit_whole(view, gang).verdict; });

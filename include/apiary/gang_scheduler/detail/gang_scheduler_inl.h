@@ -8,10 +8,14 @@
 #include <apiary/explain/unblock_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/gang_scheduler/detail/gang_audit.h>
+#include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
 #include <apiary/gang_scheduler/detail/gang_explanation.h>
 #include <apiary/gang_scheduler/detail/gang_planner.h>
+#include <apiary/gang_scheduler/detail/gang_scheduler_core.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/detail/short_slices.h>
+#include <apiary/gang_scheduler/detail/task_replacement.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/topology/ragged_tree.h>
@@ -35,133 +39,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-namespace detail {
-
-// The state of a scheduler, and the buffers of its searches.
-class gang_scheduler_core {
- public:
-  explicit gang_scheduler_core(const gang_cluster& cluster) : state(cluster) {}
-
-  scheduled_gangs state;
-  gang_planner planner;
-  std::uint32_t trials = 0;  // calls of what_if() that have not ended
-  // How to take back what trials changed of the costs and budgets of victims, the oldest first.
-  std::vector<std::function<void(victim_planner&)>> undo;
-
-  [[nodiscard]] static std::string name(const job_key& job) {
-    return job.valid() ? absl::StrCat("job ", plan_text::name(job)) : "a gang without job id";
-  }
-  // Whether a request is right. Nodes that its filter names need not exist if it runs already: they
-  // may have left since it started.
-  [[nodiscard]] absl::Status check(const gang_scheduler::request& r, bool runs = false) {
-    if (!r.job.valid())
-      return absl::InvalidArgumentError(
-          "a gang needs a job id: a number that is not negative, or a text that is not empty");
-    const auto fault = [&](const auto&... words) {
-      return absl::InvalidArgumentError(absl::StrCat(name(r.job), ": ", words...));
-    };
-    if (r.gang.groups.size() > gang_scheduler::max_tasks)
-      return fault("the gang has ", r.gang.groups.size(), " task groups; the limit is ",
-                   gang_scheduler::max_tasks);
-    std::uint64_t tasks = 0;
-    for (std::size_t m = 0; m < r.gang.groups.size(); ++m) {
-      const constrained_task_group& group = r.gang.groups[m];
-      tasks += group.tasks;
-      if (group.shared() > 0)
-        return fault("task group ", m, " asks for ", group.gpu_milli,
-                     " thousandths of a GPU; only whole GPUs can be scheduled");
-      if (group.models != any_model)
-        return fault("task group ", m, " has GPU models; name them in the filter");
-      if (group.gpus > gang_cluster::max_gpus)
-        return fault("a task of task group ", m, " asks for ", group.gpus,
-                     " GPUs; a node has at most ", gang_cluster::max_gpus);
-      if (group.gpus == 0 && group.host == resources{})
-        return fault("a task of task group ", m, " asks for no GPU, CPU or memory");
-    }
-    if (tasks == 0) return fault("the gang has no tasks");
-    if (tasks > gang_scheduler::max_tasks)
-      return fault("the gang has ", tasks, " tasks; the limit is ", gang_scheduler::max_tasks);
-    const std::string wrong =
-        has_short_slice(r.gang)
-            ? with_whole_slices(r.gang, false).fault(0, state.layout().num_levels())
-            : r.gang.fault(0, state.layout().num_levels());
-    if (!wrong.empty()) return fault(wrong);
-    if (const std::string* const unknown = runs ? nullptr : state.unknown_name(r.filter))
-      return absl::NotFoundError(absl::StrCat(name(r.job), ": the filter names node \"", *unknown,
-                                              "\", which does not exist"));
-    return absl::OkStatus();
-  }
-  [[nodiscard]] absl::Status check(node_id n) const {
-    if (state.has_node(n)) return absl::OkStatus();
-    return absl::NotFoundError(absl::StrCat("there is no node ", n.value));
-  }
-  // Whether tasks match the request, and are on nodes and GPUs that exist. `usable` returns the
-  // GPUs of a node that they may use.
-  template <class Usable>
-  [[nodiscard]] absl::Status check(const gang_scheduler::request& r,
-                                   std::span<const placement> tasks, const Usable& usable) const {
-    std::size_t t = 0;
-    for (const constrained_task_group& group : r.gang.groups) {
-      for (std::uint32_t i = 0; i < group.tasks; ++i, ++t) {
-        if (t >= tasks.size() || !state.has_node(tasks[t].node) ||
-            tasks[t].num_gpus() != group.gpus ||
-            (tasks[t].gpu_mask & ~state.node(tasks[t].node.value).all_gpus()) != 0)
-          return absl::InvalidArgumentError(absl::StrCat(
-              name(r.job), ": task ", t, " has no placement on ", group.gpus, " GPUs of a node"));
-      }
-    }
-    if (t != tasks.size())
-      return absl::InvalidArgumentError(
-          absl::StrCat(name(r.job), ": ", tasks.size(), " placements for ", t, " tasks"));
-    std::uint64_t gpus = 0;
-    for (const scheduled_gangs::on_node& o : scheduled_gangs::nodes_of(r.gang, tasks)) {
-      gpus += static_cast<std::uint64_t>(std::popcount(o.mask));
-      const std::uint32_t not_usable = o.mask & ~usable(state.node(o.node));
-      if (not_usable != 0)
-        return absl::FailedPreconditionError(
-            absl::StrCat(name(r.job), ": GPU ", std::countr_zero(not_usable), " of node \"",
-                         state.node(o.node).shape.name, "\" is in use"));
-    }
-    for (const placement& p : tasks) gpus -= p.num_gpus();
-    if (gpus != 0)
-      return absl::InvalidArgumentError(absl::StrCat(name(r.job), ": two tasks have one GPU"));
-    return absl::OkStatus();
-  }
-  // Decides about a checked request.
-  [[nodiscard]] gang_scheduler::plan decide(const gang_scheduler::request& r, time_ms now) {
-    gang_scheduler::plan to;
-    to.epoch_ = state.epoch();
-    to.hash_ = state.hash();
-    to.now_ = now;
-    const std::uint32_t slot = state.slot_of(r.job);
-    if (slot == scheduled_gangs::none) {
-      to.request_ = r;
-      if (!has_short_slice(r.gang)) {
-        planner(state, to.request_, now, to);
-      } else {
-        gang_scheduler::request whole = r;
-        whole.gang = with_whole_slices(r.gang);
-        planner(state, whole, now, to);
-      }
-      return to;
-    }
-    const gang_scheduler::running_gang& gang = state.at(slot).record;
-    to.request_ = gang.what;
-    for (const scheduled_gangs::on_node& o : state.at(slot).nodes) {
-      const used_node& n = state.node(o.node);
-      if (!n.bad && (o.mask & ~n.healthy_gpus()) == 0) continue;
-      to.reason = wait_reason::unhealthy;
-      return to;
-    }
-    to.result = gang.victims.empty() ? plan_result::bind : plan_result::preempt;
-    to.tasks = gang.tasks;
-    to.victims.assign(gang.victims.begin(), gang.victims.end());
-    to.level = gang.level;
-    return to;
-  }
-};
-
-}  // namespace detail
 
 APIARY_INLINE gang_scheduler::gang_scheduler(
     std::unique_ptr<detail::gang_scheduler_core> core) noexcept
@@ -332,7 +209,252 @@ APIARY_INLINE absl::Status gang_scheduler::recover(const request& gang,
   return absl::OkStatus();
 }
 
-APIARY_NAMESPACE_END
+APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::find_replacement(
+    const job_key& job, bool explains) {
+  detail::scheduled_gangs& state = core_->state;
+  const std::uint32_t slot = state.slot_of(job);
+  if (slot == detail::scheduled_gangs::none)
+    return absl::NotFoundError(absl::StrCat(core_->name(job), " does not run"));
+  const running_gang& gang = state.at(slot).record;
+  if (gang.preempting || gang.ends_for)
+    return absl::FailedPreconditionError(absl::StrCat(
+        core_->name(job), gang.preempting ? " does not run yet" : " ends for another gang"));
+  const std::uint64_t budget = core_->planner.budget;
+  detail::task_replacement search(state, state.at(slot), state.view(gang.what.filter).members,
+                                  budget);
+  if (search.failed().empty())
+    return absl::FailedPreconditionError(
+        absl::StrCat(core_->name(job), " has no task on a bad node or a bad GPU"));
+  explanation e;
+  plan& to = e.plan;
+  to.request_ = gang.what;
+  to.epoch_ = state.epoch();
+  to.hash_ = state.hash();
+  to.replaced = search.failed();
+  const auto keep_nodes_to_free = [&] {
+    e.nodes_to_free = search.nodes_to_free();
+    e.gpus_to_free = search.gpus_to_free();
+  };
+  fit_verdict verdict = search(0, budget / 2);
+  if (verdict == fit_verdict::fits) {
+    to.result = plan_result::bind;
+    to.level = search.level();
+    to.tasks = search.tasks();
+  } else {
+    if (verdict == fit_verdict::does_not_fit) verdict = search(to.replaced.size(), budget / 2);
+    to.reason = verdict == fit_verdict::fits           ? wait_reason::busy
+                : verdict == fit_verdict::does_not_fit ? wait_reason::unhealthy
+                                                       : wait_reason::undecided;
+    if (verdict == fit_verdict::fits) keep_nodes_to_free();
+  }
+  to.steps = search.steps();
+  // The fewest nodes to free. Each search may take half of the steps that are left.
+  for (std::size_t n = 1; explains && n < e.nodes_to_free.size();) {
+    const std::size_t middle = n + (e.nodes_to_free.size() - n) / 2;
+    if (search(middle, search.left() / 2) == fit_verdict::fits) {
+      keep_nodes_to_free();
+    } else {
+      n = middle + 1;
+    }
+  }
+  if (explains) e.text = detail::plan_text(state, gang.what).of_replacement(e, gang);
+  return e;
+}
+APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explain_replacement(
+    const job_key& job) {
+  return find_replacement(job, true);
+}
+APIARY_INLINE absl::StatusOr<gang_scheduler::plan> gang_scheduler::propose_replacement(
+    const job_key& job) {
+  APIARY_ASSIGN_OR_RETURN(explanation e, find_replacement(job, false));
+  return std::move(e.plan);
+}
+APIARY_INLINE absl::Status gang_scheduler::commit_replacement(const plan& decided) {
+  detail::scheduled_gangs& state = core_->state;
+  const job_key& job = decided.request_.job;
+  const auto changed = [&] {
+    return absl::InvalidArgumentError(absl::StrCat(core_->name(job), ": the plan was changed"));
+  };
+  const std::uint32_t slot = state.slot_of(job);
+  if (slot == detail::scheduled_gangs::none || !state.at(slot).is_candidate() ||
+      decided.result != plan_result::bind || decided.tasks.size() != decided.replaced.size())
+    return changed();
+  const detail::scheduled_gangs::entry& entry = state.at(slot);
+  running_gang gang = entry.record;
+  for (std::size_t i = 0; i < decided.replaced.size(); ++i) {
+    const std::uint32_t t = decided.replaced[i];
+    const placement& p = decided.tasks[i];
+    if (t >= gang.tasks.size() || !state.nodes().has_node(p.node) ||
+        (p.gpu_mask & ~state.node(p.node.value).healthy_gpus()) != 0 ||
+        state.node(p.node.value).bad)
+      return changed();
+    gang.tasks[t] = p;
+  }
+  // The gang may keep its own GPUs, bad ones as well.
+  const auto usable = [&](const detail::used_node& n) {
+    std::uint32_t mask = n.free_gpus();
+    for (const detail::used_node::gang_here& g : n.gangs)
+      if (g.slot == slot) mask |= g.mask;
+    return mask & ~n.reserved;
+  };
+  if (!core_->check(gang.what, gang.tasks, usable).ok()) return changed();
+  gang.level = decided.level;
+  state.erase(slot);
+  state.insert(std::move(gang));
+  state.next_epoch();
+  return absl::OkStatus();
+}
 
-#include <apiary/gang_scheduler/detail/cluster_changes_inl.h>
-#include <apiary/gang_scheduler/detail/replacement_inl.h>
+APIARY_INLINE absl::Status gang_scheduler::mark_bad(node_id node,
+                                                    std::optional<std::uint32_t> gpu) {
+  return core_->set_health(node, gpu, true);
+}
+APIARY_INLINE absl::Status gang_scheduler::mark_healthy(node_id node,
+                                                        std::optional<std::uint32_t> gpu) {
+  return core_->set_health(node, gpu, false);
+}
+APIARY_INLINE absl::StatusOr<node_id> gang_scheduler::add_node(const gang_cluster::node& node) {
+  detail::scheduled_gangs& state = core_->state;
+  APIARY_RETURN_IF_ERROR(detail::check_node(node, state.layout().level_names().subspan(1)));
+  if (state.nodes().find_node(node.name))
+    return absl::AlreadyExistsError(absl::StrCat("node \"", node.name, "\" exists already"));
+  const std::string fault = state.layout().fault(node.cells);
+  if (!fault.empty())
+    return absl::InvalidArgumentError(absl::StrCat("node \"", node.name, "\": ", fault));
+  const std::uint32_t id = state.nodes().next_id();
+  state.insert_node(id, node);
+  state.next_epoch();
+  return node_id(id);
+}
+APIARY_INLINE absl::Status gang_scheduler::remove_node(node_id node) {
+  APIARY_RETURN_IF_ERROR(core_->check(node));
+  const detail::used_node& n = core_->state.node(node.value);
+  if (!n.gangs.empty())
+    return absl::FailedPreconditionError(
+        absl::StrCat("node \"", n.shape.name, "\": ", n.gangs.size(), " gangs run on it"));
+  core_->state.erase_node(node.value);
+  core_->state.next_epoch();
+  return absl::OkStatus();
+}
+APIARY_INLINE absl::Status gang_scheduler::resize_node(node_id node, std::uint32_t gpus,
+                                                       resources host) {
+  APIARY_RETURN_IF_ERROR(core_->check(node));
+  const detail::used_node& n = core_->state.node(node.value);
+  if (gpus > gang_cluster::max_gpus)
+    return absl::InvalidArgumentError(absl::StrCat("node \"", n.shape.name, "\" cannot have ", gpus,
+                                                   " GPUs; the limit is ", gang_cluster::max_gpus));
+  const auto last = static_cast<std::uint64_t>(std::bit_width(n.used | n.reserved));
+  if (last > gpus || n.cpu_milli > host.cpu_milli || n.memory_mib > host.memory_mib)
+    return absl::FailedPreconditionError(
+        absl::StrCat("node \"", n.shape.name, "\": its gangs use GPUs below ", last, ", ",
+                     n.cpu_milli, " thousandths of a CPU and ", n.memory_mib, " MiB"));
+  const std::uint32_t kept = gpus == 32 ? ~std::uint32_t{0} : (std::uint32_t{1} << gpus) - 1;
+  core_->state.set_health(node.value, n.bad, n.bad_gpus & kept);
+  core_->state.resize_node(node.value, gpus, host);
+  core_->state.next_epoch();
+  return absl::OkStatus();
+}
+
+APIARY_INLINE void gang_scheduler::set_victim_cost(cost_function cost) {
+  cost_function& now = core_->planner.victims.cost_function;
+  if (core_->trials > 0)
+    core_->undo.emplace_back(
+        [before = std::move(now)](detail::victim_planner& v) { v.cost_function = before; });
+  now = std::move(cost);
+  core_->state.next_epoch();
+}
+APIARY_INLINE void gang_scheduler::set_disruption_budget(tenant_id tenant,
+                                                         const disruption_budget& budget) {
+  auto& budgets = core_->planner.victims.budgets;
+  const auto [at, is_new] = budgets.try_emplace(tenant.value, budget);
+  if (core_->trials > 0)
+    core_->undo.emplace_back(
+        [tenant, is_new = is_new, before = at->second](detail::victim_planner& v) {
+          if (is_new) {
+            v.budgets.erase(tenant.value);
+          } else {
+            v.budgets[tenant.value] = before;
+          }
+        });
+  at->second = budget;
+  core_->state.next_epoch();
+}
+APIARY_INLINE void gang_scheduler::set_step_budget(std::uint64_t steps) {
+  core_->planner.budget = std::clamp(steps, std::uint64_t{1}, detail::step_budget::limit);
+}
+APIARY_INLINE void gang_scheduler::what_if(absl::FunctionRef<void(gang_scheduler&)> trial) {
+  // Takes back what the trial has set, when it ends or throws.
+  struct settings {
+    detail::gang_scheduler_core& core;
+    std::size_t mark;
+    std::uint64_t steps;
+    ~settings() {
+      --core.trials;
+      for (; core.undo.size() > mark; core.undo.pop_back()) core.undo.back()(core.planner.victims);
+      core.planner.budget = steps;
+    }
+  };
+  const settings before{*core_, core_->undo.size(), core_->planner.budget};
+  ++core_->trials;
+  core_->state.try_out([&] { trial(*this); });
+}
+
+APIARY_INLINE absl::StatusOr<level_t> gang_scheduler::find_level(std::string_view name) const {
+  for (level_t l = 0; l < core_->state.layout().num_levels(); ++l)
+    if (core_->state.layout().level_name(l) == name) return l;
+  return absl::NotFoundError(absl::StrCat("there is no level \"", std::string(name), "\""));
+}
+APIARY_INLINE absl::StatusOr<node_id> gang_scheduler::find_node(std::string_view name) const {
+  if (const auto n = core_->state.nodes().find_node(std::string(name))) return node_id(*n);
+  return absl::NotFoundError(absl::StrCat("there is no node \"", std::string(name), "\""));
+}
+APIARY_INLINE const gang_cluster::node* gang_scheduler::node(node_id n) const {
+  return core_->state.nodes().has_node(n) ? &core_->state.node(n.value).shape : nullptr;
+}
+APIARY_INLINE const gang_scheduler::running_gang* gang_scheduler::find(const job_key& job) const {
+  const std::uint32_t slot = core_->state.slot_of(job);
+  return slot == detail::scheduled_gangs::none ? nullptr : &core_->state.at(slot).record;
+}
+APIARY_INLINE std::vector<job_key> gang_scheduler::jobs_on(node_id n) const {
+  std::vector<job_key> jobs;
+  if (!core_->state.nodes().has_node(n)) return jobs;
+  for (const detail::used_node::gang_here& g : core_->state.node(n.value).gangs)
+    jobs.push_back(core_->state.at(g.slot).record.what.job);
+  std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+APIARY_INLINE absl::StatusOr<std::vector<gang_scheduler::cell_capacity>>
+gang_scheduler::free_capacity(level_t level) const {
+  const detail::cluster_layout& layout = core_->state.layout();
+  if (level >= layout.num_levels())
+    return absl::NotFoundError(absl::StrCat("there is no level ", level, "; the cluster has ",
+                                            layout.num_levels(), " levels"));
+  std::vector<cell_capacity> cells;
+  for (std::uint32_t c = 0; c < layout.tree().cells(level).size(); ++c) {
+    cell_capacity cell;
+    for (const cell_id p : detail::positions_inside(layout.tree(), level, c, 0)) {
+      if (layout.node_at(p.value) == detail::cluster_layout::none) continue;
+      const detail::used_node& n = core_->state.node(layout.node_at(p.value));
+      cell.name = level == 0 ? n.shape.name : n.shape.cells[level - 1];
+      const auto free = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
+      ++cell.nodes;
+      cell.free_nodes += n.shape.gpus > 0 && free == n.shape.gpus ? 1U : 0U;
+      cell.gpus += n.shape.gpus;
+      cell.free_gpus += free;
+    }
+    if (cell.nodes > 0) cells.push_back(std::move(cell));
+  }
+  return cells;
+}
+APIARY_INLINE std::uint64_t gang_scheduler::free_gpus() const noexcept {
+  return core_->state.nodes().free_gpus();
+}
+APIARY_INLINE std::uint32_t gang_scheduler::num_gangs() const noexcept {
+  return core_->state.num_gangs();
+}
+APIARY_INLINE std::uint64_t gang_scheduler::hash() const noexcept { return core_->state.hash(); }
+APIARY_INLINE std::vector<std::string> gang_scheduler::audit() const {
+  return detail::gang_audit(core_->state)();
+}
+
+APIARY_NAMESPACE_END

@@ -5,19 +5,23 @@
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang_scheduler/detail/candidate_gangs.h>
-#include <apiary/gang_scheduler/detail/cluster_state.h>
-#include <apiary/gang_scheduler/detail/gang_allocations.h>
-#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/detail/cell_gangs.h>
+#include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/cluster_nodes.h>
+#include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
+#include <apiary/model/job.h>
 #include <apiary/model/placement.h>
-#include <apiary/preempt/victim_set.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/tree.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,13 +33,17 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The gangs and nodes of a gang scheduler. Its functions do not check; while a trial is open they
-// record how to undo what they do.
-// Cost: insert, erase and set_preempting O(tasks), and for each node of the gang what a change of
-//       the node costs. Besides, insert and erase of a preempting gang: O(its victims and their
-//       nodes); erase of a victim: O(log victims); erase: O(gangs on the nodes of the gang).
-class scheduled_gangs : public candidate_gangs {
+// record how to undo what they do. It keeps what a search for victims reads of gangs: a candidate is a
+// gang that runs and that is not about to end for another gang.
+// Cost: insert, erase and set_preempting O(tasks + log priorities), and for each node of the gang what
+//       a change of the node costs and O(levels). Besides, insert and erase of a preempting gang:
+//       O(its victims and their nodes); erase of a victim: O(log victims); erase: O(gangs on the nodes
+//       of the gang).
+class scheduled_gangs {
  public:
+  static constexpr std::uint32_t none = cluster_nodes::none;
   using gang = gang_scheduler_types::running_gang;
+  using on_node = gang_on_node;
 
   struct entry {
     gang record{};
@@ -47,7 +55,23 @@ class scheduled_gangs : public candidate_gangs {
       return alive && !record.preempting && !record.ends_for;
     }
   };
-
+  // The values that decide the cost of a gang. They are stored apart because a search reads them for
+  // many gangs.
+  struct brief {
+    std::uint64_t gpus = 0;
+    time_ms started = 0;
+    std::uint32_t nodes = 0;
+    std::int32_t priority = 0;
+    bool alive = false;
+    bool is_candidate = false;
+    friend bool operator==(const brief&, const brief&) = default;
+  };
+  // The candidates of one priority.
+  struct priority_class {
+    std::uint64_t gangs = 0;
+    std::uint64_t nodes = 0;  // of all gangs, each gang apart
+    friend bool operator==(const priority_class&, const priority_class&) = default;
+  };
   // A gang in the order of jobs.
   struct ordered_gang {
     bool is_text = false;
@@ -55,7 +79,23 @@ class scheduled_gangs : public candidate_gangs {
     std::uint32_t slot = 0;
   };
 
-  using candidate_gangs::candidate_gangs;
+  explicit scheduled_gangs(const gang_cluster& cluster) : nodes_(cluster) {}
+
+  [[nodiscard]] const cluster_nodes& nodes() const noexcept { return nodes_; }
+  [[nodiscard]] const cluster_layout& layout() const noexcept { return nodes_.layout(); }
+  // Requires: as cluster_nodes::node.
+  [[nodiscard]] const used_node& node(std::uint32_t n) const noexcept { return nodes_.node(n); }
+  // As cluster_nodes::view and unknown_name.
+  [[nodiscard]] node_view& view(const node_filter& filter) { return nodes_.view(filter); }
+  [[nodiscard]] const std::string* unknown_name(const node_filter& filter) {
+    return nodes_.unknown_name(filter);
+  }
+
+  // A hash of nodes and gangs.
+  [[nodiscard]] std::uint64_t hash() const noexcept { return nodes_.hash() + hash_; }
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+  // What was proposed before is out of date. An epoch of a trial is never that of a later state.
+  void next_epoch() noexcept { epoch_ = ++last_epoch_; }
 
   [[nodiscard]] std::uint32_t slot_of(const job_key& job) const {
     const auto at = slots_.find(job);
@@ -65,6 +105,12 @@ class scheduled_gangs : public candidate_gangs {
   [[nodiscard]] std::uint32_t num_gangs() const noexcept {
     return static_cast<std::uint32_t>(slots_.size());
   }
+  // All slots are below this number.
+  [[nodiscard]] std::uint32_t num_slots() const noexcept {
+    return static_cast<std::uint32_t>(briefs_.size());
+  }
+  // The values that decide the cost of the gang in a slot.
+  [[nodiscard]] const brief& brief_of(std::uint32_t slot) const noexcept { return briefs_[slot]; }
   // Whether one job is before another one.
   [[nodiscard]] bool is_before(const ordered_gang& a, const ordered_gang& b) const {
     if (a.is_text != b.is_text) return b.is_text;
@@ -91,30 +137,53 @@ class scheduled_gangs : public candidate_gangs {
     sorted_ = order_.size();
     return order_;
   }
-  // What each candidate gives back on nodes of the whole cluster, without CPU and memory. Cost:
-  // O(nodes of the gangs that have changed since the last call); all the first time.
-  [[nodiscard]] const gang_allocations& allocations() {
-    if (!allocations_.active()) allocations_.begin(static_cast<std::uint32_t>(gangs_.size()));
-    allocations_.refresh(
-        [&](std::uint32_t slot, std::vector<gpus_on_node>& to) { list_allocations(slot, to); });
-    return allocations_;
+  // The candidates by priority.
+  [[nodiscard]] const std::map<std::int32_t, priority_class>& classes() const noexcept {
+    return classes_;
   }
-  // Whether an entry of allocations() is wrong whose gang is not marked as changed.
-  [[nodiscard]] bool has_wrong_allocation() const {
-    std::vector<gpus_on_node> again;
-    for (std::uint32_t slot = 0; allocations_.active() && slot < gangs_.size(); ++slot) {
-      again.clear();
-      list_allocations(slot, again);
-      const auto [first, last] = allocations_.of(slot);
-      if (!allocations_.is_marked(slot) &&
-          !std::ranges::equal(again, allocations_.all().subspan(first, last - first),
-                              [](const gpus_on_node& a, const gpus_on_node& b) {
-                                return a.node == b.node && a.gpus == b.gpus;
-                              }))
-        return true;
-    }
-    return false;
+  // Whether a gang of lower priority runs and is not already ending.
+  [[nodiscard]] bool has_candidate(std::int32_t below) const noexcept {
+    return !classes_.empty() && classes_.begin()->first < below;
   }
+  // The candidates of lower priority, and their nodes: what a search reads of them. Cost:
+  // O(priorities).
+  [[nodiscard]] std::uint64_t entries(std::int32_t below) const noexcept {
+    std::uint64_t sum = 0;
+    for (const auto& [priority, c] : classes_)
+      if (priority < below) sum += c.gangs + c.nodes;
+    return sum;
+  }
+  // The GPU-time that the candidates of lower priority have used: the sum of GPUs * (now - started),
+  // where negative times count as 0. Cost: O(slots).
+  [[nodiscard]] std::uint64_t gpu_time(std::int32_t below, time_ms now) const {
+    std::uint64_t sum = 0;
+    for (const brief& b : briefs_)
+      if (b.is_candidate && b.priority < below)
+        sum += (std::min)(gpu_time_of(b, now), ~std::uint64_t{0} - sum);
+    return sum;
+  }
+  [[nodiscard]] static std::uint64_t gpu_time_of(const brief& b, time_ms now) noexcept {
+    if (b.started >= now) return 0;
+    const std::uint64_t run =
+        static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(b.started);
+    if (run >> 32 == 0 && b.gpus >> 31 == 0) return b.gpus * run;  // a quotient takes longer
+    const std::uint64_t most = ~std::uint64_t{0} / 2 / (std::max)(b.gpus, std::uint64_t{1});
+    return b.gpus * (std::min)(run, most);
+  }
+  // The candidates in each cell of a level above the nodes. Cost: O(nodes of the cells that have
+  // changed since the last call for this level); all the first time.
+  [[nodiscard]] const cell_gangs& in_cells(level_t level) {
+    if (of_layout_ != nodes_.layout_version()) cells_.clear();
+    of_layout_ = nodes_.layout_version();
+    cells_.resize(layout().num_levels());
+    cell_gangs& cells = cells_[level];
+    if (!cells.active()) cells.begin(layout().tree().cells(level).size());
+    cells.refresh(
+        [&](std::uint32_t c, std::vector<cell_gangs::gang>& to) { list_candidates(level, c, to); });
+    return cells;
+  }
+  // The lists of in_cells() are made anew.
+  void forget_cells() { cells_.clear(); }
   // What a gang has on each of its nodes, ascending.
   [[nodiscard]] static std::vector<on_node> nodes_of(const topology_constraints& gang,
                                                      std::span<const placement> tasks) {
@@ -149,6 +218,7 @@ class scheduled_gangs : public candidate_gangs {
     if (!nodes.empty()) nodes.resize(kept + 1);
     return nodes;
   }
+
   // Adds a gang. Requires: its GPUs are free, or it is preempting and they are its victims'.
   void insert(gang added) {
     std::uint32_t slot = static_cast<std::uint32_t>(gangs_.size());
@@ -166,12 +236,8 @@ class scheduled_gangs : public candidate_gangs {
     hash_ += e.hash;
     slots_.emplace(e.record.what.job, slot);
     order_.push_back(ordered(slot));
-    for (const on_node& o : e.nodes) {
-      use(o, e.record.preempting, true);
-      nodes_[o.node].gangs.push_back({slot, o.mask});
-      changed(o.node);
-    }
-    add_candidate(e, slot);
+    for (const on_node& o : e.nodes) nodes_.take(slot, o, e.record.preempting);
+    add_candidate(slot);
     if (e.record.preempting)
       for (const job_key& v : e.record.victims) set_ends_for(v, e.record.what.job);
     if (e.record.ends_for) {
@@ -179,19 +245,13 @@ class scheduled_gangs : public candidate_gangs {
       hash_ += hash_of_link(e.record.what.job, *e.record.ends_for);
     }
     if (trials_ > 0)
-      on_undo([job = e.record.what.job](cluster_state& s) {
-        scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
-        all.erase(all.slot_of(job));
-      });
+      on_undo([job = e.record.what.job](scheduled_gangs& s) { s.erase(s.slot_of(job)); });
   }
   // Removes a gang.
   void erase(std::uint32_t slot) {
     entry& e = gangs_[slot];
-    if (trials_ > 0)
-      on_undo([erased = e.record](cluster_state& s) {
-        static_cast<scheduled_gangs&>(s).insert(erased);
-      });
-    forget_candidate(slot, e.nodes);
+    if (trials_ > 0) on_undo([erased = e.record](scheduled_gangs& s) { s.insert(erased); });
+    forget_candidate(slot);
     briefs_[slot].alive = false;
     if (e.record.preempting)
       for (const job_key& v : e.record.victims) set_ends_for(v, std::nullopt);
@@ -199,14 +259,7 @@ class scheduled_gangs : public candidate_gangs {
       gangs_[slot_of(*e.record.ends_for)].record.victims.erase(e.record.what.job);
       hash_ -= hash_of_link(e.record.what.job, *e.record.ends_for);
     }
-    for (const on_node& o : e.nodes) {
-      use(o, e.record.preempting, false);
-      std::vector<used_node::gang_here>& here = nodes_[o.node].gangs;
-      const auto is_it = [&](const used_node::gang_here& g) { return g.slot == slot; };
-      *std::find_if(here.begin(), here.end(), is_it) = here.back();
-      here.pop_back();
-      changed(o.node);
-    }
+    for (const on_node& o : e.nodes) nodes_.give_back(slot, o, e.record.preempting);
     hash_ -= e.hash;
     slots_.erase(e.record.what.job);
     e = {};
@@ -215,23 +268,45 @@ class scheduled_gangs : public candidate_gangs {
   // A preempting gang whose victims have ended starts to run, or the reverse.
   void set_preempting(std::uint32_t slot, bool preempting, time_ms started) {
     entry& e = gangs_[slot];
-    on_undo([job = e.record.what.job, was = e.record.preempting,
-             before = e.record.started](cluster_state& s) {
-      scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
-      all.set_preempting(all.slot_of(job), was, before);
-    });
-    forget_candidate(slot, e.nodes);
-    for (const on_node& o : e.nodes) use(o, e.record.preempting, false);
+    on_undo([job = e.record.what.job, was = e.record.preempting, before = e.record.started](
+                scheduled_gangs& s) { s.set_preempting(s.slot_of(job), was, before); });
+    forget_candidate(slot);
+    if (e.record.preempting != preempting)
+      for (const on_node& o : e.nodes) nodes_.set_reserved(o, preempting);
     hash_ -= e.hash;
     e.record.preempting = preempting;
     e.record.started = started;
     e.hash = hash_of(e.record);
     hash_ += e.hash;
-    for (const on_node& o : e.nodes) {
-      use(o, e.record.preempting, true);
-      set_usable(o.node);
-    }
-    add_candidate(e, slot);
+    add_candidate(slot);
+  }
+
+  // As cluster_nodes::insert_node.
+  void insert_node(std::uint32_t id, const gang_cluster::node& shape) {
+    on_undo([id](scheduled_gangs& s) { s.erase_node(id); });
+    nodes_.insert_node(id, shape);
+  }
+  // As cluster_nodes::erase_node.
+  void erase_node(std::uint32_t id) {
+    set_health(id, false, 0);
+    if (trials_ > 0)
+      on_undo([id, shape = node(id).shape](scheduled_gangs& s) { s.insert_node(id, shape); });
+    nodes_.erase_node(id);
+  }
+  // As cluster_nodes::resize_node.
+  void resize_node(std::uint32_t id, std::uint32_t gpus, resources host) {
+    const gang_cluster::node& before = node(id).shape;
+    on_undo([id, gpus_before = before.gpus, host_before = before.host](scheduled_gangs& s) {
+      s.resize_node(id, gpus_before, host_before);
+    });
+    nodes_.resize_node(id, gpus, host);
+  }
+  // As cluster_nodes::set_health.
+  void set_health(std::uint32_t id, bool bad, std::uint32_t bad_gpus) {
+    on_undo([id, was = node(id).bad, gpus = node(id).bad_gpus](scheduled_gangs& s) {
+      s.set_health(id, was, gpus);
+    });
+    nodes_.set_health(id, bad, bad_gpus);
   }
 
   // What a gang adds to the hash, besides its victims.
@@ -255,7 +330,7 @@ class scheduled_gangs : public candidate_gangs {
       d.add(texts->size());
       for (const std::string& text : *texts) d.add(text);
     }
-    for (const placement& p : g.tasks) d.add(nodes_[p.node.value].name_hash).add(p.gpu_mask);
+    for (const placement& p : g.tasks) d.add(nodes_.node(p.node.value).name_hash).add(p.gpu_mask);
     return d.value();
   }
   // What a victim and the gang for which it ends add to the hash.
@@ -286,36 +361,75 @@ class scheduled_gangs : public candidate_gangs {
   }
 
  private:
-  void use(const on_node& o, bool preempting, bool more) {
-    used_node& n = nodes_[o.node];
-    std::uint32_t& mask = preempting ? n.reserved : n.used;
-    APIARY_VERIFY((mask & o.mask) == (more ? 0 : o.mask));
-    mask ^= o.mask;
-    n.cpu_milli += more ? o.cpu_milli : 0 - o.cpu_milli;
-    n.memory_mib += more ? o.memory_mib : 0 - o.memory_mib;
+  using undo_function = std::function<void(scheduled_gangs&)>;
+
+  template <class F>
+  void on_undo(F&& f) {
+    if (trials_ > 0) undo_.push_back(std::forward<F>(f));
   }
-  void add_candidate(const entry& e, std::uint32_t slot) {
-    candidate_gangs::add_candidate(
-        slot,
-        {e.record.gpus, e.record.started, static_cast<std::uint32_t>(e.nodes.size()),
-         e.record.what.priority, true, e.is_candidate()},
-        e.nodes);
+  // Undoes what was recorded after `mark`.
+  void roll_back(std::size_t mark) {
+    const std::uint32_t open = std::exchange(trials_, 0);
+    while (undo_.size() > mark) {
+      const undo_function undo = std::move(undo_.back());
+      undo_.pop_back();
+      undo(*this);
+    }
+    trials_ = open;
   }
-  void list_allocations(std::uint32_t slot, std::vector<gpus_on_node>& to) const {
-    if (!gangs_[slot].is_candidate()) return;
-    for (const on_node& o : gangs_[slot].nodes) {
-      const auto gpus = static_cast<std::uint32_t>(std::popcount(o.mask & usable(o.node).gpus));
-      if (gpus > 0) to.push_back({usable(o.node).position, gpus});
+  // The gang in a slot runs, and may be preempted if it is a candidate.
+  void add_candidate(std::uint32_t slot) {
+    const entry& e = gangs_[slot];
+    if (slot >= briefs_.size()) briefs_.resize(slot + std::size_t{1});
+    briefs_[slot] = {e.record.gpus,
+                     e.record.started,
+                     static_cast<std::uint32_t>(e.nodes.size()),
+                     e.record.what.priority,
+                     true,
+                     e.is_candidate()};
+    if (!e.is_candidate()) return;
+    priority_class& of = classes_[e.record.what.priority];
+    ++of.gangs;
+    of.nodes += e.nodes.size();
+    mark_cells(e.nodes);
+  }
+  void forget_candidate(std::uint32_t slot) {
+    brief& b = briefs_[slot];
+    if (!std::exchange(b.is_candidate, false)) return;
+    const auto of = classes_.find(b.priority);
+    of->second.nodes -= b.nodes;
+    if (--of->second.gangs == 0) classes_.erase(of);
+    mark_cells(gangs_[slot].nodes);
+  }
+  // The candidates in the cells of these nodes have changed.
+  void mark_cells(std::span<const on_node> nodes) {
+    if (of_layout_ != nodes_.layout_version()) return;
+    const ragged_tree& tree = layout().tree();
+    for (const on_node& o : nodes) {
+      std::uint32_t c = node(o.node).position;
+      for (level_t l = 1; l < cells_.size(); ++l) {
+        c = tree.index(tree.parent(tree.at(l - 1, c), l - 1), l);
+        if (cells_[l].active()) cells_[l].mark(c);
+      }
+    }
+  }
+  void list_candidates(level_t level, std::uint32_t c, std::vector<cell_gangs::gang>& to) const {
+    for (const cell_id p : positions_inside(layout().tree(), level, c, 0)) {
+      const std::uint32_t id = layout().node_at(p.value);
+      if (id == none) continue;
+      for (const used_node::gang_here& g : node(id).gangs)
+        if (briefs_[g.slot].is_candidate)
+          to.push_back({g.slot, static_cast<std::uint32_t>(std::popcount(g.mask)), 1});
     }
   }
   void set_ends_for(const job_key& victim, const std::optional<job_key>& by) {
     const std::uint32_t slot = slot_of(victim);
     entry& e = gangs_[slot];
-    forget_candidate(slot, e.nodes);
+    forget_candidate(slot);
     if (e.record.ends_for) hash_ -= hash_of_link(victim, *e.record.ends_for);
     e.record.ends_for = by;
     if (by) hash_ += hash_of_link(victim, *by);
-    add_candidate(e, slot);
+    add_candidate(slot);
   }
   // Removes slots without a gang from order_, so that they can be used again.
   void drop_dead() {
@@ -341,12 +455,22 @@ class scheduled_gangs : public candidate_gangs {
     }
   };
 
-  std::vector<entry> gangs_;  // by slot
+  cluster_nodes nodes_;
+  std::vector<entry> gangs_;   // by slot
+  std::vector<brief> briefs_;  // by slot
   std::unordered_map<job_key, std::uint32_t, key_hash> slots_;
   std::vector<std::uint32_t> free_slots_;
   std::vector<ordered_gang> order_;  // the first sorted_ in ascending order of jobs
   std::size_t sorted_ = 0;
   std::size_t dead_ = 0;  // entries of order_ without a gang
+  std::map<std::int32_t, priority_class> classes_;
+  std::vector<cell_gangs> cells_;  // by level; of the layout of_layout_
+  std::uint64_t of_layout_ = 0;
+  std::uint64_t hash_ = 0;  // of the gangs
+  std::uint64_t epoch_ = 0;
+  std::uint64_t last_epoch_ = 0;  // trials included
+  std::uint32_t trials_ = 0;
+  std::vector<undo_function> undo_;
 };
 
 }  // namespace detail

@@ -11,15 +11,11 @@
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
-#include <apiary/gang_scheduler/detail/candidate_costs.h>
+#include <apiary/gang_scheduler/detail/budgeted_fit.h>
 #include <apiary/gang_scheduler/detail/cell_gangs.h>
-#include <apiary/gang_scheduler/detail/cluster_excerpt.h>
-#include <apiary/gang_scheduler/detail/gang_allocations.h>
-#include <apiary/gang_scheduler/detail/listed_candidates.h>
-#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
-#include <apiary/gang_scheduler/detail/step_prices.h>
-#include <apiary/gang_scheduler/detail/victim_bounds.h>
+#include <apiary/gang_scheduler/detail/victim_candidates.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/topology_victim_search.h>
@@ -73,7 +69,7 @@ class victim_planner {
     cost_ = never;
     level_ = (std::max)(r.gang.required, level_t{1});
     in_cells_ = level_ < state.layout().num_levels();
-    budget_ended_ = !pay(candidate_costs::price(state, now, budgets) + r.gang.groups.size() / 16);
+    budget_ended_ = !pay(candidate_costs::price(state, budgets) + r.gang.groups.size() / 16);
     if (budget_ended_) return false;
     costs_.begin(state, r.priority, now, cost_function, budgets);
     if (in_cells_) {
@@ -215,31 +211,18 @@ class victim_planner {
     steps_ += used;
     return cost_ != never;
   }
-  // The filter accepts all nodes, so the list of allocations is the one that the state keeps.
-  void search_all_nodes() {
-    const gang_allocations& lists = state_->allocations();
-    for (const scheduled_gangs::ordered_gang& g : state_->in_order()) {
-      if (!costs_.is_candidate(g.slot)) continue;
-      const auto [first, last] = lists.of(g.slot);
-      if (first != last) list_.add_listed(g.slot, costs_, first, last);
-    }
-    if (list_.empty()) return;
-    keep(search_(view_->free, request_->gang, list_.candidates(), lists.all(),
-                 costs_.limits(list_.slots())));
-  }
   void search_cluster() {
-    const bool in_place = hosts_.empty() && view_->num_members == state_->num_nodes();
     const std::uint64_t gangs = state_->entries(request_->priority);
-    const std::uint64_t entries = state_->num_nodes() + gangs;
+    const std::uint64_t entries = state_->nodes().num_nodes() + gangs;
     const std::uint64_t price = state_->num_slots() / (state_->is_in_order() ? 64 : 12) +
-                                gangs / (in_place ? 64 : 16) + costs_.more_reading() * gangs / 16;
+                                gangs / (hosts_.empty() ? 32 : 16) +
+                                costs_.more_reading() * gangs / 16;
     budget_ended_ = !pay(price) || !search_.can_read(entries, search_left());
     if (budget_ended_) return;
     lower_bound_ = never;
     list_.clear();
     // Reading takes at most three times one step for 48 entries.
     search_.set_budget((std::min)(left(), search_left() + entries / 16));
-    if (in_place) return search_all_nodes();
     for (const scheduled_gangs::ordered_gang& g : state_->in_order())
       if (costs_.is_candidate(g.slot)) list_.add(g.slot, costs_);
     if (!list_.empty()) keep(search(view_->free, hosts_));

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/cluster_state.h - the nodes of a gang scheduler, with an index for each filter.
+// apiary/gang_scheduler/detail/cluster_nodes.h - the nodes of a gang scheduler, with an index for each filter.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,10 +6,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
-#include <apiary/gang_scheduler/detail/gang_allocations.h>
-#include <apiary/gang_scheduler/detail/id_set.h>
-#include <apiary/gang_scheduler/detail/name_order.h>
-#include <apiary/gang_scheduler/detail/node_view.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/model/resources.h>
 
@@ -18,8 +14,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -29,15 +25,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The nodes of a gang scheduler. Its functions do not check; while a trial is open they record how
-// to undo what they do.
+// The nodes of a gang scheduler, and what its gangs use of them. Its functions do not check.
 // Cost: of a change: capacity_index::set, and in insert_node for each node that moves; O(nodes) if the
 //       layout is made anew, or if the most GPUs of a node are others than before.
-class cluster_state {
+class cluster_nodes {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  explicit cluster_state(const gang_cluster& cluster) : layout_(cluster.levels) {
+  explicit cluster_nodes(const gang_cluster& cluster) : layout_(cluster.levels) {
     std::vector<std::uint32_t> ids;
     for (const gang_cluster::node& n : cluster.nodes) {
       const auto id = static_cast<std::uint32_t>(nodes_.size());
@@ -47,6 +42,7 @@ class cluster_state {
       by_name_.emplace(n.name, id);
       hash_ += added.hash();
       ++with_gpus_[n.gpus];
+      count_free(added);
       ids.push_back(id);
     }
     set_max_free();
@@ -71,29 +67,18 @@ class cluster_state {
     const auto at = by_name_.find(name);
     return at == by_name_.end() ? std::nullopt : std::optional(at->second);
   }
-  // Where a node is, and which of its GPUs its gangs can give back: what a search of victims reads of
-  // many nodes.
-  struct usable_node {
-    std::uint32_t position = none;
-    std::uint32_t gpus = 0;  // healthy and not reserved
-    friend bool operator==(const usable_node&, const usable_node&) = default;
-  };
-  // Requires: as node().
-  [[nodiscard]] const usable_node& usable(std::uint32_t n) const noexcept { return usable_[n]; }
   // Changes when nodes get other positions.
   [[nodiscard]] std::uint64_t layout_version() const noexcept { return layout_version_; }
   // The nodes that are bad or have a bad GPU, ascending.
-  [[nodiscard]] const id_set& bad_nodes() const noexcept { return bad_; }
+  [[nodiscard]] const std::set<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
   // The lowest id that no node has.
   [[nodiscard]] std::uint32_t next_id() const noexcept {
-    return free_ids_.empty() ? num_ids() : free_ids_.front();
+    return free_ids_.empty() ? num_ids() : *free_ids_.begin();
   }
   // The free GPUs of all nodes.
   [[nodiscard]] std::uint64_t free_gpus() const noexcept { return free_gpus_; }
+  // The sum of the hashes of all nodes.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
-  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
-  // What was proposed before is out of date. An epoch of a trial is never that of a later state.
-  void next_epoch() noexcept { epoch_ = ++last_epoch_; }
 
   // The view of a filter, made if it is new. A reference is valid until the next call.
   node_view& view(const node_filter& filter) { return views_.view(filter, source()); }
@@ -130,13 +115,12 @@ class cluster_state {
     by_name_.emplace(shape.name, id);
     hash_ += n.hash();
     ++with_gpus_[shape.gpus];
+    count_free(n);
     bool remake = set_max_free();
-    usable_.resize(nodes_.size());
     if (layout_.add(id, shapes{nodes_})) {
       if (layout_.cells_moved()) ++layout_version_;
       for (const cluster_layout::move& m : layout_.moves()) {
         nodes_[m.node].position = m.to;
-        set_usable(m.node);
       }
       if (!remake) {
         for (const cluster_layout::move& m : layout_.moves()) {
@@ -155,13 +139,11 @@ class cluster_state {
       remake = true;
     }
     if (remake) views_.change_layout(source());
-    on_undo([id](cluster_state& s) { s.erase_node(id); });
   }
   // Removes a node. Requires: no gang is on it.
   void erase_node(std::uint32_t id) {
     set_health(id, false, 0);
     used_node& n = nodes_[id];
-    if (trials_ > 0) on_undo([id, shape = n.shape](cluster_state& s) { s.insert_node(id, shape); });
     const std::uint32_t position = n.position;
     layout_.remove(position);
     by_name_.erase(n.shape.name);
@@ -170,50 +152,75 @@ class cluster_state {
     --with_gpus_[n.shape.gpus];
     free_gpus_ -= n.counted;
     n = {};
-    usable_[id] = {};
     free_ids_.insert(id);
     bool remake = set_max_free();
     if (layout_.is_too_large()) {
       make_layout(layout_.nodes());
       remake = true;
     }
-    remake ? views_.change_layout(source()) : views_.change_node(position, source());
+    if (remake) {
+      views_.change_layout(source());
+    } else {
+      views_.change_node(position, source());
+    }
   }
   // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
   void resize_node(std::uint32_t id, std::uint32_t gpus, resources host) {
     used_node& n = nodes_[id];
-    on_undo([id, before = n.shape.gpus, host_before = n.shape.host](cluster_state& s) {
-      s.resize_node(id, before, host_before);
-    });
     hash_ -= n.hash();
     --with_gpus_[n.shape.gpus];
     n.shape.gpus = gpus;
     n.shape.host = host;
     ++with_gpus_[gpus];
     hash_ += n.hash();
-    set_usable(id);
-    set_max_free() ? views_.change_layout(source()) : views_.change_node(n.position, source());
+    count_free(n);
+    if (set_max_free()) {
+      views_.change_layout(source());
+    } else {
+      views_.change_node(n.position, source());
+    }
   }
   void set_health(std::uint32_t id, bool bad, std::uint32_t bad_gpus) {
     used_node& n = nodes_[id];
     if (n.bad == bad && n.bad_gpus == bad_gpus) return;
-    on_undo(
-        [id, was = n.bad, gpus = n.bad_gpus](cluster_state& s) { s.set_health(id, was, gpus); });
     hash_ -= n.hash();
     n.bad = bad;
     n.bad_gpus = bad_gpus;
-    bad || bad_gpus != 0 ? bad_.insert(id) : bad_.erase(id);
+    if (bad || bad_gpus != 0) {
+      bad_.insert(id);
+    } else {
+      bad_.erase(id);
+    }
     hash_ += n.hash();
-    changed(id);
+    change_use(n);
   }
 
- protected:
+  // The gang in a slot takes this of a node; reserved: it waits for the end of its victims.
+  // Requires: no other gang has taken these GPUs in the same way.
+  void take(std::uint32_t slot, const gang_on_node& what, bool reserved) {
+    used_node& n = nodes_[what.node];
+    use(n, what, reserved, true);
+    n.gangs.push_back({slot, what.mask});
+    change_use(n);
+  }
+  // It gives it back. Requires: it has it.
+  void give_back(std::uint32_t slot, const gang_on_node& what, bool reserved) {
+    used_node& n = nodes_[what.node];
+    use(n, what, reserved, false);
+    const auto is_it = [&](const used_node::gang_here& g) { return g.slot == slot; };
+    *std::find_if(n.gangs.begin(), n.gangs.end(), is_it) = n.gangs.back();
+    n.gangs.pop_back();
+    change_use(n);
+  }
+  // What a gang has taken is reserved from now on, or is not. Requires: it was not, or was.
+  void set_reserved(const gang_on_node& what, bool reserved) {
+    use(nodes_[what.node], what, !reserved, false);
+    use(nodes_[what.node], what, reserved, true);
+  }
+
+ private:
   [[nodiscard]] filter_views::source source() const noexcept {
     return {layout_, nodes_, max_free_};
-  }
-  template <class F>
-  void on_undo(F&& f) {
-    if (trials_ > 0) undo_.push_back(std::forward<F>(f));
   }
   // Returns the shape of a node by its id.
   struct shapes {
@@ -223,11 +230,9 @@ class cluster_state {
   void make_layout(std::vector<std::uint32_t> ids) {
     layout_.rebuild(std::move(ids), shapes{nodes_});
     ++layout_version_;
-    usable_.resize(nodes_.size());
     for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
       if (layout_.node_at(p) == none) continue;
       nodes_[layout_.node_at(p)].position = p;
-      set_usable(layout_.node_at(p));
     }
   }
   // The most GPUs of a node may be others. Returns whether they are.
@@ -236,52 +241,35 @@ class cluster_state {
     while (most > 1 && with_gpus_[most] == 0) --most;
     return std::exchange(max_free_, most) != most;
   }
-  void set_usable(std::uint32_t id) {
-    used_node& n = nodes_[id];
+  void count_free(used_node& n) {
     free_gpus_ -= n.counted;
     n.counted = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
     free_gpus_ += n.counted;
-    const usable_node now{n.position, n.healthy_gpus() & ~n.reserved};
-    if (usable_[id] == now) return;
-    usable_[id] = now;
-    for (const used_node::gang_here& g : n.gangs) allocations_.mark(g.slot);
   }
-  void changed(std::uint32_t id) {
-    set_usable(id);
-    views_.change_use(nodes_[id].position, source());
+  void change_use(used_node& n) {
+    count_free(n);
+    views_.change_use(n.position, source());
   }
-
-  using undo_function = std::function<void(cluster_state&)>;
-
-  // Undoes what was recorded after `mark`.
-  void roll_back(std::size_t mark) {
-    const std::uint32_t open = std::exchange(trials_, 0);
-    while (undo_.size() > mark) {
-      const undo_function undo = std::move(undo_.back());
-      undo_.pop_back();
-      undo(*this);
-    }
-    trials_ = open;
+  static void use(used_node& n, const gang_on_node& what, bool reserved, bool more) {
+    std::uint32_t& mask = reserved ? n.reserved : n.used;
+    APIARY_VERIFY((mask & what.mask) == (more ? 0 : what.mask));
+    mask ^= what.mask;
+    n.cpu_milli += more ? what.cpu_milli : 0 - what.cpu_milli;
+    n.memory_mib += more ? what.memory_mib : 0 - what.memory_mib;
   }
 
   cluster_layout layout_;
   std::uint64_t layout_version_ = 0;
-  std::vector<used_node> nodes_;     // by id
-  std::vector<usable_node> usable_;  // by id
-  gang_allocations allocations_;     // of the gangs that may be preempted
-  id_set free_ids_;
+  std::vector<used_node> nodes_;  // by id
+  std::set<std::uint32_t> free_ids_;
   std::unordered_map<std::string, std::uint32_t> by_name_;
   std::uint32_t max_free_ = 1;  // the most GPUs of a node, at least 1
   std::array<std::uint32_t, gang_cluster::max_gpus + 1> with_gpus_{};  // nodes by their GPUs
-  id_set bad_;  // nodes that are bad or have a bad GPU
+  std::set<std::uint32_t> bad_;  // nodes that are bad or have a bad GPU
   filter_views views_;
   std::uint64_t removed_ = 1;  // nodes so far, and one
   std::uint64_t free_gpus_ = 0;
   std::uint64_t hash_ = 0;
-  std::uint64_t epoch_ = 0;
-  std::uint64_t last_epoch_ = 0;  // trials included
-  std::uint32_t trials_ = 0;
-  std::vector<undo_function> undo_;
 };
 
 }  // namespace detail
