@@ -160,17 +160,17 @@ mutant(short_slice_rest gang_scheduler/detail/short_slices.h "forgotten update: 
   FROM [[split.groups.back().tasks -= rest;]] TO [[]] STATEMENT)
 mutant(equal_slices gang_scheduler/detail/short_slices.h "wrong condition: a rest keeps slices of the lower of two levels with equal slices"
   FROM [[s.tasks == largest.tasks]] TO [[s.level == largest.level]])
-mutant(one_gang_cost gang_scheduler/detail/victim_planner.h "dropped condition: a gang that costs more than two others is the victim"
-  FROM [[of_gang <= 2 * costs_.least()]] TO [[true]])
-mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition: a gang that its tenant may not lose is the victim"
-  FROM [[!costs_.is_within_budget(one)]] TO [[false]])
-mutant(one_gang_passed gang_scheduler/detail/victim_planner.h "forgotten update: gangs that a tenant may not lose take no steps"
+mutant(one_gang_cost gang_scheduler/detail/single_victim.h "dropped condition: a gang that costs more than two others is the victim"
+  FROM [[of_gang <= 2 * costs.least()]] TO [[true]])
+mutant(one_gang_budget gang_scheduler/detail/single_victim.h "dropped condition: a gang that its tenant may not lose is the victim"
+  FROM [[!costs.is_within_budget(one)]] TO [[false]])
+mutant(one_gang_passed gang_scheduler/detail/single_victim.h "forgotten update: gangs that a tenant may not lose take no steps"
   FROM [[used += 3;]] TO [[]] STATEMENT)
-mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal gangs the last job is the victim"
-  FROM [[state_->is_before(b, a)]] TO [[state_->is_before(a, b)]])
-mutant(one_gang_steps gang_scheduler/detail/victim_planner.h "forgotten update: gangs that are tried alone take no steps of the budget"
-  FROM [[steps_ += used;]] TO [[]] STATEMENT)
-mutant(one_gang_listed gang_scheduler/detail/victim_planner.h "dropped condition: all gangs that cost the same are listed, whatever the budget is"
+mutant(one_gang_tie gang_scheduler/detail/single_victim.h "wrong tie: of equal gangs the last job is the victim"
+  FROM [[state.is_before(b, a)]] TO [[state.is_before(a, b)]])
+mutant(one_gang_steps gang_scheduler/detail/single_victim.h "forgotten update: gangs that are tried alone take no steps of the budget"
+  FROM [[answer.steps += used;]] TO [[]] STATEMENT)
+mutant(one_gang_listed gang_scheduler/detail/single_victim.h "dropped condition: all gangs that cost the same are listed, whatever the budget is"
   FROM [[at != alone_.end() && used + equal_.size() / 16 + each <= eighth]] TO [[at != alone_.end()]])
 mutant(planner_least gang_scheduler/detail/victim_planner.h "forgotten update: a gang that does not fit may need no victim"
   FROM [[if (refused) lower_bound_ = (std::max)(lower_bound_, costs_.least());]] TO [[]] STATEMENT)

@@ -10,11 +10,11 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang/topology_fit.h>
 #include <apiary/gang_scheduler/detail/budgeted_fit.h>
 #include <apiary/gang_scheduler/detail/cell_gangs.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/detail/single_victim.h>
 #include <apiary/gang_scheduler/detail/victim_candidates.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/resources.h>
@@ -139,77 +139,15 @@ class victim_planner {
     for (const std::uint32_t i : set.victims) victims_.push_back(list_.slots()[i]);
     return true;
   }
-  // Finds the cheapest gang that is enough alone, if it costs at most as much as any two gangs.
-  // False if there is none, or if an eighth of the budget is used up before; the last gang that is
-  // tried may take another eighth. Requires: it is certain that the gang does not fit now.
+  // Whether one gang is enough. Requires: it is certain that the gang does not fit now.
   bool find_one_gang() {
-    const std::uint64_t eighth = budget_ / 8;
-    // The steps that each gang counts as, besides those of topology_fit.
-    const bool reads_nodes = !hosts_.empty() || !step_prices::only_gpus(request_->gang);
-    const std::uint64_t each =
-        (std::max<std::uint64_t>)(128, reads_nodes ? view_->free.num_nodes() / 16 : 0) +
-        request_->gang.groups.size() / 8;
-    if (costs_.by_function() || costs_.least() == 0 || each > eighth) return false;
-    bounds_.begin(view_->free, view_->free.top(), request_->gang);
-    if (!bounds_.lacks_slots(0)) return false;  // all gangs may be enough
-    // The eighth does not pay for this: which gangs are tried must not depend on how many ran once.
-    if (!pay(state_->num_slots() / slots_of_a_step)) return false;
-    alone_.clear();
-    std::uint64_t cost = never;  // of the gangs in equal_
-    for (std::uint32_t slot = 0; slot < state_->num_slots(); ++slot) {
-      const scheduled_gangs::brief& b = state_->brief_of(slot);
-      if (!costs_.is_candidate(slot) || !bounds_.may_be_enough(0, b.gpus, b.nodes)) continue;
-      const std::uint64_t of_gang = costs_.of(slot);
-      if (of_gang <= 2 * costs_.least()) alone_.push_back({of_gang, slot});
-      cost = (std::min)(cost, of_gang);
-    }
-    const auto equal = std::partition(alone_.begin(), alone_.end(),
-                                      [&](const keyed_number& k) { return k.key != cost; });
-    std::uint64_t used = static_cast<std::uint64_t>(equal - alone_.begin()) / 64;
-    equal_.clear();
-    // A list that is cut off has used the eighth: none of its gangs is tried.
-    for (auto at = equal; at != alone_.end() && used + equal_.size() / 16 + each <= eighth; ++at)
-      equal_.push_back(state_->ordered(at->number));
-    used += equal_.size() / 16;
-    alone_.erase(equal, alone_.end());
-    keyed_number::make_heap(alone_);
-    const auto later = [&](const auto& a, const auto& b) { return state_->is_before(b, a); };
-    topology_constraints gang = request_->gang;
-    gang.preferred = any_level;
-    fit_.set_budget(eighth);
-    std::make_heap(equal_.begin(), equal_.end(), later);
-    for (bool known = true; known && used + each <= eighth;) {
-      if (equal_.empty()) {
-        if (alone_.empty()) break;
-        cost = alone_.front().key;
-        while (!alone_.empty() && alone_.front().key == cost &&
-               used + equal_.size() / 8 + each <= eighth)
-          equal_.push_back(state_->ordered(keyed_number::pop(alone_).number));
-        used += equal_.size() / 8;
-        std::make_heap(equal_.begin(), equal_.end(), later);
-      }
-      std::pop_heap(equal_.begin(), equal_.end(), later);
-      const std::uint32_t one = equal_.back().slot;
-      equal_.pop_back();
-      if (!costs_.is_within_budget(one)) {
-        used += 3;  // to take it from the heap
-        continue;
-      }
-      const std::uint64_t price = each + step_prices::of_changes(state_->brief_of(one).nodes);
-      if (used + price > eighth) break;
-      journal log;
-      transaction tx(log);
-      evict(tx, {&one, 1});
-      const auto then = fit_(view_->free, gang, hosts_);
-      used += price + then.steps;
-      known = then.verdict == fit_verdict::does_not_fit || then.is_refused;
-      if (then.verdict != fit_verdict::fits) continue;
-      victims_.assign(1, one);
-      cost_ = lower_bound_ = cost;
-      break;
-    }
-    steps_ += used;
-    return cost_ != never;
+    const single_victim::result one =
+        alone_(*state_, *view_, hosts_, request_->gang, costs_, list_, budget_, left());
+    steps_ += one.steps;
+    if (one.slot == single_victim::none) return false;
+    victims_.assign(1, one.slot);
+    cost_ = lower_bound_ = one.cost;
+    return true;
   }
   void search_cluster() {
     const std::uint64_t gangs = state_->entries(request_->priority);
@@ -350,8 +288,7 @@ class victim_planner {
     }
   }
 
-  static constexpr std::size_t most_cells = 512;         // of a batch
-  static constexpr std::uint32_t slots_of_a_step = 256;  // that are read for gangs alone
+  static constexpr std::size_t most_cells = 512;  // of a batch
   scheduled_gangs* state_ = nullptr;
   node_view* view_ = nullptr;
   const gang_scheduler_types::request* request_ = nullptr;
@@ -363,7 +300,7 @@ class victim_planner {
   std::uint64_t steps_ = 0;
   std::uint64_t searched_ = 0;  // the steps of search_
   topology_victim_search<ragged_tree> search_;
-  topology_fit<ragged_tree> fit_;  // of one gang's victims
+  single_victim alone_;
   candidate_costs costs_;
   listed_candidates list_;
   victim_bounds bounds_;
@@ -372,9 +309,7 @@ class victim_planner {
   std::vector<keyed_number> order_;      // cells with their bounds
   std::vector<std::uint64_t> in_batch_;  // by slot: the last batch that the gang was in
   std::uint64_t batch_ = 0;
-  std::vector<keyed_number> alone_;  // gangs that may be enough alone, with their costs
-  std::vector<scheduled_gangs::ordered_gang> equal_;  // those that cost the same
-  std::vector<std::uint32_t> cells_;                  // that are searched now
+  std::vector<std::uint32_t> cells_;  // that are searched now
   std::vector<scheduled_gangs::ordered_gang> in_order_;
   cluster_excerpt excerpt_;
   std::vector<std::uint32_t> nodes_;  // of the victims
