@@ -41,13 +41,14 @@ struct used_node {
     std::uint32_t mask = 0;
     friend bool operator==(const gang_here&, const gang_here&) = default;
   };
+  // A search for victims reads what comes first of many nodes.
+  std::uint32_t position = ~std::uint32_t{0};  // all bits set: there is no such node
+  std::uint32_t bad_gpus = 0;                  // masks of GPUs
+  std::uint32_t used = 0;                      // by running gangs
+  std::uint32_t reserved = 0;                  // by preempting gangs
+  bool bad = false;
   gang_cluster::node shape{};
   std::uint64_t name_hash = 0;
-  std::uint32_t position = ~std::uint32_t{0};  // all bits set: there is no such node
-  bool bad = false;
-  std::uint32_t bad_gpus = 0;    // masks of GPUs
-  std::uint32_t used = 0;        // by running gangs
-  std::uint32_t reserved = 0;    // by preempting gangs
   std::uint64_t cpu_milli = 0;   // of all gangs here
   std::uint64_t memory_mib = 0;  // of all gangs here
   std::uint32_t counted = 0;     // its free GPUs in the sum of all nodes
