@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -139,8 +140,7 @@ class lazy_host_fit {
                         std::uint64_t{p.tasks} * each.memory_mib});
     }
     const auto before = [](const need& a, const need& b) { return a.node < b.node; };
-    if (!std::is_sorted(needs_.begin(), needs_.end(), before))
-      std::sort(needs_.begin(), needs_.end(), before);
+    if (!std::is_sorted(needs_.begin(), needs_.end(), before)) merge_sort(needs_, before);
     sums all;
     for (std::size_t i = 0; i < needs_.size(); ++i) {
       if (i == 0 || needs_[i].node != needs_[i - 1].node) all = {};

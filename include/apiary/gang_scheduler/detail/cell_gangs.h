@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -84,8 +85,7 @@ class cell_gangs {
  private:
   // One entry for each gang, in the order of slots.
   static void join(std::vector<gang>& gangs) {
-    std::sort(gangs.begin(), gangs.end(),
-              [](const gang& a, const gang& b) { return a.slot < b.slot; });
+    merge_sort(gangs, [](const gang& a, const gang& b) { return a.slot < b.slot; });
     std::size_t kept = 0;
     for (std::size_t i = 0; i < gangs.size(); ++i) {
       if (kept > 0 && gangs[kept - 1].slot == gangs[i].slot) {
@@ -184,8 +184,8 @@ class victim_bounds {
   }
   // No set of victims in this cell costs less; never: there is none. Reorders the gangs.
   [[nodiscard]] std::uint64_t cost(std::uint32_t cell, std::vector<candidate>& gangs) {
-    std::sort(gangs.begin(), gangs.end(),
-              [](const candidate& a, const candidate& b) { return a.priority < b.priority; });
+    merge_sort(gangs,
+               [](const candidate& a, const candidate& b) { return a.priority < b.priority; });
     std::uint64_t bound = 0;
     for (const size_needed& s : sizes_) {
       const std::uint64_t missing = missing_slots(s, cell);
@@ -225,7 +225,7 @@ class victim_bounds {
     const std::span<const candidate> others = gangs.subspan(first);
     gains_.clear();
     for (const candidate& g : others) gains_.push_back(gain(s, g.gpus, g.nodes));
-    std::sort(gains_.begin(), gains_.end(), std::greater<>());
+    merge_sort(gains_, std::greater<>());
     std::size_t n = 0;  // fewer than n + 1 others are not enough
     sum = lower;
     while (sum + gains_[n] < missing) sum += gains_[n++];

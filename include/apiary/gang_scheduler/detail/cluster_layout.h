@@ -4,9 +4,12 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
+
+#include <absl/functional/function_ref.h>
 
 #include <algorithm>
 #include <bit>
@@ -71,6 +74,8 @@ namespace detail {
 class cluster_layout {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  // Returns the description of a node.
+  using shape_function = absl::FunctionRef<const gang_cluster::node&(std::uint32_t n)>;
   // A node that gets another position.
   struct move {
     std::uint32_t node = 0;
@@ -139,8 +144,7 @@ class cluster_layout {
   // Gives node n its position; others may move. Returns false, and does nothing, if there are too
   // few unused positions: then leave_more_unused() and rebuild() are next.
   // Requires: fault(cells of n) is empty.
-  template <class ShapeOf>
-  bool add(std::uint32_t n, const ShapeOf& shape_of) {
+  bool add(std::uint32_t n, shape_function shape_of) {
     const gang_cluster::node& node = shape_of(n);
     level_t above = 1;  // the lowest level where the node has a cell already
     std::uint32_t cell = 0;
@@ -217,13 +221,11 @@ class cluster_layout {
     }
   }
   // Makes the tree anew with these nodes.
-  template <class ShapeOf>
-  void rebuild(std::vector<std::uint32_t> nodes, const ShapeOf& shape_of) {
+  void rebuild(std::vector<std::uint32_t> nodes, shape_function shape_of) {
     const auto before = [&](std::uint32_t a, std::uint32_t b) {
       return is_node_before(shape_of(a), shape_of(b));
     };
-    if (!std::is_sorted(nodes.begin(), nodes.end(), before))
-      std::sort(nodes.begin(), nodes.end(), before);
+    if (!std::is_sorted(nodes.begin(), nodes.end(), before)) merge_sort(nodes, before);
     const level_t top = num_levels();
     num_nodes_ = nodes.size();
     joined_ = 0;
@@ -280,9 +282,8 @@ class cluster_layout {
     return tree_.index(tree_.parent(tree_.at(l, c), l), l + 1);
   }
   // The nodes of each cell of level l; they are in order, and in one cell of the level above.
-  template <class ShapeOf>
   [[nodiscard]] static std::vector<std::span<const std::uint32_t>> split(
-      level_t l, std::span<const std::uint32_t> nodes, const ShapeOf& shape_of) {
+      level_t l, std::span<const std::uint32_t> nodes, shape_function shape_of) {
     std::vector<std::span<const std::uint32_t>> cells;
     for (std::size_t first = 0; first < nodes.size();) {
       std::size_t end = first + 1;
@@ -296,9 +297,8 @@ class cluster_layout {
   }
   // Appends positions of these nodes to placed_: in the cells first, ..., last - 1 of level l.
   // False if they are too narrow.
-  template <class ShapeOf>
   [[nodiscard]] bool assign(level_t l, std::uint32_t first, std::uint32_t last,
-                            std::span<const std::uint32_t> nodes, const ShapeOf& shape_of) {
+                            std::span<const std::uint32_t> nodes, shape_function shape_of) {
     const std::vector<std::span<const std::uint32_t>> cells = split(l, nodes, shape_of);
     std::uint32_t next = first;
     for (std::size_t i = 0; i < cells.size(); ++i, ++next) {
@@ -320,9 +320,8 @@ class cluster_layout {
   }
   // Moves the nodes in the cells first, ..., last - 1 of level l so that node n joins them, in cells
   // before that at `at`.
-  template <class ShapeOf>
   [[nodiscard]] bool spread(level_t l, std::uint32_t first, std::uint32_t last, std::uint32_t at,
-                            std::uint32_t n, const ShapeOf& shape_of) {
+                            std::uint32_t n, shape_function shape_of) {
     std::vector<std::uint32_t> nodes;
     std::vector<std::uint32_t> from;
     const auto add_new = [&] {
@@ -350,8 +349,7 @@ class cluster_layout {
     ++joined_;
     return true;
   }
-  template <class ShapeOf>
-  void put(const move& m, const ShapeOf& shape_of) {
+  void put(const move& m, shape_function shape_of) {
     node_at_[m.to] = m.node;
     ++present_;
     std::uint32_t c = m.to;

@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -126,7 +127,7 @@ struct node_view {
         whole_hosts(free.num_nodes()),
         members(free.num_nodes()),
         bytes(free.num_nodes() * (std::uint64_t{50} + max_free) + names.size() * 64) {
-    std::sort(names.begin(), names.end());
+    merge_sort(names);
   }
   [[nodiscard]] static std::uint64_t hash_of(const node_filter& filter) noexcept {
     digest d;

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
@@ -57,8 +58,7 @@ class smallest_tasks {
     for (const constrained_task_group& group : gang.groups)
       if (group.tasks > 0 && group.gpus < needs_.size()) needs_[group.gpus].push_back(group.host);
     for (std::vector<resources>& tasks : needs_) {
-      std::sort(tasks.begin(), tasks.end(),
-                [](resources a, resources b) { return a.cpu_milli < b.cpu_milli; });
+      merge_sort(tasks, [](resources a, resources b) { return a.cpu_milli < b.cpu_milli; });
       for (std::size_t i = 1; i < tasks.size(); ++i)
         tasks[i].memory_mib = (std::min)(tasks[i].memory_mib, tasks[i - 1].memory_mib);
     }
@@ -85,7 +85,7 @@ class filter_but_taints {
   // The filter must outlive this object.
   explicit filter_but_taints(const node_filter& filter)
       : filter_(filter), names_(filter.nodes.names().begin(), filter.nodes.names().end()) {
-    std::sort(names_.begin(), names_.end());
+    merge_sort(names_);
   }
   [[nodiscard]] bool accepts(const gang_cluster::node& n) const {
     return std::all_of(filter_.labels.begin(), filter_.labels.end(),
@@ -265,7 +265,7 @@ class plan_text {
     return absl::StrCat(text, " and ", names.size() - 7, " more");
   }
   [[nodiscard]] std::string nodes(std::vector<std::uint32_t> ids) const {
-    std::sort(ids.begin(), ids.end(), [&](std::uint32_t a, std::uint32_t b) {
+    merge_sort(ids, [&](std::uint32_t a, std::uint32_t b) {
       return state_.node(a).position < state_.node(b).position;
     });
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());

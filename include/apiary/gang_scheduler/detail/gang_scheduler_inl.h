@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/unblock_search.h>
@@ -108,7 +109,7 @@ APIARY_INLINE absl::Status gang_scheduler::commit(const plan& decided) {
         (i > 0 && !(decided.victims[i - 1] < decided.victims[i])))
       return absl::InvalidArgumentError(absl::StrCat(name(), ": the plan was changed"));
   }
-  std::sort(slots.begin(), slots.end());
+  detail::merge_sort(slots);
   const auto usable = [&](const detail::used_node& n) {
     std::uint32_t mask = n.free_gpus();
     for (const detail::used_node::gang_here& g : n.gangs)
@@ -168,7 +169,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
       if (remedy.verdict == fit_verdict::fits) {
         for (const std::uint32_t p : remedy.nodes)
           e.nodes_to_free.push_back(node_id(state.layout().node_at(p)));
-        std::sort(e.nodes_to_free.begin(), e.nodes_to_free.end());
+        detail::merge_sort(e.nodes_to_free);
         e.gpus_to_free = remedy.gpus;
       }
     }
@@ -420,7 +421,7 @@ APIARY_INLINE std::vector<job_key> gang_scheduler::jobs_on(node_id n) const {
   if (!core_->state.nodes().has_node(n)) return jobs;
   for (const detail::used_node::gang_here& g : core_->state.node(n.value).gangs)
     jobs.push_back(core_->state.at(g.slot).record.what.job);
-  std::sort(jobs.begin(), jobs.end());
+  detail::merge_sort(jobs);
   return jobs;
 }
 APIARY_INLINE absl::StatusOr<std::vector<gang_scheduler::cell_capacity>>

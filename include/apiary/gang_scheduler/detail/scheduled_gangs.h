@@ -5,6 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/cell_gangs.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/detail/cluster_nodes.h>
@@ -126,14 +127,20 @@ class scheduled_gangs {
   // All gangs in ascending order of their jobs. Cost: O(gangs) after a change.
   [[nodiscard]] std::span<const ordered_gang> in_order() {
     drop_dead();
-    const auto middle = order_.begin() + static_cast<std::ptrdiff_t>(sorted_);
     const auto before = [&](const ordered_gang& a, const ordered_gang& b) {
       return is_before(a, b);
     };
-    std::sort(middle, order_.end(), before);
-    if (middle != order_.end())
-      std::inplace_merge(std::lower_bound(order_.begin(), middle, *middle, before), middle,
-                         order_.end(), before);
+    std::vector<ordered_gang> added(order_.begin() + static_cast<std::ptrdiff_t>(sorted_),
+                                    order_.end());
+    merge_sort(added, before);
+    for (std::size_t to = order_.size(); !added.empty();) {
+      if (sorted_ > 0 && before(added.back(), order_[sorted_ - 1])) {
+        order_[--to] = order_[--sorted_];
+      } else {
+        order_[--to] = added.back();
+        added.pop_back();
+      }
+    }
     sorted_ = order_.size();
     return order_;
   }
@@ -203,8 +210,7 @@ class scheduled_gangs {
       }
     }
     const auto before = [](const on_node& a, const on_node& b) { return a.node < b.node; };
-    if (!std::is_sorted(nodes.begin(), nodes.end(), before))
-      std::sort(nodes.begin(), nodes.end(), before);
+    if (!std::is_sorted(nodes.begin(), nodes.end(), before)) merge_sort(nodes, before);
     std::size_t kept = 0;
     for (std::size_t i = 1; i < nodes.size(); ++i) {
       if (nodes[i].node != nodes[kept].node) {

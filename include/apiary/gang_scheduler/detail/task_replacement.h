@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
@@ -447,7 +448,7 @@ class task_replacement {
       freed_.push_back(id);
       gpus_to_free_ += static_cast<std::uint64_t>(std::popcount(at.idle & ~at.start));
     }
-    std::sort(freed_.begin(), freed_.end());
+    merge_sort(freed_);
   }
 
   using cell_of_group = std::array<std::uint32_t, 3>;  // task group, level, cell

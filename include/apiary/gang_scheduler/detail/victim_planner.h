@@ -214,7 +214,7 @@ class victim_planner {
           return;
         }
         steps_ += price_of(listed, nodes);
-        std::sort(cells_.begin(), cells_.end());
+        merge_sort(cells_);
         search_some(gangs, least);
         batch = (std::min)(batch * 4, most_cells);
       }
@@ -262,8 +262,7 @@ class victim_planner {
     for (const std::uint32_t c : cells_)
       for (const cell_gangs::gang& g : gangs.in(c))
         if (costs_.is_candidate(g.slot)) in_order_.push_back(state_->ordered(g.slot));
-    std::sort(in_order_.begin(), in_order_.end(),
-              [&](const auto& a, const auto& b) { return state_->is_before(a, b); });
+    merge_sort(in_order_, [&](const auto& a, const auto& b) { return state_->is_before(a, b); });
     excerpt_.begin(view_->free, hosts_, level_, cells_);
     list_.clear();
     for (std::size_t i = 0; i < in_order_.size(); ++i)

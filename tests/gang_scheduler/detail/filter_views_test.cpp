@@ -1,4 +1,4 @@
-// apiary/tests/gang_scheduler/detail/node_view_test.cpp - a node with what uses it, and which nodes a filter accepts.
+// apiary/tests/gang_scheduler/detail/filter_views_test.cpp - a node with what uses it, and which nodes a filter accepts.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>

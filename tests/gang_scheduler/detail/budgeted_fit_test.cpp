@@ -1,4 +1,4 @@
-// apiary/tests/gang_scheduler/detail/lazy_host_fit_test.cpp - the answers of topology_fit with CPU and memory, within the steps.
+// apiary/tests/gang_scheduler/detail/budgeted_fit_test.cpp - the answers of topology_fit with CPU and memory, within the steps.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>

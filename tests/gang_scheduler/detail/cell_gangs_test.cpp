@@ -1,4 +1,4 @@
-// apiary/tests/gang_scheduler/detail/victim_bounds_test.cpp - no set of gangs in a cell costs less than the bound.
+// apiary/tests/gang_scheduler/detail/cell_gangs_test.cpp - no set of gangs in a cell costs less than the bound.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
