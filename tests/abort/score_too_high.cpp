@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // EXPECT: score <= max_score does not hold
 #include <apiary/fgd/baseline_scores.h>
-#include <apiary/fgd/detail/best_score_placer.h>
+#include <apiary/fgd/detail/kind_scores.h>
 
 #include <cstdint>
 
@@ -17,6 +17,6 @@ struct boastful : tightest_gpus {
 int main() {
   node_table nodes;
   nodes.add({.host = {.cpu_milli = 1000}});
-  detail::best_score_placer<boastful> placer(nodes, boastful{});
-  return placer.place(nodes, placer.prepare(nodes, task_request{.cpu_milli = 1})) ? 0 : 1;
+  detail::kind_scores<boastful> placer(nodes, boastful{});
+  return placer.place(nodes, {.cpu_milli = 1}, nullptr) ? 0 : 1;
 }

@@ -73,44 +73,6 @@ TEST_CASE("the tree answers as a scan does") {
       allowed.assign(random.uniform(size), random.uniform(3) != 0);
       REQUIRE(tree.best() == best_of(scores));
       REQUIRE(tree.best_of(allowed) == best_of(scores, &allowed));
-      // The scores as bounds of others, which are lower by 1 for none, some or all indices.
-      std::vector<std::uint8_t> exact = scores;
-      const std::uint32_t few = random.uniform(5);
-      if (size <= 4097) {
-        for (std::uint32_t j = 0; j < size; ++j) {
-          const bool lower = (j * 2654435761U >> 16) % 4 < few;
-          if (lower && exact[j] > 0) exact[j] = static_cast<std::uint8_t>(exact[j] - 1);
-        }
-        std::uint32_t calls = 0;
-        const auto counted = [&](std::uint32_t j) {
-          ++calls;
-          return exact[j];
-        };
-        // With a filter and without one; calls for all are counted.
-        const auto any = [](std::uint32_t) { return true; };
-        const auto is_allowed = [&](std::uint32_t j) { return allowed.test(j); };
-        const auto expect_best = [&](const auto& bound) {
-          REQUIRE(tree.best_by_bounds(is_allowed, counted, size, bound) ==
-                  best_of(exact, &allowed));
-          calls = 0;
-          REQUIRE(tree.best_by_bounds(any, counted, size, bound) == best_of(exact));
-          const std::uint32_t needed = calls;
-          REQUIRE(tree.best_by_bounds(any, counted, needed, bound) == best_of(exact));
-          if (needed > 0)
-            REQUIRE(tree.best_by_bounds(any, counted, needed - 1, bound) == std::nullopt);
-        };
-        expect_best([](std::uint8_t bound) { return bound; });
-        // The scores as bounds of others only when they are changed.
-        const auto bound = [](std::uint8_t here) {
-          return static_cast<std::uint8_t>(here == 0 ? 0 : (here + 5) / 2);
-        };
-        for (std::uint32_t j = 0; j < size; ++j) {
-          const std::uint32_t lower = (j * 2654435761U >> 16) % 4;
-          const std::uint8_t most = bound(scores[j]);
-          exact[j] = static_cast<std::uint8_t>(most > lower ? most - lower : 0);
-        }
-        expect_best(bound);
-      }
     }
     std::uint32_t candidates = 0;
     for (const std::uint8_t s : scores) candidates += s != 0 ? 1 : 0;

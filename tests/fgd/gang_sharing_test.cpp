@@ -322,57 +322,6 @@ TEST_CASE("a task joins a running gang, and ends with it") {
   CHECK(scheduler.nodes()[where.node].gpu_left[0] == 1000);
 }
 
-TEST_CASE("each task group of a gang has its own suggested nodes") {
-  node_table nodes;
-  for (int n = 0; n < 4; ++n) nodes.add({.host = {.cpu_milli = 4000}, .gpus = 2});
-  auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
-  topology_constraints gang;
-  gang.groups = {{.tasks = 1, .gpus = 2}, {.tasks = 3, .gpus = 1}};
-  std::vector<summary_bitset> suggested(2, summary_bitset(4));
-  suggested[0].set(1);
-  for (const std::uint32_t n : {1u, 2u, 3u}) suggested[1].set(n);
-  const auto plan = *scheduler.propose(gang, suggested);
-  REQUIRE(plan.result == plan_result::bind);
-  CHECK(plan.placements[0].where.node == node_id(1));
-  for (std::size_t t = 1; t < 4; ++t) CHECK(plan.placements[t].where.node.value >= 2);
-  CHECK(scheduler.commit(job_id(1), gang, plan).ok());
-  CHECK(scheduler.finish(job_id(1)).ok());
-
-  suggested[1].reset(3);  // each group fits alone, but not both on two idle nodes
-  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::not_suggested);
-  suggested[0].set(3);  // greedily group 0 takes node 1, and the others do not fit any more
-  CHECK(scheduler.propose(gang, suggested, 0)->reason == wait_reason::undecided);
-  const auto searched = *scheduler.propose(gang, suggested);
-  REQUIRE(searched.result == plan_result::bind);
-  CHECK(searched.placements.size() == 4);
-  CHECK(searched.placements[0] == task_placement{0, {node_id(3), 3}});
-  CHECK(scheduler.commit(job_id(1), gang, searched).ok());
-  CHECK(scheduler.finish(job_id(1)).ok());
-  gang.groups[1].tasks = 9;
-  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::never);
-  gang.groups[1].tasks = 3;
-  suggested[0].reset(3);
-  suggested[1].reset(1);
-  suggested[1].reset(2);
-  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::not_suggested);
-  gang.groups[1].gpus = 3;
-  CHECK(scheduler.propose(gang, suggested)->reason == wait_reason::never);
-
-  gang.groups[1].gpus = 1;
-  CHECK(scheduler.propose(gang, std::vector<summary_bitset>(1, summary_bitset(4)))
-            .status()
-            .message() == "suggested nodes: 1 sets for 2 task groups");
-  suggested[1] = summary_bitset(5);
-  CHECK(scheduler.propose(gang, suggested).status().message() ==
-        "task group 1: suggested nodes: 5 bits for 4 nodes");
-  suggested[1] = summary_bitset(4);
-  gang.required = 0;
-  CHECK(
-      scheduler.propose(gang, suggested).status().message() ==
-      "suggested nodes for each task group need a gang without slices, anti-affinity, leaders and "
-      "levels");
-}
-
 TEST_CASE("a gang is recovered on bad nodes, with the tasks that still run") {
   node_table nodes;
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});

@@ -1,6 +1,6 @@
 // apiary/tests/fgd/node_score_test.cpp - what is a score and what is not.
 // SPDX-License-Identifier: MIT
-#include <apiary/fgd/detail/best_score_placer.h>
+#include <apiary/fgd/detail/kind_scores.h>
 #include <apiary/fgd/node_score.h>
 
 #include <doctest/doctest.h>
@@ -44,9 +44,8 @@ static_assert(!NodeScore<score_changes_itself>);
 TEST_CASE("the placer needs no more than the concept says") {
   node_table nodes;
   for (int i = 0; i < 3; ++i) nodes.add({{1000, 1000}, 0, 0});
-  detail::best_score_placer<least_score> placer(nodes, least_score(1));
-  const detail::kind_id k = placer.prepare(nodes, task_request{.cpu_milli = 500});
-  CHECK(placer.place(nodes, k) == placement{node_id(2), 0});
+  detail::kind_scores<least_score> placer(nodes, least_score(1));
+  CHECK(placer.place(nodes, {.cpu_milli = 500}, nullptr) == placement{node_id(2), 0});
 }
 
 }  // namespace

@@ -64,15 +64,11 @@ struct host_job {
   bool is_victim = false;
 };
 
-// The nodes that a host suggests for a gang: for all its tasks, or for each task group.
-struct node_sets {
-  std::optional<summary_bitset> all{};
-  std::vector<summary_bitset> each{};
-
-  [[nodiscard]] bool allow(std::uint32_t group, node_id n) const {
-    return (!all || all->test(n.value)) && (each.empty() || each[group].test(n.value));
-  }
-};
+// The nodes that a host suggests; nullopt: all.
+using suggested_set = std::optional<summary_bitset>;
+bool allows(const suggested_set& suggested, node_id n) {
+  return !suggested || suggested->test(n.value);
+}
 // A task of a gang, and its group.
 using gang_task = std::pair<task_request, std::uint32_t>;
 
@@ -185,35 +181,21 @@ struct preempting_world {
     }
   }
   // Some nodes that the host suggests, or all.
-  std::optional<summary_bitset> any_suggested() {
+  suggested_set any_suggested() {
     if (random.uniform(3) > 0) return std::nullopt;
     summary_bitset suggested(idle.size());
     for (std::uint32_t n = 0; n < idle.size(); ++n)
       if (random.uniform(2) == 0) suggested.set(n);
     return suggested;
   }
-  node_sets any_sets(const topology_constraints& gang) {
-    node_sets sets;
-    if (random.uniform(3) > 0) {
-      sets.all = any_suggested();
-      return sets;
-    }
-    for (std::size_t g = 0; g < gang.groups.size(); ++g) {
-      sets.each.emplace_back(idle.size());
-      for (std::uint32_t n = 0; n < idle.size(); ++n)
-        if (random.uniform(3) > 0) sets.each[g].set(n);
-    }
-    return sets;
-  }
   // The least cost of victims for the task, and the first node where they have this cost.
   [[nodiscard]] std::optional<std::pair<std::uint64_t, node_id>> least(
-      const task_request& task, std::uint32_t priority,
-      const std::optional<summary_bitset>& suggested) const {
+      const task_request& task, std::uint32_t priority, const suggested_set& suggested) const {
     std::optional<std::pair<std::uint64_t, node_id>> best;
     each_set(priority, [&](const std::vector<std::uint32_t>& set) {
       const node_table table = without(set);
       for (const node_id n : table.ids()) {
-        if (!table[n].fits(task) || (suggested && !suggested->test(n.value))) continue;
+        if (!table[n].fits(task) || !allows(suggested, n)) continue;
         const std::pair<std::uint64_t, node_id> here{cost_of(set), n};
         if (!best || here < *best) best = here;
       }
@@ -222,18 +204,18 @@ struct preempting_world {
   }
   // Whether tasks fit together, by trying all nodes and GPUs.
   static bool fit(node_table& table, const std::vector<gang_task>& tasks, std::size_t from,
-                  const node_sets& sets) {
+                  const suggested_set& suggested) {
     if (from == tasks.size()) return true;
     const task_request& task = tasks[from].first;
     for (const node_id n : table.ids()) {
-      if (!table[n].fits(task) || !sets.allow(tasks[from].second, n)) continue;
+      if (!table[n].fits(task) || !allows(suggested, n)) continue;
       for (std::uint32_t i = 0; i < (std::max)(table[n].gpus, std::uint8_t{1}); ++i) {
         if (i > 0 && !task.wants_part_of_gpu()) break;
         if (task.wants_part_of_gpu() && table[n].gpu_left[i] < task.gpu_milli) continue;
         const placement where{n, task.wants_part_of_gpu() ? std::uint32_t{1} << i
                                                           : table[n].first_free_gpus(task.gpus)};
         table.place(task, where);
-        const bool all = fit(table, tasks, from + 1, sets);
+        const bool all = fit(table, tasks, from + 1, suggested);
         table.remove(task, where);
         if (all) return true;
       }
@@ -242,13 +224,13 @@ struct preempting_world {
   }
   [[nodiscard]] std::optional<std::uint64_t> least(const topology_constraints& gang,
                                                    std::uint32_t priority,
-                                                   const node_sets& sets) const {
+                                                   const suggested_set& suggested) const {
     const std::vector<gang_task> tasks = tasks_of(gang);
     std::optional<std::uint64_t> best;
     each_set(priority, [&](const std::vector<std::uint32_t>& set) {
       if (best && cost_of(set) >= *best) return;
       node_table table = without(set);
-      if (fit(table, tasks, 0, sets)) best = cost_of(set);
+      if (fit(table, tasks, 0, suggested)) best = cost_of(set);
     });
     return best;
   }
@@ -343,7 +325,7 @@ struct preempting_world {
 // Checks that the tasks of a plan fit at their placements when its victims have ended.
 void check_plan(const preempting_world& world, const preemption_plan& plan,
                 const std::vector<gang_task>& tasks, std::uint32_t priority,
-                const node_sets& sets) {
+                const suggested_set& suggested) {
   std::vector<std::uint32_t> set;
   const std::vector<std::uint32_t> may = world.evictable(priority);
   for (const job_id victim : plan.victims) {
@@ -359,7 +341,7 @@ void check_plan(const preempting_world& world, const preemption_plan& plan,
     const auto& [task, group] = tasks[t];
     REQUIRE(plan.placements[t].group == group);
     REQUIRE(table.can_place(task, plan.placements[t].where));
-    CHECK(sets.allow(group, plan.placements[t].where.node));
+    CHECK(allows(suggested, plan.placements[t].where.node));
     table.place(task, plan.placements[t].where);
   }
 }
@@ -666,46 +648,6 @@ TEST_CASE("nodes that join can be preempted on, and suggested nodes only") {
   CHECK(scheduler.propose(whole_task(9, 1), 1)->victims == ids({1}));
 }
 
-TEST_CASE("each task group of a gang preempts on the nodes that are suggested for it") {
-  preempting_fgd scheduler = equal_nodes(4, 1);
-  for (std::uint32_t n = 0; n < 4; ++n)
-    REQUIRE(scheduler.recover(whole_task(n, 1), {node_id(n), 1}, {.cost = 1 + n}).ok());
-  topology_constraints gang;
-  gang.groups = {{.tasks = 1, .gpus = 1}, {.tasks = 1, .gpus = 1}};
-  std::vector<summary_bitset> sets(2, summary_bitset(4));
-  for (const std::uint32_t n : {2U, 3U}) sets[0].set(n);
-  for (const std::uint32_t n : {1U, 2U}) sets[1].set(n);
-  const preemption_plan plan = *scheduler.propose(job_id(9), gang, 1, sets);
-  REQUIRE(plan.result == plan_result::preempt);
-  CHECK(plan.victims == ids({1, 2}));
-  CHECK(plan.placements[0].where.node == node_id(2));
-  CHECK(plan.placements[1].where.node == node_id(1));
-  CHECK(scheduler.propose(job_id(9), gang, 0, sets)->reason == wait_reason::busy);
-  CHECK(scheduler.propose(job_id(9), gang, 1)->victims == ids({0, 1}));
-  // One GPU is free, and each task fits there, but not both.
-  REQUIRE(scheduler.finish(job_id(2)).ok());
-  CHECK(scheduler.propose(job_id(9), gang, 1, sets)->victims == ids({1}));
-  // The gang fits, although greedily the first task takes the node that the second one needs.
-  REQUIRE(scheduler.finish(job_id(3)).ok());
-  sets[1].reset(1);
-  const preemption_plan fits = *scheduler.propose(job_id(9), gang, 1, sets);
-  CHECK(fits.result == plan_result::bind);
-  CHECK(fits.placements[0].where.node == node_id(3));
-  CHECK(fits.placements[1].where.node == node_id(2));
-  // No evictions are enough on the nodes of a group, or on all nodes.
-  gang.groups[1].tasks = 2;
-  CHECK(scheduler.propose(job_id(9), gang, 1, sets)->reason == wait_reason::not_suggested);
-  gang.groups[1].tasks = 4;
-  CHECK(scheduler.propose(job_id(9), gang, 1, sets)->reason == wait_reason::never);
-  gang.groups[1].tasks = 1;
-  // Errors are those of gang_sharing_scheduler.
-  CHECK(scheduler.propose(job_id(9), gang, 1, std::span(sets).first(1)).status() ==
-        absl::InvalidArgumentError("suggested nodes: 1 sets for 2 task groups"));
-  gang.preferred = 0;
-  CHECK(scheduler.propose(job_id(9), gang, 1, sets).status().code() ==
-        absl::StatusCode::kInvalidArgument);
-}
-
 TEST_CASE("jobs are evicted only where the task or the gang may run, and only if that is enough") {
   // One cheap job on each node; each node but the last one lacks something of the request.
   node_table nodes;
@@ -762,12 +704,9 @@ TEST_CASE(
   std::uint32_t best_gangs = 0;
   std::uint32_t bounded_gangs = 0;
   std::uint32_t bound = 0;
-  std::uint32_t by_group = 0;
   std::uint32_t undecided = 0;
   std::uint32_t never = 0;
   std::uint32_t waits_in_vain = 0;
-  std::uint32_t busy_by_group = 0;
-  std::uint32_t busy_in_vain = 0;
   for (std::uint32_t seed = 0; seed < scaled(200u); ++seed) {
     preempting_world world(seed);
     rng& random = world.random;
@@ -786,7 +725,7 @@ TEST_CASE(
         const auto least = world.least(task, priority, suggested);
         REQUIRE((plan.result != plan_result::wait) == least.has_value());
         if (!least) continue;
-        check_plan(world, plan, {{task, 0}}, priority, {suggested, {}});
+        check_plan(world, plan, {{task, 0}}, priority, suggested);
         REQUIRE(plan.cost == least->first);
         CHECK(plan.lower_bound == plan.cost);
         if (plan.result == plan_result::preempt) {
@@ -799,36 +738,30 @@ TEST_CASE(
       } else if (what < 6) {
         topology_constraints gang = world.any_gang();
         const job_id id(world.next_job);
-        const node_sets sets = world.any_sets(gang);
-        const preemption_plan plan =
-            !sets.each.empty() ? *world.scheduler->propose(id, gang, priority, sets.each)
-            : sets.all         ? *world.scheduler->propose(id, gang, priority, *sets.all)
-                               : *world.scheduler->propose(id, gang, priority);
+        const suggested_set suggested = world.any_suggested();
+        const preemption_plan plan = suggested
+                                         ? *world.scheduler->propose(id, gang, priority, *suggested)
+                                         : *world.scheduler->propose(id, gang, priority);
         const std::vector<gang_task> tasks = tasks_of(gang);
         node_table now = world.without({});
-        const bool fits = preempting_world::fit(now, tasks, 0, sets);
+        const bool fits = preempting_world::fit(now, tasks, 0, suggested);
         if (plan.result == plan_result::wait) {
           // Without its reservation, an undecided gang may fit; every other one does not.
           if (plan.reason != wait_reason::undecided) REQUIRE(!fits);
           if (plan.reason != wait_reason::undecided)
-            waits_in_vain += world.least(gang, priority, sets) ? 1U : 0U;
+            waits_in_vain += world.least(gang, priority, suggested) ? 1U : 0U;
           if (plan.reason == wait_reason::never) {
             node_table idle = world.idle;
-            REQUIRE(!preempting_world::fit(idle, tasks, 0, {}));
+            REQUIRE(!preempting_world::fit(idle, tasks, 0, std::nullopt));
             ++never;
-          } else if (!sets.each.empty() && plan.reason == wait_reason::busy) {
-            busy_by_group += 1U;
-            node_table idle = world.idle;
-            busy_in_vain += preempting_world::fit(idle, tasks, 0, sets) ? 0U : 1U;
           }
           undecided += plan.reason == wait_reason::undecided ? 1U : 0U;
           continue;
         }
         REQUIRE((plan.result == plan_result::bind) == fits);
-        check_plan(world, plan, tasks, priority, sets);
+        check_plan(world, plan, tasks, priority, suggested);
         if (plan.result == plan_result::preempt) {
-          const auto least = world.least(gang, priority, sets);
-          by_group += sets.each.empty() ? 0U : 1U;
+          const auto least = world.least(gang, priority, suggested);
           REQUIRE(least.has_value());
           REQUIRE(plan.cost >= *least);
           REQUIRE(plan.lower_bound <= *least);
@@ -873,17 +806,12 @@ TEST_CASE(
     }
   }
   INFO(preempted, " tasks and ", gangs, " gangs preempted; ", best_gangs, " gangs at least cost, ",
-       bounded_gangs, " of them proved; ", bound, " ran later; ", by_group,
-       " gangs with nodes for each task group preempted, ", undecided, " waited undecided; ", never,
-       " gangs can never run; ", busy_by_group, " with nodes for each task group were busy, ",
-       busy_in_vain, " of them fit on no idle nodes; ", waits_in_vain,
-       " waited although victims were enough");
+       bounded_gangs, " of them proved; ", bound, " ran later; ", undecided, " waited undecided; ",
+       never, " gangs can never run; ", waits_in_vain, " waited although victims were enough");
   CHECK(preempted > scaled(300u));
   CHECK(bound > scaled(40u));
   CHECK(best_gangs == gangs);
   CHECK(waits_in_vain == 0);
   CHECK(undecided == 0);
-  CHECK(by_group > scaled(20u));
   CHECK(never > scaled(400u));
-  CHECK(busy_in_vain * 4 <= busy_by_group);
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/detail/kind_cache.h>
+#include <apiary/fgd/detail/kind_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/price_score.h>
@@ -93,14 +93,14 @@ TEST_CASE("with thousands of kinds decisions by prices are those of a scan") {
   for (std::uint32_t seed = 0; seed < runs; ++seed) {
     const synthetic_trace trace = small_trace(seed + 1);
     price_score naive = score_for(trace, {.samples = 1 + seed % 2});
-    using cache_type = detail::kind_cache<price_score>;
+    using cache_type = detail::kind_scores<price_score>;
     node_table nodes = trace.nodes.nodes;
     for (const node_id n : nodes.ids()) naive.update(nodes, n);
     cache_type cache(nodes, naive);
     rng random(seed);
     std::vector<std::pair<task_request, placement>> running;
     std::uint32_t placed = 0;
-    for (std::uint32_t i = 0; i < cache_type::kinds_before_bounds + 1000; ++i) {
+    for (std::uint32_t i = 0; i < cache_type::max_kinds + 500; ++i) {
       CAPTURE(i);
       task_request task =
           trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
@@ -130,63 +130,6 @@ TEST_CASE("with thousands of kinds decisions by prices are those of a scan") {
   }
 }
 
-// Counts how often it scores a node, and how often it prepares for a kind.
-struct counted_prices : price_score {
-  explicit counted_prices(price_score prices) : price_score(std::move(prices)) {}
-  static inline std::uint32_t scored = 0;
-  static inline std::uint32_t prepared_for = 0;
-  [[nodiscard]] prepared prepare(const node_table& nodes, const task_request& task) const {
-    ++prepared_for;
-    return price_score::prepare(nodes, task);
-  }
-  std::uint32_t score(const node_table& nodes, node_id n, const task_request& task,
-                      const prepared& kind) const noexcept {
-    ++scored;
-    return price_score::score(nodes, n, task, kind);
-  }
-};
-
-TEST_CASE(
-    "on a larger cluster bounds decide for a rare kind, and its decisions are those of a scan") {
-  const synthetic_trace trace = openb_like({.seed = 7, .nodes = 600});
-  price_score naive = score_for(trace, {.samples = 1});
-  using cache_type = detail::kind_cache<counted_prices>;
-  node_table nodes = trace.nodes.nodes;
-  for (const node_id n : nodes.ids()) naive.update(nodes, n);
-  cache_type cache(nodes, counted_prices(naive));
-  rng random(7);
-  const auto arrive = [&] { return task_of_a_rare_kind(trace, random); };
-  // Thousands of tasks start, until there are many kinds.
-  std::uint64_t used = 0;  // thousandths of GPUs
-  for (int i = 0; i < 20'000 && (used < 600 * nodes.total_gpus() ||
-                                 cache.num_kinds() < cache_type::kinds_before_bounds);
-       ++i) {
-    const task_request task = arrive();
-    const std::optional<placement> where = cache.place(nodes, task, nullptr);
-    if (!where || used >= 800 * nodes.total_gpus()) continue;
-    used += task.total_gpu_milli();
-    nodes.place(task, *where);
-    naive.update(nodes, where->node);
-    cache.update(nodes, where->node);
-  }
-  REQUIRE(cache.num_kinds() >= cache_type::kinds_before_bounds);
-  std::uint32_t by_bounds = 0;
-  const std::uint32_t tasks = 100 + apiary_test::scaled(1'000U);
-  for (std::uint32_t i = 0; i < tasks; ++i) {
-    CAPTURE(i);
-    const task_request task = arrive();
-    counted_prices::scored = 0;
-    const std::optional<placement> where = cache.place(nodes, task, nullptr);
-    const std::uint32_t scored = counted_prices::scored;
-    by_bounds += 0 < scored && scored <= 2 * cache_type::max_scored ? 1U : 0U;
-    REQUIRE(where == scan(nodes, naive, task));
-    counted_prices::prepared_for = 0;  // it is known for a kind that has just arrived
-    REQUIRE(cache.place(nodes, task, nullptr) == where);
-    REQUIRE(counted_prices::prepared_for == 0);
-  }
-  CHECK(10 * by_bounds > 8 * tasks);
-}
-
 TEST_CASE("on a full cluster of thousands of nodes decisions for rare kinds are those of a scan") {
   const synthetic_trace trace = openb_like({.seed = 8, .nodes = 4'200});
   price_score naive = score_for(trace, {.samples = 1});
@@ -209,27 +152,20 @@ TEST_CASE("on a full cluster of thousands of nodes decisions for rare kinds are 
     }
     naive.update(nodes, n);
   }
-  using cache_type = detail::kind_cache<counted_prices>;
-  cache_type cache(nodes, counted_prices(naive));
-  while (cache.num_kinds() < cache_type::kinds_before_bounds)
-    (void)cache.place(nodes, arrive(), nullptr);
+  detail::kind_scores<price_score> cache(nodes, naive);
   const auto change = [&](node_id n) {
     naive.update(nodes, n);
     cache.update(nodes, n);
   };
   std::uint32_t placed = 0;
-  std::uint32_t by_bounds = 0;
   const std::uint32_t tasks = 200 + apiary_test::scaled(1'000U);
   for (std::uint32_t i = 0; i < tasks; ++i) {
     CAPTURE(i);
     const task_request task = arrive();
-    counted_prices::scored = 0;
     const std::optional<placement> where = cache.place(nodes, task, nullptr);
-    const bool is_quick = counted_prices::scored < nodes.size() / 4;
     REQUIRE(where == scan(nodes, naive, task));
     if (where) {
       ++placed;
-      by_bounds += is_quick ? 1U : 0U;
       nodes.place(task, *where);
       change(where->node);
       running.push_back({task, *where});
@@ -242,52 +178,6 @@ TEST_CASE("on a full cluster of thousands of nodes decisions for rare kinds are 
   }
   CHECK(placed > tasks / 4);
   CHECK(placed < tasks);
-  CHECK(10 * by_bounds > 8 * placed);
-}
-
-TEST_CASE("a score by prices is bounded by that of a task with less CPU") {
-  const synthetic_trace trace = small_trace(4);
-  price_score score = score_for(trace, {.samples = 2});
-  node_table nodes = trace.nodes.nodes;
-  rng random(4);
-  const auto any_task = [&] {
-    return trace.work.tasks[random.uniform(static_cast<std::uint32_t>(trace.work.tasks.size()))]
-        .request;
-  };
-  for (int i = 0; i < 300; ++i) {
-    const task_request task = any_task();
-    const node_id n(random.uniform(nodes.size()));
-    if (!nodes[n].fits(task)) continue;
-    std::uint32_t gpus = 0;
-    if (task.wants_whole_gpus()) gpus = nodes[n].first_free_gpus(task.gpus);
-    if (task.wants_part_of_gpu()) gpus = nodes[n].tightest_gpu(task.gpu_milli);
-    nodes.place(task, {n, gpus});
-  }
-  for (const node_id n : nodes.ids()) score.update(nodes, n);
-  std::uint32_t checked = 0;
-  std::uint32_t below = 0;  // bounds that exclude a node
-  const std::uint32_t pairs = 20 + apiary_test::scaled(400U);
-  for (std::uint32_t i = 0; i < pairs; ++i) {
-    const task_request task = any_task();
-    task_request less = task;
-    if (i % 4 > 0) less.cpu_milli -= random.uniform(task.cpu_milli / 2 + 1);
-    const price_score::prepared kind = score.prepare(nodes, task);
-    const price_score::prepared kind_of_less = score.prepare(nodes, less);
-    for (std::uint32_t s = 0; s < max_score; ++s)
-      REQUIRE(score.bound(s, kind_of_less, kind, task.cpu_milli - less.cpu_milli) <=
-              score.bound(s + 1, kind_of_less, kind, task.cpu_milli - less.cpu_milli));
-    for (const node_id n : nodes.ids()) {
-      if (!nodes[n].fits(task)) continue;
-      const std::uint32_t most = score.bound(score.score(nodes, n, less, kind_of_less),
-                                             kind_of_less, kind, task.cpu_milli - less.cpu_milli);
-      REQUIRE(score.score(nodes, n, task, kind) <= most);
-      if (less.cpu_milli == task.cpu_milli) CHECK(score.score(nodes, n, task, kind) == most);
-      ++checked;
-      below += most < max_score / 2 ? 1U : 0U;
-    }
-  }
-  CHECK(checked > 100);
-  CHECK(below > 10);
 }
 
 TEST_CASE("a task with a fraction of a GPU gets the GPU that costs least") {

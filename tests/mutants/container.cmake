@@ -31,16 +31,6 @@ mutant(bitset_fill_last container/bitset.h "off by one: a full set has a member 
 mutant(bitset_and_summary container/bitset.h "forgotten update: an intersection keeps the summaries"
   IN [[update(static_cast<std::uint32_t>(w));]]
   FROM [[update(static_cast<std::uint32_t>(w));]] TO [[]] STATEMENT)
-mutant(score_tree_bounds container/score_tree.h "wrong tie: among bounds the index that was seen first wins"
-  FROM [[here > 0 && state.may_be_better(here, index)]] TO [[here > state.best.score]])
-mutant(score_tree_band container/score_tree.h "dropped condition: blocks with a bound that is only as good as the best are not visited"
-  FROM [[bound > best.score || (bound == best.score && first < best.index)]] TO [[bound > best.score]])
-mutant(score_tree_next container/score_tree.h "forgotten step: a search by bounds ends after the blocks with the highest maximum"
-  FROM [[high = next;]] TO [[high = 0;]] STATEMENT)
-mutant(score_tree_least container/score_tree.h "off by one: indices of which the bound is as good as the best are not visited"
-  FROM [[bound(state.least) < state.best.score]] TO [[bound(state.least) <= state.best.score && state.least < 255]])
-mutant(score_tree_limit container/score_tree.h "off by one: a search by bounds calls once more than it may"
-  FROM [[state.limit == 0]] TO [[state.limit == ~std::uint32_t{0}]])
 mutant(score_tree_grow container/score_tree.h "forgotten update: a tree that has grown has no maxima"
   FROM [[larger.block_max(at)]] TO [[std::uint8_t{0}]])
 mutant(bitset_grow container/bitset.h "forgotten update: a set that has grown has no summaries"

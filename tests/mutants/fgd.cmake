@@ -1,17 +1,17 @@
 # apiary/tests/mutants/fgd.cmake - mutants of fgd; ../cmake/mutants.cmake says how to write one.
 # SPDX-License-Identifier: MIT
 
-mutant(placer_seen fgd/detail/best_score_placer.h "forgotten update: every decision scores all changed nodes again"
+mutant(placer_seen fgd/detail/kind_scores.h "forgotten update: every decision scores all changed nodes again"
   FROM [[wanted.seen = changes_;]] TO [[]] STATEMENT)
-mutant(placer_order fgd/detail/best_score_placer.h "wrong comparison: a kind does not see the last change before it was filled"
+mutant(placer_order fgd/detail/kind_scores.h "wrong comparison: a kind does not see the last change before it was filled"
   FROM [[order_[n].change > wanted.seen]] TO [[order_[n].change > wanted.seen + 1]])
-mutant(placer_unlink fgd/detail/best_score_placer.h "forgotten update: a node that changes leaves the chain before it"
+mutant(placer_unlink fgd/detail/kind_scores.h "forgotten update: a node that changes leaves the chain before it"
   FROM [[order_[order_[n].after].before = order_[n].before;]] TO [[]] STATEMENT)
-mutant(placer_max_score fgd/detail/best_score_placer.h "off by one: a node with score 0 does not fit"
-  FROM [[(score < max_score ? score : max_score) + 1]] TO [[(score < max_score ? score : max_score)]])
-mutant(placer_apart_others fgd/detail/best_score_placer.h "dropped step: a gang gets a second part on a node"
+mutant(placer_max_score fgd/detail/kind_scores.h "off by one: a node with score 0 does not fit"
+  FROM [[(std::min)(score, max_score) + 1]] TO [[(std::min)(score, max_score)]])
+mutant(placer_apart_others fgd/detail/kind_scores.h "dropped step: a gang gets a second part on a node"
   FROM [[for (const placement& other : where) hide(other.node.value);]] TO [[]] STATEMENT)
-mutant(placer_apart_hidden fgd/detail/best_score_placer.h "dropped restore: nodes that a gang was shown stay hidden"
+mutant(placer_apart_hidden fgd/detail/kind_scores.h "dropped restore: nodes that a gang was shown stay hidden"
   FROM [[for (const auto& [n, entry] : hidden) wanted.scores.set(n, entry);]] TO [[]] STATEMENT)
 mutant(gradient_free fgd/fragmentation_gradient.h "dropped condition: a fraction of a used GPU breaks a free one"
   FROM [[left == whole_gpu ? several(free - 1) : 0]] TO [[free > 0 ? several(free - 1) : 0]])
@@ -30,40 +30,10 @@ mutant(clustering_own fgd/baseline_scores.h "dropped case: nodes with tasks of o
   FROM [[node.task_sizes == own]] TO [[node.task_sizes == 0]])
 mutant(random_first fgd/baseline_scores.h "off by one: the last GPU is never drawn"
   FROM [[random_.uniform(fitting)]] TO [[random_.uniform(fitting > 1 ? fitting - 1 : fitting)]])
-mutant(kinds_oldest fgd/detail/kind_cache.h "swapped comparison: the kind that was used last is replaced"
+mutant(kinds_oldest fgd/detail/kind_scores.h "swapped comparison: the kind that was used last is replaced"
   FROM [[a.last_use < b.last_use]] TO [[a.last_use > b.last_use]])
-mutant(kinds_models fgd/detail/kind_cache.h "dropped term: kinds that differ in their models are one"
+mutant(kinds_models fgd/detail/kind_scores.h "dropped term: kinds that differ in their models are one"
   IN [[task.gpu_milli, task.models}]] FROM [[task.models]] TO [[any_model]])
-mutant(kinds_bits fgd/detail/kind_cache.h "forgotten condition: bounds that were too high are tried again"
-  FROM [[kept <= less.too_few_bits]] TO [[false]])
-mutant(kinds_limit fgd/detail/kind_cache.h "dropped term: on a large cluster no more nodes are scored than on a small one"
-  FROM [[(std::max)(max_scored, (std::min)(max_scored_in_large, nodes.size() / 8))]]
-  TO [[std::uint32_t{max_scored}]])
-mutant(kinds_prepared fgd/detail/kind_cache.h "dropped condition: kinds with equal hash values get what was prepared for one of them"
-  FROM [[known.key != key]] TO [[known.key.host == 0 && known.key.gpus == 0]])
-mutant(kinds_forget fgd/detail/kind_cache.h "forgotten update: another score gets what the score before it prepared"
-  FROM [[prepared_.clear();]] TO [[]] STATEMENT)
-mutant(kinds_candidates fgd/detail/unfit_requests.h "wrong comparison: a node with just enough is no candidate"
-  IN [[(((has | above) - wanted) & above) == above]] FROM [[(has | above) - wanted]] TO [[(has | above) - wanted - 1]])
-mutant(kinds_unfit fgd/detail/kind_cache.h "forgotten update: what ends changes nothing in what fits nowhere"
-  IN [[base::update(nodes, n);
-    if (unfit_) unfit_->update(nodes, n);]]
-  FROM [[if (unfit_) unfit_->update(nodes, n);]] TO [[]] STATEMENT)
-mutant(unfit_models fgd/detail/unfit_requests.h "dropped condition: what one model has not, no model has"
-  FROM [[models_ & task.models]] TO [[models_ & task.models & (~task.models + 1)]])
-mutant(unfit_more fgd/detail/unfit_requests.h "off by one: what a node has is said to be more than it has"
-  FROM [[has.memory_mib + 1]] TO [[has.memory_mib]])
-mutant(unfit_learn fgd/detail/unfit_requests.h "forgotten step: a task that fits nowhere teaches only what it asks for"
-  FROM [[least[g].*amount = more_than_any[g];]] TO [[least[g].*amount = wanted.*amount;]] STATEMENT)
-mutant(unfit_most fgd/detail/unfit_requests.h "forgotten update: a block of nodes keeps its first amounts"
-  FROM [[set_most(n.value / block);]] TO [=[if (most_[n.value / block] == 0) set_most(n.value / block);]=] STATEMENT)
-mutant(bounds_swapped fgd/detail/best_score_placer.h "swapped arguments: bounds of the kind with more CPU"
-  FROM [[score_.bound(entry - 1U, less.prepared, asked.prepared, cpu)]]
-  TO [[score_.bound(entry - 1U, asked.prepared, less.prepared, cpu)]])
-mutant(price_bound fgd/price_score.h "forgotten term: a task with more CPU is not said to leave fewer idle cores"
-  FROM [[(idle_cost_ * cpu_milli + 127) / 128]] TO [[std::int64_t{0}]])
-mutant(price_bound_best fgd/price_score.h "swapped terms: the best gains of two kinds"
-  FROM [[lost + kind.best_gain - less.best_gain]] TO [[lost + less.best_gain - kind.best_gain]])
 mutant(reason_suggested fgd/gpu_sharing.h "dropped condition: bad nodes that are not suggested are the reason"
   FROM [[suggested != nullptr && !suggested->test(n)]] TO [[false]])
 mutant(health_forgotten fgd/gpu_sharing.h "forgotten update: a node that fails is not in the set of bad ones"
@@ -104,11 +74,6 @@ mutant(price_update fgd/price_score.h "forgotten update: a node keeps its first 
   TO [[if (now_[n].value == 0) now_[n] = now_of(nodes[n]);]] STATEMENT)
 mutant(kind_memory fgd/gpu_sharing.h "wrong reason: a task waits for memory that no node has"
   FROM [[task.memory_mib <= shapes_.most_memory_for(task)]] TO [[shapes_.most_memory_for(task) >= 0]])
-mutant(kind_bounds fgd/detail/best_score_placer.h "wrong filter: upper bounds of nodes that are not allowed count"
-  IN [[may_fit(node_id(n)) && (allowed == nullptr || allowed->test(n))]]
-  FROM [[allowed == nullptr || allowed->test(n)]] TO [[true]])
-mutant(kind_few fgd/detail/best_score_placer.h "wrong tie: of a few nodes with equal scores the last one is taken"
-  FROM [[entry <= most]] TO [[entry < most]])
 mutant(node_free_ids fgd/gpu_sharing.h "wrong order: a node that joins gets the id that was used last"
   FROM [[return a > b;]] TO [[return a < b;]] STATEMENT)
 mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a node that was removed"
@@ -119,23 +84,13 @@ mutant(explain_shape fgd/detail/task_explanation.h "dropped condition: nodes cou
   FROM [[!nodes.contains(n) || !nodes.shape(n).fits(task)]] TO [[!nodes.contains(n)]])
 mutant(explain_models fgd/detail/task_explanation.h "wrong condition: GPU model 0 is named although there is no other one"
   FROM [[task.wants_gpu() && has_models]] TO [[task.wants_gpu()]])
-mutant(large_together fgd/detail/gang_checks.h "dropped condition: task groups that fit apart are not proved to be too large together"
-  FROM [[needed > left]] TO [[false]])
-mutant(large_bad_nodes fgd/detail/gang_checks.h "dropped condition: GPUs of bad nodes count as left"
-  FROM [[if (!state.healthy) continue;]] TO [[]] STATEMENT)
-mutant(large_never fgd/detail/gang_checks.h "dropped condition: a gang that is too large for its idle nodes waits for running jobs"
-  FROM [[!is_too_large(nodes, gang, idle_if_healthy)]] TO [[true]])
-mutant(large_suggested fgd/detail/gang_checks.h "wrong reason: a gang that fits on other nodes only never fits"
-  FROM [[is_too_large(nodes, gang, idle)]] TO [[true]])
-mutant(large_gpu_parts fgd/detail/gang_checks.h "wrong sum: tasks share the thousandths of all GPUs together"
-  FROM [[on_gpus += left / task.gpu_milli]] TO [[on_gpus = n.total_gpu_left() / task.gpu_milli]])
 mutant(explain_preempt fgd/preemptive_sharing.h "dropped case: an explanation does not count on preemption"
   FROM [[if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);]] TO [[]] STATEMENT)
 mutant(gang_recover_bad fgd/gang_sharing.h "dropped condition: a gang starts on bad nodes"
   FROM [[!again && !nodes_[p.where.node].healthy]] TO [[false]])
 mutant(gang_last_task fgd/detail/running_tasks.h "forgotten update: a gang without tasks runs"
   FROM [[if (found->second.tasks.first == none) jobs_.erase(found);]] TO [[]] STATEMENT)
-mutant(score_kept fgd/detail/best_score_placer.h "forgotten update: kinds keep the scores of the score before"
+mutant(score_kept fgd/detail/kind_scores.h "forgotten update: kinds keep the scores of the score before"
   FROM [[++score_version_;]] TO [[]] STATEMENT)
 mutant(tasks_relink fgd/detail/running_tasks.h "forgotten update: the task after one that ended has no predecessor"
   FROM [[(gone.after == none ? from.last : tasks_[gone.after].links[kind].before) = gone.before;]]
@@ -174,12 +129,6 @@ mutant(victims_reserved fgd/detail/preemption_core.h "forgotten update: what is 
   FROM [[reserved_.ended(nodes_, t.request, t.where);]] TO [[]] STATEMENT)
 mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims of a cancelled job cannot be evicted again"
   FROM [[for (const job_id victim : cancelled.victims) add_candidate(victim);]] TO [[]] STATEMENT)
-mutant(listed_order fgd/detail/listed_gang_fit.h "wrong start: a task is not tried on the node of an equal task"
-  FROM [[is_equal ? placed_.back().where.node.value : 0]] TO [[is_equal ? placed_.back().where.node.value + 1 : 0]])
-mutant(listed_gpus fgd/detail/listed_gang_fit.h "dropped condition: a fraction is tried on the first GPU only"
-  FROM [=[node.gpu_left[before] == node.gpu_left[i]]=] TO [[true]])
-mutant(listed_undecided fgd/detail/listed_gang_fit.h "wrong verdict: without more steps a gang does not fit"
-  FROM [[steps_left_ == 0 ? fit_verdict::budget_ended : fit_verdict::does_not_fit]] TO [[fit_verdict::does_not_fit]])
 mutant(gang_sets fgd/detail/gang_victims.h "dropped step: victims that were found task by task are taken, whatever they cost"
   FROM [[plan.result != plan_result::wait && plan.cost == plan.lower_bound]] TO [[plan.result != plan_result::wait]])
 mutant(gang_looks fgd/detail/gang_victims.h "dropped condition: however many tasks the gang has, sets are tried"

@@ -15,14 +15,6 @@ mutant(fragmentation_alike metric/fragmentation.h "wrong condition: only the las
   TO [[serves(model, t.kind) == serves(other, t.kind)]])
 mutant(fragmentation_cpu_rows metric/fragmentation.h "forgotten step: rows of less CPU are not added"
   FROM [[counts[i] += counts[i - row_size];]] TO [[]] STATEMENT)
-mutant(fragmentation_added metric/fragmentation.h "off by one: a kind with exactly the CPU of a node is missing if its row lacks it"
-  FROM [[result.end_ = t.added.data() + place.end;]]
-  TO [[result.end_ = t.added.data() + (place.end > place.begin ? place.end - 1 : place.end);]] STATEMENT)
-mutant(fragmentation_added_several metric/fragmentation.h "dropped condition: kinds for more GPUs than are free count"
-  FROM [[k->gpus <= free ? k->weight : 0]] TO [[k->gpus != added_kind::none ? k->weight : 0]])
-mutant(fragmentation_next_row metric/fragmentation.h "forgotten count: a row lacks the kinds that the one before lacks"
-  FROM [[place.begin == place.end ? place.row : std::size_t{place.row} + 1]]
-  TO [[place.begin == place.end ? place.row : asked.rows]])
 mutant(fragmentation_free metric/fragmentation.h "wrong comparison: GPUs that are used a little count as free"
   FROM [[left == whole_gpu ? 1 : 0]] TO [[left + 1 >= whole_gpu ? 1 : 0]])
 mutant(cluster_keeps_old metric/fragmentation.h "forgotten update: a node's old value stays in the total"

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -162,39 +161,6 @@ class score_tree {
     return result.index;
   }
 
-  // The lowest index with the highest exact(index) of those that accept(index) accepts, if
-  // bound(score) is an upper bound of exact() for the indices with this score; npos if exact() is 0
-  // for all. nullopt: exact() would be called more than `limit` times.
-  // Requires: bound() does not fall if the score rises.
-  // Cost: a look at each block of 64 indices of which one may be better than the best found so far,
-  //       and O(log size) at the maxima of all blocks; accept() for each such index.
-  template <class Accept, class Exact, class Bound>
-  [[nodiscard]] std::optional<std::uint32_t> best_by_bounds(const Accept& accept,
-                                                            const Exact& exact, std::uint32_t limit,
-                                                            const Bound& bound) const {
-    if (candidates_ == 0) return npos;
-    std::array<std::uint8_t, block> one_block{top()};
-    const std::uint8_t* const maxima = depth_ > 1 ? scores_.data() + first_[1] : one_block.data();
-    const std::uint32_t blocks = (size_ - 1) / block + 1;
-    bounded_search state{.limit = limit};
-    // The blocks with the highest maximum, then those with the two next ones, the four next ones, ...
-    std::uint8_t high = top();
-    for (std::uint32_t width = 1; high > 0 && high >= state.least; width *= 2) {
-      const auto low =
-          (std::max)(state.least, static_cast<std::uint8_t>(high > width ? high - width + 1 : 1));
-      std::uint8_t next = 0;
-      for (std::uint32_t first = 0; first < blocks; first += block) {
-        next = (std::max)(next, max_below(maxima + first, low));
-        const bool all = each_inside(maxima + first, low, high, [&](std::uint32_t i) {
-          if (!state.may_be_better(bound(maxima[first + i]), (first + i) * block)) return true;
-          return visit(first + i, accept, exact, bound, state);
-        });
-        if (!all) return std::nullopt;
-      }
-      high = next;
-    }
-    return state.best.index;
-  }
   // Loads the score of index i into the cache. Does not wait for it.
   void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(&scores_[i], 1); }
 
@@ -277,76 +243,6 @@ class score_tree {
         result = {index, scores_[at + i]};
       }
     }
-  }
-
-  // The highest of 64 scores below `low`; 0 if there is none.
-  [[nodiscard]] static std::uint8_t max_below(const std::uint8_t* scores,
-                                              std::uint8_t low) noexcept {
-    std::uint8_t most = 0;
-    for (std::uint32_t i = 0; i < block; ++i) {  // compilers vectorize it
-      const std::uint8_t here = scores[i] < low ? scores[i] : std::uint8_t{0};
-      most = here > most ? here : most;
-    }
-    return most;
-  }
-  // Calls visit(i) for each i where the i-th of 64 scores is in [low, high], until it returns false.
-  // Returns whether it never did. Requires: low <= high.
-  template <class Visit>
-  static bool each_inside(const std::uint8_t* scores, std::uint8_t low, std::uint8_t high,
-                          const Visit& visit) {
-    std::array<std::uint8_t, block> is_inside;
-    const auto range = static_cast<std::uint8_t>(high - low);
-    for (std::uint32_t i = 0; i < block; ++i)  // compilers vectorize it
-      is_inside[i] = static_cast<std::uint8_t>(scores[i] - low) <= range ? 1 : 0;
-    for (std::uint32_t first = 0; first < block; first += 8) {
-      std::uint64_t eight = 0;
-      std::memcpy(&eight, is_inside.data() + first, 8);
-      for (std::uint32_t i = first; eight != 0 && i < first + 8; ++i)
-        if (is_inside[i] != 0 && !visit(i)) return false;
-    }
-    return true;
-  }
-
-  // A search by upper bounds.
-  struct bounded_search {
-    std::uint32_t limit = 0;
-    found best{npos, 0};
-    std::uint8_t least = 1;  // the lowest score of which the bound reaches the best
-
-    // Whether an index from `first` on may be better, or as good and lower.
-    [[nodiscard]] bool may_be_better(std::uint8_t bound, std::uint32_t first) const noexcept {
-      return bound > best.score || (bound == best.score && first < best.index);
-    }
-  };
-  // Visits the indices in block b of level 0, the highest bounds first. Returns whether the limit allows
-  // it.
-  template <class Accept, class Exact, class Bound>
-  bool visit(std::uint32_t b, const Accept& accept, const Exact& exact, const Bound& bound,
-             bounded_search& state) const {
-    const std::uint8_t* const scores = scores_.data() + std::size_t{b} * block;
-    std::array<std::uint32_t, block>
-        order;  // score * block + (block - 1 - i): the first index wins
-    std::uint32_t count = 0;
-    (void)each_inside(scores, state.least, 255, [&](std::uint32_t i) {
-      const std::uint32_t index = b * block + i;
-      if (state.may_be_better(bound(scores[i]), index) && accept(index))
-        order[count++] = std::uint32_t{scores[i]} * block + (block - 1 - i);
-      return true;
-    });
-    std::sort(order.begin(), order.begin() + count,
-              [](std::uint32_t x, std::uint32_t y) { return x > y; });
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const std::uint32_t index = b * block + (block - 1 - order[i] % block);
-      const std::uint8_t most = bound(static_cast<std::uint8_t>(order[i] / block));
-      if (!state.may_be_better(most, index)) continue;
-      if (state.limit == 0) return false;
-      --state.limit;
-      const std::uint8_t here = exact(index);
-      APIARY_ASSERT(here <= most);
-      if (here > 0 && state.may_be_better(here, index)) state.best = {index, here};
-    }
-    while (bound(state.least) < state.best.score) ++state.least;
-    return true;
   }
 
   std::vector<std::uint8_t> scores_;    // level 0, then the maxima of its blocks, ...

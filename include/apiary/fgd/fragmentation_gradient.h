@@ -35,8 +35,6 @@ class fragmentation_gradient {
  public:
   // Scores do not depend on memory.
   static constexpr bool ignores_memory = true;
-  // The less CPU a placement leaves, the fewer tasks of the mix can use the GPUs.
-  static constexpr bool falls_with_cpu = true;
 
   // A score that lowers this metric.
   explicit fragmentation_gradient(fragmentation metric) : metric_(std::move(metric)) {

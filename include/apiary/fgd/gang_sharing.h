@@ -9,7 +9,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/detail/gang_checks.h>
-#include <apiary/fgd/detail/listed_gang_fit.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
@@ -113,32 +112,6 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       const topology_constraints& gang, const summary_bitset& suggested,
       std::uint64_t budget = default_gang_budget) {
     return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
-  }
-
-  // The same without a tree, each task group g on the nodes in suggested[g] only. If such a gang is not
-  // placed greedily, the reason is that of a task that fits nowhere, or what counting tasks and GPUs
-  // proves: `never`, `not_suggested` or `unhealthy` if they are too many for all nodes, for the suggested
-  // ones, or for those of them that are healthy, even if all these were idle, else `busy`. If nothing is
-  // proved, detail::listed_gang_fit searches. There is no proof for a proof_check. kInvalidArgument also:
-  // not one set for each group, or the gang has slices, anti-affinity, a leader or a level.
-  [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
-      const topology_constraints& gang, std::span<const summary_bitset> suggested,
-      std::uint64_t budget = default_gang_budget) {
-    APIARY_RETURN_IF_ERROR(detail::check_gang(gang, uniform_tree{nodes_.size()}, 0, nodes_.size()));
-    APIARY_RETURN_IF_ERROR(detail::check_suggested(gang, suggested, nodes_.size()));
-    shared_gang_plan plan;
-    plan.placements = place_one_by_one(gang, suggested);
-    if (plan.placements.empty()) {
-      plan.reason = reason_to_wait(gang, suggested);
-      if (plan.reason != wait_reason::undecided) return plan;
-      detail::listed_gang_fit fit(nodes_, gang, suggested, budget);
-      const fit_verdict verdict = fit();
-      if (verdict == fit_verdict::does_not_fit) plan.reason = wait_reason::busy;
-      if (verdict != fit_verdict::fits) return plan;
-      plan.placements = std::move(fit).placements();
-    }
-    plan.result = plan_result::bind;
-    return plan;
   }
 
   using base::commit;
@@ -305,18 +278,6 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     }
     return plan;
   }
-  // Why a gang that was not placed greedily waits, each task group on its nodes; `undecided`: it may fit.
-  [[nodiscard]] wait_reason reason_to_wait(const topology_constraints& gang,
-                                           std::span<const summary_bitset> suggested) {
-    const wait_reason counted = detail::reason_by_counting(nodes_, gang, suggested);
-    if (counted != wait_reason::undecided && counted != wait_reason::busy) return counted;
-    for (std::size_t g = 0; g < gang.groups.size(); ++g) {
-      if (gang.groups[g].tasks == 0) continue;
-      const absl::StatusOr<task_plan> one = base::propose(gang.groups[g].task(), suggested[g]);
-      if (one->result == plan_result::wait) return one->reason;
-    }
-    return counted;
-  }
   [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
     for (const constrained_task_group& m : gang.groups)
       if (m.tasks > 0 && !base::fits_idle_node(m.task())) return false;
@@ -357,17 +318,6 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // Places the tasks one after another, those with the most GPUs first. Empty if one does not fit.
   [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,
                                                              const summary_bitset* suggested) {
-    return place_by([&](std::uint32_t) { return suggested; }, gang);
-  }
-  // The same with the suggested nodes of each group.
-  [[nodiscard]] std::vector<task_placement> place_one_by_one(
-      const topology_constraints& gang, std::span<const summary_bitset> suggested) {
-    return place_by([&](std::uint32_t g) { return &suggested[g]; }, gang);
-  }
-  // The same: suggested_of(g) are the suggested nodes of group g, or null.
-  template <class Sets>
-  [[nodiscard]] std::vector<task_placement> place_by(const Sets& suggested_of,
-                                                     const topology_constraints& gang) {
     std::vector<std::uint32_t> order(gang.groups.size());
     for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -380,7 +330,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     for (std::size_t i = 0; i < order.size() && all; ++i) {
       const task_request task = gang.groups[order[i]].task();
       for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
-        const std::optional<placement> where = base::place(task, suggested_of(order[i]));
+        const std::optional<placement> where = base::place(task, suggested);
         all = where.has_value();
         if (!all) break;
         tx.place(nodes_, task, *where);

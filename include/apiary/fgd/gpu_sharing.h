@@ -6,7 +6,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/fgd/detail/kind_cache.h>
+#include <apiary/fgd/detail/kind_scores.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/detail/running_tasks.h>
 #include <apiary/fgd/detail/shape_counts.h>
@@ -50,7 +50,7 @@ class gpu_sharing_scheduler {
   // A running task: its request, where it runs and, in a gang, its task group.
   using running_task = detail::running_task;
   // The number of request kinds with cached scores.
-  static constexpr std::uint32_t max_kinds = detail::kind_cache<Score>::max_kinds;
+  static constexpr std::uint32_t max_kinds = detail::kind_scores<Score>::max_kinds;
 
   // A scheduler for these nodes. What `nodes` shows as used stays used.
   // kInvalidArgument: no node, a node whose shape is not valid(), or with more left than its shape
@@ -223,9 +223,9 @@ class gpu_sharing_scheduler {
     };
   }
 
-  node_table nodes_;                  // the free resources
-  detail::kind_cache<Score> placer_;  // scores the nodes
-  detail::running_tasks running_;     // where they are used
+  node_table nodes_;                   // the free resources
+  detail::kind_scores<Score> placer_;  // scores the nodes
+  detail::running_tasks running_;      // where they are used
 
  private:
   // Orders a heap with the lowest id first.

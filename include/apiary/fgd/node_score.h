@@ -20,13 +20,6 @@ concept PreparedScore = requires(const S& c, const node_table& nodes, node_id n,
   { c.score(nodes, n, t, c.prepare(nodes, t)) } -> std::same_as<std::uint32_t>;
 };
 
-// A score with prepare() that bounds scores of tasks with more CPU.
-template <class S>
-concept BoundedScore = PreparedScore<S> &&
-    requires(const S& c, const node_table& nodes, const task_request& t) {
-  { c.bound(0U, c.prepare(nodes, t), c.prepare(nodes, t), 0U) } -> std::same_as<std::uint32_t>;
-};
-
 }  // namespace detail
 
 // A score says how well a node suits a task: the node with the highest score gets the task, the
@@ -39,7 +32,7 @@ concept BoundedScore = PreparedScore<S> &&
 // | c.score(nodes, n, t)    | 0, ..., max_score; depends on t and nodes[n] only   | O(GPUs of n) |
 // | s.gpu_mask(nodes, n, t) | the GPUs of n that t would get, as a bit mask       | O(GPUs of n) |
 //
-// Five more functions and two constants are optional:
+// Five more functions and a constant are optional:
 // c.check() returns an absl::Status: the error of a scheduler that gets this score, for example
 // because a list of typical tasks is empty.
 // c.prepare(nodes, t) is called once for each kind of request, before its first score. score then
@@ -49,11 +42,6 @@ concept BoundedScore = PreparedScore<S> &&
 // score_tree `candidates`, in `*allowed` if that is not null, or npos.
 // s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
 // gang_sharing_scheduler minimizes its sum. It may depend only on what is left on the node.
-// S::falls_with_cpu: if true, scores of a task bound those of one that requests more CPU. Tasks that
-// differ only in CPU can then have the same cached scores, as upper bounds. It needs ignores_memory. With prepare()
-// it needs c.bound(score, less, kind, cpu): the highest score of a task on a node where a task that
-// requests `cpu` thousandths of a core less has this score; it does not fall if the score rises. `less`
-// and `kind` are what prepare() returned for the task with less CPU and for the task.
 // S::ignores_memory: if true, the functions do not depend on memory. Tasks that differ only in memory
 // then have the same cached scores. It has no effect on a score with choose().
 //

@@ -85,30 +85,17 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
                                                         const topology_constraints& gang,
                                                         std::uint32_t priority) {
-    return decide(
-        job, gang, priority, [](std::uint32_t) { return nullptr; },
-        [&](std::uint64_t steps) { return base::propose(gang, steps); });
+    return decide(job, gang, priority, nullptr,
+                  [&](std::uint64_t steps) { return base::propose(gang, steps); });
   }
   // The same for a gang on the nodes in `suggested` only.
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
                                                         const topology_constraints& gang,
                                                         std::uint32_t priority,
                                                         const summary_bitset& suggested) {
-    return decide(
-        job, gang, priority, [&](std::uint32_t) { return &suggested; },
-        [&](std::uint64_t steps) { return base::propose(gang, suggested, steps); });
+    return decide(job, gang, priority, &suggested,
+                  [&](std::uint64_t steps) { return base::propose(gang, suggested, steps); });
   }
-  // The same for a gang, each task group g on the nodes in suggested[g] only; see
-  // gang_sharing_scheduler::propose.
-  [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
-                                                        const topology_constraints& gang,
-                                                        std::uint32_t priority,
-                                                        std::span<const summary_bitset> suggested) {
-    return decide(
-        job, gang, priority, [&](std::uint32_t g) { return &suggested[g]; },
-        [&](std::uint64_t steps) { return base::propose(gang, suggested, steps); });
-  }
-
   // Applies a plan: the task runs, or it has reserved its placement and its victims must end.
   // kInvalidArgument: the plan is to wait, or does not match the task; or a cost too large.
   // kAlreadyExists: the job runs, or is preempting already. kNotFound: no such node. kAborted: the
@@ -298,11 +285,10 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
     }
     return plan;
   }
-  // suggested_of(g): the nodes for group g; null: all. propose_now(steps): a plan without
-  // victims, in so many steps.
-  template <class Sets, class Propose>
+  // propose_now(steps): a plan without victims, in so many steps.
+  template <class Propose>
   absl::StatusOr<preemption_plan> decide(job_id job, const topology_constraints& gang,
-                                         std::uint32_t priority, const Sets& suggested_of,
+                                         std::uint32_t priority, const summary_bitset* suggested,
                                          const Propose& propose_now) {
     if (const detail::preempting_job* its = preempting_.find(job)) {
       if (detail::same_requests(its->tasks, gang)) return base::waiting_plan(*its);
@@ -320,7 +306,7 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
         fits_nowhere && detail::tasks_are_independent(gang) && gang.required == any_level;
     if (preempts)
       base::find_victims(
-          gang, priority, suggested_of, [&] { return *propose_now(base::steps_of_a_try); }, plan);
+          gang, priority, suggested, [&] { return *propose_now(base::steps_of_a_try); }, plan);
     return plan;
   }
 };

@@ -64,8 +64,6 @@ class price_score {
  public:
   // Scores do not depend on memory.
   static constexpr bool ignores_memory = true;
-  // The more cores a placement leaves, the higher are V and what the mix can use of the GPUs.
-  static constexpr bool falls_with_cpu = true;
 
   // Computes prices for this cluster and mix. The mix should cover all tasks of a history, also
   // those without GPU: task_mix::from_history(history, 100).
@@ -127,17 +125,6 @@ class price_score {
     const std::int64_t order =
         order_cost_ * (std::min)(std::int64_t{n.value}, num_nodes_) / num_nodes_;
     return to_score(kind.best_gain - best(nodes[n], now_[n], task).gain + order);
-  }
-  // The highest score of a task on a node where a task that requests `cpu_milli` less has this score.
-  // `less` and `kind` are what prepare() returned for the two.
-  [[nodiscard]] std::uint32_t bound(std::uint32_t score, const prepared& less, const prepared& kind,
-                                    std::uint32_t cpu_milli) const noexcept {
-    if (score >= max_score) return max_score;
-    // The least that the task with less CPU loses there against its best gain. The other task gains at
-    // most the term for the cores more that it uses.
-    const std::int64_t lost = max_score * half_score() / (score + 1) + 1 - half_score();
-    const std::int64_t fewer_idle = (idle_cost_ * cpu_milli + 127) / 128;
-    return to_score(lost + kind.best_gain - less.best_gain - fewer_idle);
   }
   // The GPUs of node n that give this score.
   [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,

@@ -35,8 +35,6 @@ APIARY_NAMESPACE_BEGIN
 // Cost:  O(GPUs of a node) look-ups and O(log distinct CPU demands). Construction O(kinds of the
 //        mix + table). Memory: (distinct CPU demands + 1) * (distinct fractions + 18) * 4 bytes and
 //        2 KiB for each group of GPU models that serve the same kinds; 5 KiB for the openb trace.
-//        From 1 MiB on, a group has a row only for every 32 kinds, and a look-up counts the up to 32
-//        kinds after its row: then about kinds / 32 * (distinct fractions + 18) * 4 bytes.
 // Example: examples/fragmentation.cpp
 class fragmentation {
  public:
@@ -61,90 +59,46 @@ class fragmentation {
   // The size of the tables, in bytes, without their ranks.
   [[nodiscard]] std::uint64_t table_bytes() const noexcept {
     std::uint64_t bytes = 0;
-    for (const table& t : tables_)
-      bytes += t.counts.size() * sizeof(std::uint32_t) + t.added.size() * sizeof(added_kind);
+    for (const table& t : tables_) bytes += t.counts.size() * sizeof(std::uint32_t);
     return bytes;
   }
   // W, the sum of the weights.
   [[nodiscard]] std::uint64_t total_weight() const noexcept { return total_weight_; }
 
- private:
-  // A kind that the row of a table lacks: it wants more CPU than the row is for.
-  struct added_kind {
-    static constexpr std::uint16_t none = 0xffff;
-    std::uint16_t one = none;   // the rank of its fraction, if it is for one GPU
-    std::uint16_t gpus = none;  // how many it is for, if several
-    std::uint32_t weight = 0;
-  };
-
- public:
   // The table row for nodes of one GPU model with a given amount of CPU left.
   class row {
    public:
     // What the kinds for one GPU can use of a GPU with `left` thousandths left, times W.
     [[nodiscard]] std::uint64_t of_gpu(milli_gpu left) const noexcept {
-      std::uint64_t weight = single_[ranks_[left]];
-      if (added_ != nullptr) [[unlikely]]
-        weight += lacking_for_one(ranks_[left]);
-      return std::uint64_t{left} * weight;
+      return std::uint64_t{left} * single_[ranks_[left]];
     }
     // What the kinds for several GPUs can use of `free` free GPUs, times W.
     [[nodiscard]] std::uint64_t of_free(std::uint32_t free) const noexcept {
-      std::uint64_t weight = several_[free];
-      if (added_ != nullptr) [[unlikely]]
-        weight += lacking_for_several(free);
-      return std::uint64_t{whole_gpu} * free * weight;
+      return std::uint64_t{whole_gpu} * free * several_[free];
     }
     // What the mix can use of the GPUs of a node, times W.
     [[nodiscard]] std::uint64_t usable(std::span<const milli_gpu> gpus) const noexcept {
       std::uint64_t sum = 0;
       std::uint32_t free = 0;
       for (const milli_gpu left : gpus) {
-        sum += std::uint64_t{left} * single_[ranks_[left]];
+        sum += of_gpu(left);
         free += left == whole_gpu ? 1 : 0;
-      }
-      if (added_ != nullptr) [[unlikely]] {
-        for (const milli_gpu left : gpus)
-          sum += std::uint64_t{left} * lacking_for_one(ranks_[left]);
       }
       return sum + of_free(free);
     }
 
    private:
     friend class fragmentation;
-    // The weight of the kinds that H and M lack.
-    [[nodiscard, gnu::noinline, gnu::cold]] std::uint64_t lacking_for_one(
-        std::uint32_t rank) const noexcept {
-      std::uint64_t weight = 0;
-      for (const added_kind* k = added_; k != end_; ++k) weight += k->one <= rank ? k->weight : 0;
-      return weight;
-    }
-    [[nodiscard, gnu::noinline, gnu::cold]] std::uint64_t lacking_for_several(
-        std::uint32_t free) const noexcept {
-      std::uint64_t weight = 0;
-      for (const added_kind* k = added_; k != end_; ++k) weight += k->gpus <= free ? k->weight : 0;
-      return weight;
-    }
     const std::uint32_t* single_ = nullptr;   // H by rank of the fraction left
     const std::uint32_t* several_ = nullptr;  // M by number of free GPUs
     const std::uint16_t* ranks_ = nullptr;    // of fractions left
-    const added_kind* added_ = nullptr;       // the kinds that H and M lack
-    const added_kind* end_ = nullptr;         // after the last one
   };
   // The row for nodes of this GPU model with `cpu_left` thousandths of a core left.
   [[nodiscard]] row row_of(gpu_model model, std::uint32_t cpu_left) const noexcept {
     APIARY_ASSERT(model < max_gpu_models);
     const table& t = tables_[table_of_[model]];
-    std::size_t at = rank(t.cpus, cpu_left);
     row result;
-    if (!t.places.empty()) {
-      const row_place& place = t.places[at];
-      result.added_ = t.added.data() + place.begin;
-      result.end_ = t.added.data() + place.end;
-      at = place.row;
-    }
-    at *= t.row_size;
-    result.single_ = t.counts.data() + at;
+    result.single_ = t.counts.data() + rank(t.cpus, cpu_left) * t.row_size;
     result.several_ = result.single_ + (t.row_size - max_gpus_per_node - 1);
     result.ranks_ = t.fraction_rank.data();
     return result;
@@ -165,18 +119,9 @@ class fragmentation {
   }
 
  private:
-  // Where the counts for a rank of CPU are: in a row of the table, and in kinds that this lacks.
-  struct row_place {
-    std::uint32_t row = 0;
-    std::uint32_t begin = 0;  // in table::added
-    std::uint32_t end = 0;
-  };
-  // The distinct demands for CPU and for a fraction of a GPU of the kinds that a model serves, and which
-  // ranks of CPU have rows.
+  // The distinct demands for CPU and for a fraction of a GPU of the kinds that a model serves.
   struct demands {
     std::vector<std::uint32_t> cpus, fractions;
-    std::vector<row_place> places;  // by rank of CPU
-    std::size_t rows = 1;
 
     demands(const task_mix& mix, gpu_model model) {
       for (const task_mix::weighted_kind& t : mix.tasks()) {
@@ -184,44 +129,25 @@ class fragmentation {
         cpus.push_back(t.kind.cpu_milli);
         if (t.kind.gpus == 1) fractions.push_back(t.kind.gpu_milli);
       }
-      detail::merge_sort(cpus);
-      detail::sort_unique(fractions);
-      const std::vector<std::uint32_t> all = cpus;  // one for each kind
       detail::sort_unique(cpus);
-      const std::size_t bytes = (cpus.size() + 1) * row_size() * sizeof(std::uint32_t);
-      const std::uint32_t most = bytes <= plain_bytes ? 0 : max_added;
-      places.resize(cpus.size() + 1);
-      for (std::size_t r = 1; r < places.size(); ++r) {
-        places[r] = places[r - 1];
-        while (places[r].end < all.size() && all[places[r].end] == cpus[r - 1]) ++places[r].end;
-        if (places[r].end - places[r].begin <= most) continue;
-        places[r].begin = places[r].end;
-        places[r].row = static_cast<std::uint32_t>(rows++);
-      }
+      detail::sort_unique(fractions);
     }
+    // One row for each rank of CPU.
+    [[nodiscard]] std::size_t rows() const noexcept { return cpus.size() + 1; }
     // Where M begins in a row of the table, the length of a row.
     [[nodiscard]] std::size_t several() const noexcept { return fractions.size() + 1; }
     [[nodiscard]] std::size_t row_size() const noexcept {
       return several() + max_gpus_per_node + 1;
     }
-    // Whether each rank has a row.
-    [[nodiscard]] bool plain() const noexcept { return rows == places.size(); }
     [[nodiscard]] std::size_t table_bytes() const noexcept {
-      return rows * row_size() * sizeof(std::uint32_t) +
-             (plain() ? 0 : places.back().end * sizeof(added_kind));
+      return rows() * row_size() * sizeof(std::uint32_t);
     }
   };
-  // A table up to this size has a row for each rank of CPU.
-  static constexpr std::size_t plain_bytes = std::size_t{1} << 20;
-  // In a larger one, a row can lack so many kinds.
-  static constexpr std::uint32_t max_added = 32;
 
   // H and M for each rank of the CPU left, for the kinds that a GPU model serves.
   struct table {
     std::vector<std::uint32_t> cpus;    // distinct demands, ascending
-    std::vector<std::uint32_t> counts;  // rows: H by rank of fraction, then M
-    std::vector<row_place> places;      // by rank of CPU; none: row i is that of rank i
-    std::vector<added_kind> added;      // all kinds by CPU, if there are places
+    std::vector<std::uint32_t> counts;  // row i is for rank i of CPU: H by rank of fraction, then M
     std::array<std::uint16_t, whole_gpu + 1> fraction_rank{};
     std::size_t row_size = 0;
 
@@ -232,32 +158,13 @@ class fragmentation {
         fraction_rank[left] = static_cast<std::uint16_t>(rank(asked.fractions, left));
       const std::size_t several = asked.several();
       row_size = asked.row_size();
-      counts.assign(asked.rows * row_size, 0);
-      // The kinds by CPU: those of rank r are from ends[r - 1] to ends[r].
-      std::vector<std::uint32_t> ends;
-      for (const row_place& p : asked.places) ends.push_back(p.end);
-      std::vector<std::uint32_t> next = ends;
-      std::vector<added_kind> kinds(ends.back());
-      for (const task_mix::weighted_kind& t : mix.tasks()) {
-        if (!serves(model, t.kind)) continue;
-        added_kind& to = kinds[next[rank(cpus, t.kind.cpu_milli) - 1]++];
-        if (t.kind.gpus > max_gpus_per_node) continue;
-        to.weight = t.weight;
-        if (t.kind.gpus == 1) {
-          to.one = fraction_rank[t.kind.gpu_milli];
-        } else {
-          to.gpus = static_cast<std::uint16_t>(t.kind.gpus);
-        }
-      }
+      counts.assign((cpus.size() + 1) * row_size, 0);
       // Counts each kind at the first entry where it fits; then sums along CPU, fractions, GPUs.
-      for (std::size_t r = 1; r < ends.size(); ++r) {
-        const row_place& place = asked.places[r];
-        const std::size_t row = place.begin == place.end ? place.row : std::size_t{place.row} + 1;
-        for (std::uint32_t k = ends[r - 1]; k < ends[r] && row < asked.rows; ++k) {
-          const std::size_t at =
-              kinds[k].gpus == added_kind::none ? kinds[k].one : several + kinds[k].gpus;
-          if (kinds[k].weight > 0) counts[row * row_size + at] += kinds[k].weight;
-        }
+      for (const task_mix::weighted_kind& t : mix.tasks()) {
+        if (!serves(model, t.kind) || t.kind.gpus > max_gpus_per_node) continue;
+        const std::size_t at =
+            t.kind.gpus == 1 ? fraction_rank[t.kind.gpu_milli] : several + t.kind.gpus;
+        counts[rank(cpus, t.kind.cpu_milli) * row_size + at] += t.weight;
       }
       for (std::size_t i = row_size; i < counts.size(); ++i) counts[i] += counts[i - row_size];
       for (std::size_t begin = 0; begin < counts.size(); begin += row_size) {
@@ -265,9 +172,6 @@ class fragmentation {
           if (i != several) counts[begin + i] += counts[begin + i - 1];
         }
       }
-      if (asked.plain()) return;
-      places = std::move(asked.places);
-      added = std::move(kinds);
     }
   };
 

@@ -210,7 +210,7 @@ class gpu_sharing_pool {
   struct task_scheduler : gpu_sharing_scheduler<Score> {
     explicit task_scheduler(gpu_sharing_scheduler<Score> tasks)
         : gpu_sharing_scheduler<Score>(std::move(tasks)) {}
-    // As kind_cache::place_apart.
+    // As kind_scores::place_apart.
     [[nodiscard]] bool place_apart(const task_request& task, id_range<node_id> among,
                                    std::uint32_t count, job_placement& where) {
       return this->placer_.place_apart(this->nodes_, task, among, count, where);

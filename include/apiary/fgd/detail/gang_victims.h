@@ -57,18 +57,18 @@ class gang_victims : public preemption_core<Score> {
   using base::running_;
 
   // Finds victims for a gang that does not fit now. Changes `plan` if there are enough.
-  // suggested_of(g) are the nodes that the host suggests for group g; null: all nodes. try_now() is a plan
-  // for the gang on the nodes as they are, in a few steps.
-  template <class Sets, class Try>
+  // `suggested` are the nodes that the host suggests; null: all nodes. try_now() is a plan for the gang on
+  // the nodes as they are, in a few steps.
+  template <class Try>
   void find_victims(const topology_constraints& gang, std::uint32_t priority,
-                    const Sets& suggested_of, const Try& try_now, preemption_plan& plan) {
-    const std::uint64_t bound = victims_bound(gang, priority, suggested_of);
-    place_greedily(gang, priority, suggested_of, bound, plan);
+                    const summary_bitset* suggested, const Try& try_now, preemption_plan& plan) {
+    const std::uint64_t bound = victims_bound(gang, priority, suggested);
+    place_greedily(gang, priority, suggested, bound, plan);
     std::uint64_t looks = nodes_.size();  // of a try
     for (const constrained_task_group& group : gang.groups) looks += group.tasks;
     const bool is_least = plan.result != plan_result::wait && plan.cost == plan.lower_bound;
     if (looks * min_tries <= max_looks && !is_least)
-      try_sets(gang, evictable(gang, priority, suggested_of), bound, looks, try_now, plan);
+      try_sets(gang, evictable(priority, suggested), bound, looks, try_now, plan);
   }
 
  private:
@@ -81,9 +81,8 @@ class gang_victims : public preemption_core<Score> {
   using base::try_without;
 
   // Its tasks take what is free or costs least, the largest first.
-  template <class Sets>
   void place_greedily(const topology_constraints& gang, std::uint32_t priority,
-                      const Sets& suggested_of, std::uint64_t bound, preemption_plan& plan) {
+                      const summary_bitset* suggested, std::uint64_t bound, preemption_plan& plan) {
     std::vector<std::uint32_t> order(gang.groups.size());
     for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
     merge_sort(order, [&](std::uint32_t a, std::uint32_t b) {
@@ -94,7 +93,6 @@ class gang_victims : public preemption_core<Score> {
     bool all = true;
     for (std::size_t i = 0; i < order.size() && all; ++i) {
       const task_request task = gang.groups[order[i]].task();
-      const summary_bitset* const suggested = suggested_of(order[i]);
       for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
         std::optional<placement> where = base::place(task, suggested);
         if (!where) {
@@ -201,17 +199,10 @@ class gang_victims : public preemption_core<Score> {
     return false;
   }
   // The running jobs that may be evicted, with a task on a healthy node where a task of the gang may run.
-  template <class Sets>
-  [[nodiscard]] std::vector<sets_by_cost::job> evictable(const topology_constraints& gang,
-                                                         std::uint32_t priority,
-                                                         const Sets& suggested_of) const {
+  [[nodiscard]] std::vector<sets_by_cost::job> evictable(std::uint32_t priority,
+                                                         const summary_bitset* suggested) const {
     const auto may_run_on = [&](node_id n) {
-      if (!nodes_[n].healthy) return false;
-      for (std::uint32_t g = 0; g < gang.groups.size(); ++g) {
-        const summary_bitset* const suggested = suggested_of(g);
-        if (suggested == nullptr || suggested->test(n.value)) return true;
-      }
-      return false;
+      return nodes_[n].healthy && (suggested == nullptr || suggested->test(n.value));
     };
     std::vector<sets_by_cost::job> jobs;
     for (const auto& [id, its] : known_) {
@@ -227,13 +218,12 @@ class gang_victims : public preemption_core<Score> {
 
   // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one node,
   // those on different nodes are different.
-  template <class Sets>
   [[nodiscard]] std::uint64_t victims_bound(const topology_constraints& gang,
-                                            std::uint32_t priority, const Sets& suggested_of) {
+                                            std::uint32_t priority,
+                                            const summary_bitset* suggested) {
     std::uint64_t bound = 0;
     for (std::uint32_t g = 0; g < gang.groups.size(); ++g) {
       const constrained_task_group& group = gang.groups[g];
-      const summary_bitset* const suggested = suggested_of(g);
       if (group.tasks == 0) continue;
       const task_request task = group.task();
       if (base::place(task, suggested)) continue;

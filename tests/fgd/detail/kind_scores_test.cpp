@@ -1,4 +1,4 @@
-// apiary/tests/fgd/detail/best_score_placer_test.cpp - the indexed search against a scan of all nodes.
+// apiary/tests/fgd/detail/kind_scores_test.cpp - the indexed search against a scan of all nodes.
 // SPDX-License-Identifier: MIT
 #include "support/last_fit.h"
 #include "support/naive_sharing.h"
@@ -7,7 +7,7 @@
 #include <apiary/container/score_tree.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
-#include <apiary/fgd/detail/best_score_placer.h>
+#include <apiary/fgd/detail/kind_scores.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/model/node_table.h>
 
@@ -21,8 +21,7 @@
 namespace {
 
 using namespace apiary;
-using detail::best_score_placer;
-using detail::kind_id;
+using detail::kind_scores;
 
 // The first of the best nodes by a scan.
 template <class Score>
@@ -40,9 +39,9 @@ std::optional<placement> scan(const node_table& nodes, Score& score, const task_
 // Several tasks of a kind on nodes of their own, in a range: each is the best by a scan of those that
 // are left.
 template <class Score>
-void check_apart(rng& random, const node_table& nodes, best_score_placer<Score>& placer, kind_id k,
+void check_apart(rng& random, const node_table& nodes, kind_scores<Score>& placer,
                  task_request task, Score& score) {
-  if (placer.kinds_ignore_memory()) task.memory_mib = 0;
+  task.memory_mib = 0;
   const std::uint32_t first = random.uniform(nodes.size());
   const std::uint32_t last = first + 1 + random.uniform(nodes.size() - first);
   std::vector<placement> others;
@@ -61,7 +60,7 @@ void check_apart(rng& random, const node_table& nodes, best_score_placer<Score>&
     expected.push_back(*best);
   }
   std::vector<placement> where = others;
-  REQUIRE(placer.place_apart(nodes, k, {node_id(first), node_id(last)}, count, where) ==
+  REQUIRE(placer.place_apart(nodes, task, {node_id(first), node_id(last)}, count, where) ==
           (expected.size() == others.size() + count));
   REQUIRE(where == expected);
 }
@@ -76,7 +75,7 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
   node_table nodes = apiary_test::random_nodes(random, num_nodes);
   Score plain = score;
   for (const node_id n : nodes.ids()) plain.update(nodes, n);
-  best_score_placer<Score> placer(nodes, std::move(score));
+  kind_scores<Score> placer(nodes, std::move(score));
   std::vector<task_request> kinds;
   std::vector<std::pair<task_request, placement>> running;
   const auto changed = [&](node_id n) {
@@ -86,15 +85,12 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
   for (std::uint32_t step = 0; step < steps; ++step) {
     CAPTURE(step);
     const std::uint32_t what = random.uniform(10);
-    if (what == 0 || placer.num_kinds() == 0) {
+    if (what == 0 || kinds.empty()) {
       const task_request task = apiary_test::random_task(random, 0);
       if (kinds.size() < 12) {
-        placer.prepare(nodes, task);
         kinds.push_back(task);
       } else {
-        const std::uint32_t i = random.uniform(12);
-        placer.replace(kind_id(i), nodes, task);
-        kinds[i] = task;
+        kinds[random.uniform(12)] = task;
       }
     }
     if (what == 1) {
@@ -109,16 +105,14 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
       running[i] = running.back();
       running.pop_back();
     }
-    const kind_id k(random.uniform(placer.num_kinds()));
-    const task_request task = kinds[k.value];
+    const task_request task = kinds[random.uniform(static_cast<std::uint32_t>(kinds.size()))];
     summary_bitset allowed(num_nodes);
     for (std::uint32_t n = 0; n < num_nodes; ++n)
       allowed.assign(n, random.uniform(1 + step % 4) == 0);
-    REQUIRE(placer.place(nodes, k, &allowed, task.memory_mib) ==
-            scan(nodes, plain, task, &allowed));
-    check_apart(random, nodes, placer, k, task, plain);
-    const std::optional<placement> where = placer.place(nodes, k, nullptr, task.memory_mib);
-    REQUIRE(placer.fits_somewhere(nodes, k, task.memory_mib) == where.has_value());
+    REQUIRE(placer.place(nodes, task, &allowed) == scan(nodes, plain, task, &allowed));
+    check_apart(random, nodes, placer, task, plain);
+    const std::optional<placement> where = placer.place(nodes, task, nullptr);
+    REQUIRE(placer.fits_somewhere(nodes, task) == where.has_value());
     REQUIRE(where == scan(nodes, plain, task, nullptr));
     if (where) {
       nodes.place(task, *where);
@@ -145,11 +139,10 @@ TEST_CASE("the placer decides as a scan of all nodes does") {
 TEST_CASE("a cluster of one node, and a task that fits nowhere") {
   node_table nodes;
   nodes.add({{1000, 1000}, 1, 0});
-  best_score_placer<best_fit> placer(nodes, best_fit{});
-  const kind_id one = placer.prepare(nodes, {.gpus = 1, .gpu_milli = 1000});
-  const kind_id two = placer.prepare(nodes, {.gpus = 2, .gpu_milli = 1000});
-  CHECK(placer.place(nodes, one) == placement{node_id(0), 1});
-  CHECK_FALSE(placer.place(nodes, two));
+  kind_scores<best_fit> placer(nodes, best_fit{});
+  const task_request one{.gpus = 1, .gpu_milli = 1000};
+  CHECK(placer.place(nodes, one, nullptr) == placement{node_id(0), 1});
+  CHECK_FALSE(placer.place(nodes, {.gpus = 2, .gpu_milli = 1000}, nullptr));
   const summary_bitset none(1);
   CHECK_FALSE(placer.place(nodes, one, &none));
 }
@@ -157,8 +150,8 @@ TEST_CASE("a cluster of one node, and a task that fits nowhere") {
 TEST_CASE("a score that chooses is asked for each node of several, within the range only") {
   node_table nodes;
   for (int i = 0; i < 5; ++i) nodes.add({{}, 4, 0});
-  best_score_placer<apiary_test::last_fit> placer(nodes, apiary_test::last_fit{});
-  const kind_id k = placer.prepare(nodes, {.gpus = 4, .gpu_milli = 1000});
+  kind_scores<apiary_test::last_fit> placer(nodes, apiary_test::last_fit{});
+  const task_request k{.gpus = 4, .gpu_milli = 1000};
   std::vector<placement> where{{node_id(2), 15}};
   CHECK(placer.place_apart(nodes, k, {node_id(1), node_id(4)}, 2, where));
   CHECK(where == std::vector<placement>{{node_id(2), 15}, {node_id(3), 15}, {node_id(1), 15}});
@@ -166,7 +159,7 @@ TEST_CASE("a score that chooses is asked for each node of several, within the ra
   CHECK_FALSE(placer.place_apart(nodes, k, nodes.ids(), 6, where));
   CHECK(where.size() == 5);
   CHECK(where.front().node == node_id(4));
-  CHECK(placer.place(nodes, k)->node == node_id(4));
+  CHECK(placer.place(nodes, k, nullptr)->node == node_id(4));
 }
 
 // Counts how many scores it gives.
@@ -181,38 +174,38 @@ struct counting : best_fit {
 TEST_CASE("a decision scores again only what changed since, each node once") {
   node_table nodes;
   for (int i = 0; i < 1000; ++i) nodes.add({{8000, 8000}, 8, 0});
-  best_score_placer<counting> placer(nodes, counting{});
+  kind_scores<counting> placer(nodes, counting{});
   counting::scored = 0;
-  const kind_id k = placer.prepare(nodes, {.gpus = 1, .gpu_milli = 10});
-  CHECK(counting::scored == 1000);
-  for (int i = 0; i < 3; ++i) CHECK(placer.place(nodes, k));
+  const task_request k{.gpus = 1, .gpu_milli = 10};
+  for (int i = 0; i < 3; ++i) CHECK(placer.place(nodes, k, nullptr));
   CHECK(counting::scored == 1000);
   for (int i = 0; i < 5; ++i) {
     placer.update(nodes, node_id(7));
     placer.update(nodes, node_id(8));
   }
-  CHECK(placer.place(nodes, k));
+  CHECK(placer.place(nodes, k, nullptr));
   CHECK(counting::scored == 1002);
 }
 
 TEST_CASE("a second decision after a change scores nothing again") {
   node_table nodes;
   for (int i = 0; i < 10; ++i) nodes.add({{8000, 8000}, 8, 0});
-  best_score_placer<counting> placer(nodes, counting{});
-  const kind_id k = placer.prepare(nodes, {.gpus = 1, .gpu_milli = 10});
+  kind_scores<counting> placer(nodes, counting{});
+  const task_request k{.gpus = 1, .gpu_milli = 10};
+  CHECK(placer.place(nodes, k, nullptr));
   placer.update(nodes, node_id(3));
   counting::scored = 0;
-  for (int i = 0; i < 3; ++i) CHECK(placer.place(nodes, k));
+  for (int i = 0; i < 3; ++i) CHECK(placer.place(nodes, k, nullptr));
   CHECK(counting::scored == 1);
 }
 
 TEST_CASE("random_fit chooses among all nodes that fit, with equal chance") {
   node_table nodes;
   for (std::uint32_t i = 0; i < 30; ++i) nodes.add({{1000 * i, 1000}, 0, 0});
-  best_score_placer<random_fit> placer(nodes, random_fit(3));
-  const kind_id k = placer.prepare(nodes, {.cpu_milli = 20000});
+  kind_scores<random_fit> placer(nodes, random_fit(3));
+  const task_request k{.cpu_milli = 20000};
   std::vector<int> drawn(30);
-  for (int i = 0; i < 5000; ++i) ++drawn[placer.place(nodes, k)->node.value];
+  for (int i = 0; i < 5000; ++i) ++drawn[placer.place(nodes, k, nullptr)->node.value];
   for (std::uint32_t i = 0; i < 30; ++i) {
     CAPTURE(i);
     CHECK((i < 20) == (drawn[i] == 0));
