@@ -100,53 +100,41 @@ mutant(shapes_last fgd/detail/shape_counts.h "off by one: the memory of the last
 mutant(shapes_least fgd/detail/shape_counts.h "wrong end: the least memory of a shape counts"
   FROM [[c.nodes_with.rbegin()->first]] TO [[c.nodes_with.begin()->first]])
 mutant(victims_bound fgd/detail/victim_index.h "wrong end: the first node that is searched is chosen"
-  IN [[if (best && at_least > best->cost) break;]] FROM [[at_least > best->cost]] TO [[true]])
-mutant(victims_priority fgd/detail/evictable_jobs.h "off by one: jobs of the same priority are evicted"
+  FROM [[if (best && std::pair{next.cost, next.node} > std::pair{best->cost, best->where.node}) break;]]
+  TO [[if (best) break;]] STATEMENT)
+mutant(victims_priority fgd/detail/victim_index.h "off by one: jobs of the same priority are evicted"
   IN [[first(position(priority, job_id(0)))]] FROM [[position(priority, job_id(0))]]
   TO [[position(priority + 1, job_id(0))]])
-mutant(victims_own fgd/detail/victim_index.h "wrong key: a request uses the bounds of another one that is rounded to the same"
-  FROM [[same(k.request, k.is_own ? task : request)]]
-  TO [[same(k.is_own ? rounded(k.request) : k.request, request)]])
-mutant(victims_many fgd/detail/victim_index.h "wrong limit: a request searches all nodes by bounds that it shares with others"
-  FROM "++tried > max_nodes" TO "++tried > size()")
-mutant(victims_models fgd/detail/victim_index.h "forgotten update: nodes of other models are read at each search for a request"
-  FROM [[!suits && bounds.is_own]] TO [[false]])
-mutant(victims_shared fgd/detail/victim_index.h "forgotten update: requests that replace each other never count enough"
-  FROM [[count += found->nodes_too_low;]] TO [[]] STATEMENT)
-mutant(victims_oldest fgd/detail/victim_index.h "wrong end: the kind that was used last is replaced"
-  FROM [[k.last_use < to->last_use]] TO [[k.last_use > to->last_use]])
 mutant(victims_forget fgd/detail/victim_index.h "forgotten update: bounds of a node stay after a change that no job made"
-  FROM [[for (level& l : levels_) l.bounds[n.value].forget();]] TO [[]] STATEMENT)
-mutant(victims_kind fgd/detail/victim_index.h "forgotten update: a kind that replaces another one keeps its bounds"
-  FROM [[*to = {};]] TO [[]] STATEMENT)
+  FROM [[for (level& l : levels_) l.changed(n);]] TO [[]] STATEMENT)
 mutant(victims_level fgd/detail/victim_index.h "forgotten update: a priority that replaces another one keeps its bounds"
-  FROM [[for (const node_id n : jobs_on_.ids()) set_least(*found, n);]] TO [[]] STATEMENT)
+  FROM [[for (const node_id n : jobs_on_.ids()) found->changed(n);]] TO [[]] STATEMENT)
 mutant(bounds_two fgd/detail/eviction_bounds.h "dropped case: two jobs that are enough together"
   FROM [[(std::min)(one[k], two[k])]] TO [=[one[k]]=])
 mutant(bounds_fee fgd/detail/eviction_bounds.h "wrong sum: a job on several GPUs is counted for each of them"
   FROM [[cost / used]] TO [[cost]])
-mutant(victims_reserved fgd/detail/preemption_core.h "forgotten update: what is reserved is hidden from others only until a victim ends"
-  FROM [[reserved_.ended(nodes_, t.request, t.where);]] TO [[]] STATEMENT)
-mutant(victims_stay fgd/detail/preemption_core.h "forgotten update: the victims of a cancelled job cannot be evicted again"
+mutant(victims_reserved fgd/detail/preemption_book.h "forgotten update: what is reserved is hidden from others only until a victim ends"
+  FROM [[reserved_.ended(gangs_.nodes_, t.request, t.where);]] TO [[]] STATEMENT)
+mutant(victims_stay fgd/detail/preemption_book.h "forgotten update: the victims of a cancelled job cannot be evicted again"
   FROM [[for (const job_id victim : cancelled.victims) add_candidate(victim);]] TO [[]] STATEMENT)
 mutant(gang_sets fgd/detail/gang_victims.h "dropped step: victims that were found task by task are taken, whatever they cost"
   FROM [[plan.result != plan_result::wait && plan.cost == plan.lower_bound]] TO [[plan.result != plan_result::wait]])
 mutant(gang_looks fgd/detail/gang_victims.h "dropped condition: however many tasks the gang has, sets are tried"
   FROM [[looks * min_tries <= max_looks]] TO [[true]])
-mutant(spanning_nodes fgd/detail/preemption_core.h "forgotten update: a gang counts as one on several nodes after its tasks on others have ended"
+mutant(spanning_nodes fgd/detail/preemption_book.h "forgotten update: a gang counts as one on several nodes after its tasks on others have ended"
   FROM [[--its.nodes == 1]] TO [[false]])
-mutant(most_gpus fgd/detail/preemption_core.h "forgotten update: the GPUs of a node that has left count"
+mutant(most_gpus fgd/detail/preemption_book.h "forgotten update: the GPUs of a node that has left count"
   FROM [=[--nodes_with_[gpus_of_[n.value]];]=] TO [[]] STATEMENT)
 mutant(gang_all fgd/detail/gang_victims.h "dropped step: a gang waits if its tasks one by one find no victims"
-  FROM [[plan.result == plan_result::wait && !try_all(gang, jobs, bound, try_now, plan)]]
+  FROM [[plan.result == plan_result::wait && !try_all(jobs, bound, plan)]]
   TO [[plan.result == plan_result::wait]])
-mutant(sets_replaced fgd/detail/sets_by_cost.h "forgotten term: a job that is replaced stays in the cost"
+mutant(sets_replaced fgd/detail/gang_victims.h "forgotten term: a job that is replaced stays in the cost"
   FROM [[at.cost - jobs_[at.last].cost + cost]] TO [[at.cost + cost]])
-mutant(sets_smallest fgd/detail/sets_by_cost.h "wrong tie: of sets that cost the same the one that was made first comes first"
+mutant(sets_smallest fgd/detail/gang_victims.h "wrong tie: of sets that cost the same the one that was made first comes first"
   FROM [[sets_[a].size != sets_[b].size]] TO [[false]])
-mutant(victims_left fgd/detail/reserved_nodes.h "forgotten update: a task that starts beside a reservation uses nothing"
+mutant(victims_left fgd/detail/claims.h "forgotten update: a task that starts beside a reservation uses nothing"
   FROM [[add_gpus(found->second.left, task, where, false);]] TO [[]] STATEMENT)
-mutant(victim_ended fgd/detail/preempting_jobs.h "forgotten update: a job that has ended stays a victim"
+mutant(victim_ended fgd/detail/claims.h "forgotten update: a job that has ended stays a victim"
   FROM [[preemptor_of_.erase(found);]] TO [[]] STATEMENT)
 mutant(sharing_idle fgd/gpu_sharing_placer.h "dropped condition: GPUs of a bad server become idle"
   FROM [[scheduler_.nodes()[p.node].healthy]] TO [[true]])

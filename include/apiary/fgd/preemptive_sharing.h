@@ -6,10 +6,12 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/fgd/detail/claims.h>
 #include <apiary/fgd/detail/gang_victims.h>
-#include <apiary/fgd/detail/preempting_jobs.h>
+#include <apiary/fgd/detail/preemption_book.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/detail/task_explanation.h>
+#include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/preemption_plan.h>
 #include <apiary/gang/topology_constraints.h>
@@ -52,12 +54,12 @@ APIARY_NAMESPACE_BEGIN
 //          jobs that is tried. commit, finish: as there, and O(jobs on the node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
-class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
-  using base = detail::gang_victims<Score>;
-
+class preemptive_sharing_scheduler {
  public:
-  using base::max_total_cost;
-  using typename base::running_task;
+  // A running task: its request, where it runs and, in a gang, its task group.
+  using running_task = detail::running_task;
+  // The sum of the eviction costs of all jobs is below this.
+  static constexpr std::uint64_t max_total_cost = detail::preemption_book<Score>::max_total_cost;
 
   // As gpu_sharing_scheduler::create. What `nodes` shows as used cannot be evicted.
   [[nodiscard]] static absl::StatusOr<preemptive_sharing_scheduler> create(node_table nodes,
@@ -85,16 +87,14 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
                                                         const topology_constraints& gang,
                                                         std::uint32_t priority) {
-    return decide(job, gang, priority, nullptr,
-                  [&](std::uint64_t steps) { return base::propose(gang, steps); });
+    return decide(job, gang, priority, nullptr);
   }
   // The same for a gang on the nodes in `suggested` only.
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(job_id job,
                                                         const topology_constraints& gang,
                                                         std::uint32_t priority,
                                                         const summary_bitset& suggested) {
-    return decide(job, gang, priority, &suggested,
-                  [&](std::uint64_t steps) { return base::propose(gang, suggested, steps); });
+    return decide(job, gang, priority, &suggested);
   }
   // Applies a plan: the task runs, or it has reserved its placement and its victims must end.
   // kInvalidArgument: the plan is to wait, or does not match the task; or a cost too large.
@@ -109,95 +109,102 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
                                                      " placements; a task has one"));
     const placement where = plan.placements[0].where;
     if (plan.result == plan_result::bind)
-      return base::start(task.job, {{task, where}}, terms,
-                         [&] { return base::commit(task, where); });
+      return book_.start(task.job, {{task, where}}, terms,
+                         [&] { return gangs().commit(task, where); });
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
-    return base::reserve(task.job, {{task, where}}, plan, terms);
+    return book_.reserve(task.job, {{task, where}}, plan, terms);
   }
   // The same for a gang.
   absl::Status commit(job_id job, const topology_constraints& gang, const preemption_plan& plan,
                       const eviction_terms& terms) {
     if (plan.result == plan_result::wait) return detail::waits(detail::name_of(job, "gang"));
-    APIARY_RETURN_IF_ERROR(base::check_placements(job, gang, plan.placements, true));
+    APIARY_RETURN_IF_ERROR(gangs().check_placements(job, gang, plan.placements, true));
     std::vector<running_task> tasks = tasks_at(job, gang, plan.placements);
     if (plan.result == plan_result::bind)
-      return base::start(job, std::move(tasks), terms,
-                         [&] { return base::commit(job, gang, plan.placements); });
-    return base::reserve(job, std::move(tasks), plan, terms);
+      return book_.start(job, std::move(tasks), terms,
+                         [&] { return gangs().commit(job, gang, plan.placements); });
+    return book_.reserve(job, std::move(tasks), plan, terms);
   }
   // One more task of a running gang starts. Errors as gang_sharing_scheduler::commit.
   absl::Status commit(job_id job, const task_request& task, const task_placement& added) {
-    APIARY_RETURN_IF_ERROR(base::commit(job, task, added));
-    base::added({task, added.where, added.group}, job);
+    APIARY_RETURN_IF_ERROR(gangs().commit(job, task, added));
+    book_.added({task, added.where, added.group}, job);
     return absl::OkStatus();
   }
   // Adds a task that runs already, after a restart, also on a bad node. Errors as commit().
   absl::Status recover(const task_request& task, placement where, const eviction_terms& terms) {
-    return base::start(task.job, {{task, where}}, terms,
-                       [&] { return base::recover(task, where); });
+    return book_.start(task.job, {{task, where}}, terms,
+                       [&] { return gangs().recover(task, where); });
   }
   // The same for a gang; tasks that have ended have no placement.
   absl::Status recover(job_id job, const topology_constraints& gang,
                        std::span<const task_placement> placements, const eviction_terms& terms) {
-    APIARY_RETURN_IF_ERROR(base::check_placements(job, gang, placements, false));
-    return base::start(job, tasks_at(job, gang, placements), terms,
-                       [&] { return base::recover(job, gang, placements); });
+    APIARY_RETURN_IF_ERROR(gangs().check_placements(job, gang, placements, false));
+    return book_.start(job, tasks_at(job, gang, placements), terms,
+                       [&] { return gangs().recover(job, gang, placements); });
   }
 
   // The job has ended, or a preempting job is cancelled. kNotFound: it neither runs nor preempts.
   absl::Status finish(job_id job) {
-    if (preempting_.find(job) != nullptr) {
-      base::cancel(job);
+    if (book_.preempting().find(job) != nullptr) {
+      book_.cancel(job);
       return absl::OkStatus();
     }
-    const std::vector<running_task> tasks = base::tasks_of(job);
-    APIARY_RETURN_IF_ERROR(base::finish(job));
-    base::ended(job, tasks);
+    const std::vector<running_task> tasks = tasks_of(job);
+    APIARY_RETURN_IF_ERROR(gangs().finish(job));
+    book_.ended(job, tasks);
     return absl::OkStatus();
   }
   // One task of a gang has ended. Errors as gang_sharing_scheduler::finish.
   absl::Status finish(job_id job, const task_placement& task) {
     std::vector<running_task> ended;
-    if (const running_task* its = running_.find_one(job, task.group, task.where))
+    if (const running_task* its = gangs().running_.find_one(job, task.group, task.where))
       ended.push_back(*its);
-    APIARY_RETURN_IF_ERROR(base::finish(job, task));
-    base::ended(job, ended);
+    APIARY_RETURN_IF_ERROR(gangs().finish(job, task));
+    book_.ended(job, ended);
     return absl::OkStatus();
   }
   // Changes the cost of evicting a running job, for example after a checkpoint. kNotFound: it does
   // not run. kInvalidArgument: the costs of all jobs would add up to 2^63 - 1 or more.
   absl::Status set_eviction_cost(job_id job, std::uint64_t cost) {
-    return base::set_cost(job, cost);
+    return book_.set_cost(job, cost);
   }
 
   // As gpu_sharing_scheduler.
-  absl::Status mark_bad(node_id n) { return touched(n, base::mark_bad(n)); }
+  absl::Status mark_bad(node_id n) { return touched(n, gangs().mark_bad(n)); }
   // As gpu_sharing_scheduler.
-  absl::Status mark_healthy(node_id n) { return touched(n, base::mark_healthy(n)); }
+  absl::Status mark_healthy(node_id n) { return touched(n, gangs().mark_healthy(n)); }
   // As gpu_sharing_scheduler.
   absl::StatusOr<node_id> add_node(const node_shape& shape) {
-    const absl::StatusOr<node_id> added = base::add_node(shape);
+    const absl::StatusOr<node_id> added = gangs().add_node(shape);
     if (!added.ok()) return added;
-    base::shape_changed(*added);
+    book_.shape_changed(*added);
     return added;
   }
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
   absl::Status remove_node(node_id n) {
-    if (reserved_.contains(n)) return detail::is_reserved(n);
-    APIARY_RETURN_IF_ERROR(base::remove_node(n));
-    base::shape_changed(n);
+    if (book_.is_reserved(n)) return detail::is_reserved(n);
+    APIARY_RETURN_IF_ERROR(gangs().remove_node(n));
+    book_.shape_changed(n);
     return absl::OkStatus();
   }
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
   absl::Status resize_node(node_id n, std::uint32_t gpus, resources host) {
-    if (reserved_.contains(n)) return detail::is_reserved(n);
-    APIARY_RETURN_IF_ERROR(base::resize_node(n, gpus, host));
-    base::shape_changed(n);
+    if (book_.is_reserved(n)) return detail::is_reserved(n);
+    APIARY_RETURN_IF_ERROR(gangs().resize_node(n, gpus, host));
+    book_.shape_changed(n);
     return absl::OkStatus();
   }
 
-  // explain(task), and explain(task, suggested), as gpu_sharing_scheduler: without preemption.
-  using base::explain;
+  // As gpu_sharing_scheduler: without preemption.
+  [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task) const {
+    return gangs().explain(task);
+  }
+  // As gpu_sharing_scheduler: without preemption.
+  [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task,
+                                                    const summary_bitset& suggested) const {
+    return gangs().explain(task, suggested);
+  }
   // Why propose(task, priority) does not bind, as a text for its user: which jobs have to be
   // preempted, or what explain(task) says. Empty if it fits now. Errors as propose().
   [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task,
@@ -210,32 +217,45 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
                                                     const summary_bitset& suggested) {
     return why(task, priority, &suggested);
   }
-  using base::find;
-  using base::find_gang;
-  using base::jobs;
-  using base::jobs_on;
-  using base::nodes;
-  using base::num_running;
-  using base::score;
-  using base::set_score;
-  using base::tasks_of;
+  // The nodes and what is left of each. What is reserved counts as used.
+  [[nodiscard]] const node_table& nodes() const noexcept { return book_.nodes(); }
+  // As gpu_sharing_scheduler.
+  absl::Status set_score(Score score) { return gangs().set_score(std::move(score)); }
+  // As gpu_sharing_scheduler.
+  [[nodiscard]] const Score& score() const noexcept { return gangs().score(); }
+  // As gpu_sharing_scheduler: a preempting job does not run.
+  [[nodiscard]] std::size_t num_running() const noexcept { return gangs().num_running(); }
+  // As gpu_sharing_scheduler.
+  [[nodiscard]] std::optional<placement> find(job_id job) const { return gangs().find(job); }
+  // As gang_sharing_scheduler.
+  [[nodiscard]] std::vector<task_placement> find_gang(job_id job) const {
+    return gangs().find_gang(job);
+  }
+  // As gpu_sharing_scheduler.
+  [[nodiscard]] std::vector<running_task> tasks_of(job_id job) const {
+    return gangs().tasks_of(job);
+  }
+  // As gpu_sharing_scheduler.
+  [[nodiscard]] std::vector<job_id> jobs() const { return gangs().jobs(); }
+  // As gpu_sharing_scheduler.
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const { return gangs().jobs_on(n); }
   // The victims of a preempting job that still run, ascending; nullopt if it is not preempting.
   [[nodiscard]] std::optional<std::vector<job_id>> victims_of(job_id job) const {
-    if (const detail::preempting_job* its = preempting_.find(job)) return its->victims;
+    if (const detail::preempting_job* its = book_.preempting().find(job)) return its->victims;
     return std::nullopt;
   }
 
  private:
-  using base::base;
-  using base::index_;
-  using base::nodes_;
-  using base::preempting_;
-  using base::reserved_;
-  using base::running_;
+  preemptive_sharing_scheduler(node_table nodes, Score score)
+      : book_(std::move(nodes), std::move(score)) {}
 
+  [[nodiscard]] detail::open_scheduler<Score>& gangs() noexcept { return book_.gangs(); }
+  [[nodiscard]] const detail::open_scheduler<Score>& gangs() const noexcept {
+    return book_.gangs();
+  }
   // The status of a change of node n.
   absl::Status touched(node_id n, absl::Status status) {
-    if (status.ok()) index_.touch(n);
+    if (status.ok()) book_.health_changed(n);
     return status;
   }
 
@@ -243,7 +263,7 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
       job_id job, const topology_constraints& gang, std::span<const task_placement> placements) {
     std::vector<running_task> tasks;
     for (const task_placement& p : placements)
-      tasks.push_back({base::request_of(job, gang, p), p.where, p.group});
+      tasks.push_back({detail::open_scheduler<Score>::request_of(job, gang, p), p.where, p.group});
     return tasks;
   }
 
@@ -251,31 +271,31 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
                                   const summary_bitset* suggested) {
     APIARY_ASSIGN_OR_RETURN(const preemption_plan plan, decide(task, priority, suggested));
     if (plan.result == plan_result::bind) return std::string();
-    const detail::preempting_job* const its = preempting_.find(task.job);
+    const detail::preempting_job* const its = book_.preempting().find(task.job);
     if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);
     if (its != nullptr)
       return absl::StrCat("not now: node ", its->tasks[0].where.node.value,
                           ", where it has reserved resources, is bad");
-    return detail::explain_task(nodes_, task, suggested);
+    return detail::explain_task(nodes(), task, suggested);
   }
   absl::StatusOr<preemption_plan> decide(const task_request& task, std::uint32_t priority,
                                          const summary_bitset* suggested) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     if (suggested != nullptr)
-      APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes_.size()));
-    if (const detail::preempting_job* its = preempting_.find(task.job)) {
+      APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes().size()));
+    if (const detail::preempting_job* its = book_.preempting().find(task.job)) {
       if (its->tasks.size() == 1 && detail::same_request(its->tasks[0].request, task))
-        return base::waiting_plan(*its);
+        return book_.waiting_plan(*its);
       return detail::has_reserved(task.job);
     }
-    if (running_.contains(task.job)) return detail::runs_already(task.job);
+    if (gangs().running_.contains(task.job)) return detail::runs_already(task.job);
     const absl::StatusOr<task_plan> now =
-        suggested == nullptr ? base::propose(task) : base::propose(task, *suggested);
+        suggested == nullptr ? gangs().propose(task) : gangs().propose(task, *suggested);
     preemption_plan plan{.result = now->result, .reason = now->reason};
     if (now->result == plan_result::bind) {
       plan.placements.push_back({0, now->where});
     } else if (now->reason != wait_reason::never) {
-      auto found = index_.find(nodes_, task, priority, suggested).victims;
+      auto found = book_.find_victims(task, priority, suggested);
       if (!found) return plan;
       plan.result = plan_result::preempt;
       plan.placements.push_back({0, found->where});
@@ -285,17 +305,15 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
     }
     return plan;
   }
-  // propose_now(steps): a plan without victims, in so many steps.
-  template <class Propose>
   absl::StatusOr<preemption_plan> decide(job_id job, const topology_constraints& gang,
-                                         std::uint32_t priority, const summary_bitset* suggested,
-                                         const Propose& propose_now) {
-    if (const detail::preempting_job* its = preempting_.find(job)) {
-      if (detail::same_requests(its->tasks, gang)) return base::waiting_plan(*its);
+                                         std::uint32_t priority, const summary_bitset* suggested) {
+    if (const detail::preempting_job* its = book_.preempting().find(job)) {
+      if (detail::same_requests(its->tasks, gang)) return book_.waiting_plan(*its);
       return detail::has_reserved(job);
     }
-    if (running_.contains(job)) return detail::runs_already(job);
-    absl::StatusOr<shared_gang_plan> now = propose_now(base::default_gang_budget);
+    if (gangs().running_.contains(job)) return detail::runs_already(job);
+    absl::StatusOr<shared_gang_plan> now =
+        book_.propose(gang, suggested, gang_sharing_scheduler<Score>::default_gang_budget);
     if (!now.ok()) return now.status();
     preemption_plan plan{
         .result = now->result, .placements = std::move(now->placements), .reason = now->reason};
@@ -304,11 +322,11 @@ class preemptive_sharing_scheduler : private detail::gang_victims<Score> {
                               now->reason != wait_reason::undecided;
     const bool preempts =
         fits_nowhere && detail::tasks_are_independent(gang) && gang.required == any_level;
-    if (preempts)
-      base::find_victims(
-          gang, priority, suggested, [&] { return *propose_now(base::steps_of_a_try); }, plan);
+    if (preempts) detail::gang_victims<Score>(book_, gang, priority, suggested).find(plan);
     return plan;
   }
+
+  detail::preemption_book<Score> book_;
 };
 
 APIARY_NAMESPACE_END

@@ -50,13 +50,7 @@ struct bounded_node {
     }
   }
   [[nodiscard]] const apiary::node_state& state() const { return table[apiary::node_id(0)]; }
-  [[nodiscard]] eviction_bounds bounds() const {
-    std::uint64_t least = eviction_bounds::never;
-    for (const eviction_bounds::candidate& c : candidates) least = (std::min)(least, c.cost);
-    eviction_bounds result;
-    result.reset(least);
-    return result;
-  }
+  [[nodiscard]] eviction_bounds bounds() const { return {state(), candidates}; }
 };
 
 }  // namespace
@@ -69,11 +63,7 @@ TEST_CASE("bounds of eviction costs are not above the least costs, and mostly eq
   for (std::uint32_t seed = 0; seed < apiary_test::scaled(400u); ++seed) {
     rng random(seed);
     const bounded_node node(random, seed % 3 == 0 ? 40 : 0);
-    const eviction_bounds before = node.bounds();
-    eviction_bounds bounds = before;
-    CHECK(!bounds.known());
-    bounds.fill(node.state(), node.candidates);
-    REQUIRE(bounds.known());
+    const eviction_bounds bounds = node.bounds();
     for (int i = 0; i < 60; ++i) {
       task_request task{.cpu_milli = random.uniform(2) * 3000, .gpus = 1, .gpu_milli = whole_gpu};
       const std::uint32_t what = random.uniform(4);
@@ -84,33 +74,28 @@ TEST_CASE("bounds of eviction costs are not above the least costs, and mostly eq
       shared_victim_search search;
       const auto exact = search(node.state(), task, node.candidates);
       const std::uint64_t bound = bounds.of(eviction_bounds::class_of(task));
-      CHECK(bound >= before.of(eviction_bounds::class_of(task)));
       if (exact.verdict != fit_verdict::fits) continue;
       REQUIRE(bound <= exact.cost);
       ++questions;
-      equal += exact.cost - bound <= exact.cost >> 26 ? 1U : 0U;
+      equal += exact.cost == bound ? 1U : 0U;
       if (!task.wants_whole_gpus() || task.gpus != 1 || task.cpu_milli != 0) continue;
       ++whole;
-      CHECK(exact.cost - bound <= exact.cost >> 26);
+      CHECK(exact.cost == bound);
     }
   }
   CHECK(whole > apiary_test::scaled(200u));
   CHECK(equal * 2 > questions);
 }
 
-TEST_CASE("no evictions on a bad node are enough for a GPU, and a change makes bounds unknown") {
+TEST_CASE("no evictions on a bad node are enough") {
   using namespace apiary;
   rng random(3);
   bounded_node node(random, 0);
   while (node.state().gpus == 0 || node.candidates.empty()) node = bounded_node(random, 0);
-  const std::uint32_t one = eviction_bounds::class_of({.gpus = 1, .gpu_milli = whole_gpu});
-  eviction_bounds bounds = node.bounds();
   node.table[node_id(0)].healthy = false;
-  bounds.fill(node.state(), node.candidates);
-  CHECK(bounds.of(one) == eviction_bounds::never);
-  bounds.forget();
-  CHECK(!bounds.known());
-  CHECK(bounds.of(one) == node.bounds().of(one));
+  const eviction_bounds bounds = node.bounds();
+  for (std::uint32_t c = 0; c < eviction_bounds::num_classes; ++c)
+    CHECK(bounds.of(c) == eviction_bounds::never);
 }
 
 TEST_CASE("each request has the class of the greatest one that is not above it") {

@@ -23,14 +23,15 @@ namespace detail {
 // They hold for all requests of the class, whatever CPU and memory these want: they count what is
 // missing on the GPUs, and the cheapest job.
 //
-// A bound is kept in 32 bits: costs from 2^27 on are rounded down to 27 binary digits.
-//
-// Cost: fill: O(candidates * GPUs of the node). Memory: 64 bytes.
-class alignas(64) eviction_bounds {
+// Requires: the candidates use no more than the node has.
+// Cost:     O(candidates * GPUs of the node).
+class eviction_bounds {
  public:
   using candidate = shared_victim_search::candidate;
   // The bound of a node where no evictions are enough.
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
+  // The number of classes.
+  static constexpr std::uint32_t num_classes = 14;
 
   // The class of a request. Requires: task.valid().
   [[nodiscard]] static std::uint32_t class_of(const task_request& task) noexcept {
@@ -38,24 +39,16 @@ class alignas(64) eviction_bounds {
     if (task.gpus == 1) return fractions + task.gpu_milli / eighth;
     return several - 2 + static_cast<std::uint32_t>(std::bit_width((std::min)(task.gpus, 16U)));
   }
-
-  // The cheapest job costs this much; never: there is none. Other bounds are not known.
-  void reset(std::uint64_t least) noexcept {
-    bounds_[0] = packed(least);
-    forget();
-  }
-  // The node has changed: only the cost of the cheapest job is known.
-  void forget() noexcept { bounds_[filled] = 0; }
-  // Whether the bounds of all classes are known.
-  [[nodiscard]] bool known() const noexcept { return bounds_[filled] != 0; }
-  // The bound of a class: until the bounds are known, the cost of the cheapest job.
+  // The bound of a class.
   [[nodiscard]] std::uint64_t of(std::uint32_t request_class) const noexcept {
-    return unpacked(bounds_[known() ? request_class : 0]);
+    return bounds_[request_class];
   }
 
-  // Computes the bounds. Requires: reset() got the least cost of the candidates, and these use no more
-  // than the node has.
-  void fill(const node_state& node, std::span<const candidate> candidates) noexcept {
+  // The bounds for a node and the jobs on it that may be evicted.
+  eviction_bounds(const node_state& node, std::span<const candidate> candidates) noexcept {
+    bounds_.fill(never);
+    if (!node.healthy) return;
+    for (const candidate& c : candidates) least(bounds_[0], c.cost);
     std::array<gpu, max_gpus_per_node> gpus{};
     // The least cost to leave so many eighths of a GPU free by at most one eviction.
     by_eighths one;
@@ -100,17 +93,14 @@ class alignas(64) eviction_bounds {
       for (; added < n && added < count; ++added) sum += fees[added];
       set(several - 2 + static_cast<std::uint32_t>(std::bit_width(n)), added == n ? sum : never);
     }
-    if (!node.healthy) std::fill_n(bounds_.begin() + 1, filled - 1, packed(never));
-    bounds_[filled] = 1;
   }
 
  private:
   static constexpr std::uint32_t eighth = whole_gpu / 8;
-  // Where bounds begin: 0 is the cost of the cheapest job.
+  // Where bounds begin: 0 is the cost of the cheapest job, with or without GPU.
   static constexpr std::uint32_t fractions = 1;
   static constexpr std::uint32_t several = fractions + 9;
-  static constexpr std::uint32_t filled = 15;  // 1: the bounds are known
-  static_assert(max_gpus_per_node <= 16 && several + 4 <= filled);
+  static_assert(max_gpus_per_node <= 16 && several + 4 == num_classes);
   using by_eighths = std::array<std::uint64_t, 9>;
 
   // What evictions leave of a GPU, and what they cost.
@@ -137,24 +127,10 @@ class alignas(64) eviction_bounds {
     known = (std::min)(known, cost);
   }
   void set(std::uint32_t request_class, std::uint64_t bound) noexcept {
-    bounds_[request_class] = (std::max)(packed(bound), bounds_[0]);
-  }
-  // A number that rises with the cost, and what it stands for: not more than the cost.
-  static constexpr std::uint32_t digits = 27;
-  [[nodiscard]] static std::uint32_t packed(std::uint64_t cost) noexcept {
-    if (cost == never) return (std::numeric_limits<std::uint32_t>::max)();
-    const auto width = static_cast<std::uint32_t>(std::bit_width(cost));
-    const std::uint32_t shift = width > digits ? width - digits : 0;
-    return (shift << (digits - 1)) + static_cast<std::uint32_t>(cost >> shift);
-  }
-  [[nodiscard]] static std::uint64_t unpacked(std::uint32_t bound) noexcept {
-    if (bound == (std::numeric_limits<std::uint32_t>::max)()) return never;
-    const std::uint32_t steps = bound >> (digits - 1);
-    const std::uint32_t shift = steps > 1 ? steps - 1 : 0;
-    return std::uint64_t{bound - (shift << (digits - 1))} << shift;
+    bounds_[request_class] = (std::max)(bound, bounds_[0]);
   }
 
-  std::array<std::uint32_t, 16> bounds_{};
+  std::array<std::uint64_t, num_classes> bounds_;
 };
 
 }  // namespace detail

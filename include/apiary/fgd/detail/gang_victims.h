@@ -6,10 +6,8 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
-#include <apiary/fgd/detail/cost_tree.h>
-#include <apiary/fgd/detail/preemption_core.h>
+#include <apiary/fgd/detail/preemption_book.h>
 #include <apiary/fgd/detail/running_tasks.h>
-#include <apiary/fgd/detail/sets_by_cost.h>
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/preemption_plan.h>
@@ -28,17 +26,90 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The part of preemptive_sharing_scheduler that finds victims for a gang. First task by task, the largest
-// first; victims that are not needed stay. On small clusters it then tries sets of jobs in the order of
-// their costs, until the gang fits, no cheaper set is left, or max_tries or max_looks is reached.
+// Lists the sets of some jobs that are not empty, one by one, those that cost least first; of sets that
+// cost the same, those with the fewest jobs first.
 //
-// Requires: as preemptive_sharing_scheduler.
+// Each set is made from one that costs no more and has no more jobs: either its last job, in the order of
+// costs, follows the job that it replaces, or it is added after it.
+//
+// Requires: the costs of all jobs add up to less than 2^63.
+// Cost:     next: O(log sets so far), and O(jobs of the set) for jobs(). Memory: 40 bytes for each set
+//           so far.
+class sets_by_cost {
+ public:
+  // A job, and what its eviction costs.
+  struct job {
+    std::uint64_t cost = 0;
+    job_id id{};
+  };
+
+  explicit sets_by_cost(std::vector<job> jobs) : jobs_(std::move(jobs)) {
+    merge_sort(jobs_, [](const job& a, const job& b) {
+      return a.cost != b.cost ? a.cost < b.cost : a.id < b.id;
+    });
+    if (!jobs_.empty()) push({jobs_[0].cost, 1, 0, none});
+  }
+  // Goes to the first set, or to the next one. False: there is no other one.
+  bool next() {
+    if (open_.empty()) return false;
+    std::pop_heap(open_.begin(), open_.end(),
+                  [this](std::uint32_t a, std::uint32_t b) { return comes_after(a, b); });
+    now_ = open_.back();
+    open_.pop_back();
+    const set at = sets_[now_];
+    if (at.last + 1 == jobs_.size()) return true;
+    const std::uint64_t cost = jobs_[at.last + 1].cost;
+    push({at.cost - jobs_[at.last].cost + cost, at.size, at.last + 1, at.rest});
+    push({at.cost + cost, at.size + 1, at.last + 1, now_});
+    return true;
+  }
+  // What the present set costs. Requires: next() was true.
+  [[nodiscard]] std::uint64_t cost() const noexcept { return sets_[now_].cost; }
+  // The jobs of the present set, ascending. Requires: next() was true.
+  [[nodiscard]] std::vector<job_id> jobs() const {
+    std::vector<job_id> result;
+    for (std::uint32_t s = now_; s != none; s = sets_[s].rest)
+      result.push_back(jobs_[sets_[s].last].id);
+    merge_sort(result);
+    return result;
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  struct set {
+    std::uint64_t cost = 0;
+    std::uint32_t size = 0;
+    std::uint32_t last = 0;     // index of its last job
+    std::uint32_t rest = none;  // the set of its other jobs
+  };
+
+  // Whether set b comes before set a: the order of the heap.
+  [[nodiscard]] bool comes_after(std::uint32_t a, std::uint32_t b) const {
+    if (sets_[a].cost != sets_[b].cost) return sets_[a].cost > sets_[b].cost;
+    return sets_[a].size != sets_[b].size ? sets_[a].size > sets_[b].size : a > b;
+  }
+  void push(const set& s) {
+    open_.push_back(static_cast<std::uint32_t>(sets_.size()));
+    sets_.push_back(s);
+    std::push_heap(open_.begin(), open_.end(),
+                   [this](std::uint32_t a, std::uint32_t b) { return comes_after(a, b); });
+  }
+
+  std::vector<job> jobs_;              // ascending by cost, then id
+  std::vector<set> sets_{};            // all sets that were made
+  std::vector<std::uint32_t> open_{};  // those to come, a heap
+  std::uint32_t now_ = none;
+};
+
+// Finds victims for a gang. First task by task, the largest first; victims that are not needed stay. On
+// small clusters it then tries sets of jobs in the order of their costs, until the gang fits, no cheaper
+// set is left, or max_tries or max_looks is reached.
+//
+// Requires: the gang does not fit now.
 // Cost:     a search of victim_index for each task group, and for each task that takes victims; then for
 //           each set that is tried, a plan for the gang, and O(tasks of the set).
 template <NodeScore Score>
-class gang_victims : public preemption_core<Score> {
-  using base = preemption_core<Score>;
-
+class gang_victims {
  public:
   // The most sets of jobs that are tried for a gang.
   static constexpr std::uint32_t max_tries = 512;
@@ -49,59 +120,47 @@ class gang_victims : public preemption_core<Score> {
   // The most steps that the search for a placement of the gang takes for a set.
   static constexpr std::uint64_t steps_of_a_try = 256;
 
- protected:
-  using base::base;
-  using base::index_;
-  using base::nodes_;
-  using base::preempting_;
-  using base::running_;
+  // The job wants to run on the nodes in `suggested` only; null: on all nodes.
+  gang_victims(preemption_book<Score>& book, const topology_constraints& gang,
+               std::uint32_t priority, const summary_bitset* suggested)
+      : book_(book), gang_(gang), priority_(priority), suggested_(suggested) {}
 
-  // Finds victims for a gang that does not fit now. Changes `plan` if there are enough.
-  // `suggested` are the nodes that the host suggests; null: all nodes. try_now() is a plan for the gang on
-  // the nodes as they are, in a few steps.
-  template <class Try>
-  void find_victims(const topology_constraints& gang, std::uint32_t priority,
-                    const summary_bitset* suggested, const Try& try_now, preemption_plan& plan) {
-    const std::uint64_t bound = victims_bound(gang, priority, suggested);
-    place_greedily(gang, priority, suggested, bound, plan);
-    std::uint64_t looks = nodes_.size();  // of a try
-    for (const constrained_task_group& group : gang.groups) looks += group.tasks;
+  // Changes `plan` if there are enough victims. The book is as before.
+  void find(preemption_plan& plan) {
+    const std::uint64_t bound = victims_bound();
+    place_greedily(bound, plan);
+    std::uint64_t looks = book_.nodes().size();  // of a try
+    for (const constrained_task_group& group : gang_.groups) looks += group.tasks;
     const bool is_least = plan.result != plan_result::wait && plan.cost == plan.lower_bound;
-    if (looks * min_tries <= max_looks && !is_least)
-      try_sets(gang, evictable(priority, suggested), bound, looks, try_now, plan);
+    if (looks * min_tries <= max_looks && !is_least) try_sets(bound, looks, plan);
   }
 
  private:
-  using base::cost_of;
-  using base::fits_again;
-  using base::known_;
-  using base::most_gpus;
-  using base::spanning_jobs_;
-  using base::touch;
-  using base::try_without;
-
+  // A plan for the gang on the nodes as they are, in a few steps.
+  [[nodiscard]] shared_gang_plan try_now() {
+    return *book_.propose(gang_, suggested_, steps_of_a_try);
+  }
   // Its tasks take what is free or costs least, the largest first.
-  void place_greedily(const topology_constraints& gang, std::uint32_t priority,
-                      const summary_bitset* suggested, std::uint64_t bound, preemption_plan& plan) {
-    std::vector<std::uint32_t> order(gang.groups.size());
+  void place_greedily(std::uint64_t bound, preemption_plan& plan) {
+    std::vector<std::uint32_t> order(gang_.groups.size());
     for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
     merge_sort(order, [&](std::uint32_t a, std::uint32_t b) {
-      return gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli();
+      return gang_.groups[a].task().total_gpu_milli() > gang_.groups[b].task().total_gpu_milli();
     });
     std::vector<job_id> victims;
     std::vector<running_task> placed;
     bool all = true;
     for (std::size_t i = 0; i < order.size() && all; ++i) {
-      const task_request task = gang.groups[order[i]].task();
-      for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
-        std::optional<placement> where = base::place(task, suggested);
+      const task_request task = gang_.groups[order[i]].task();
+      for (std::uint32_t t = 0; t < gang_.groups[order[i]].tasks && all; ++t) {
+        std::optional<placement> where = book_.place(task, suggested_);
         if (!where) {
-          const auto found = index_.find(nodes_, task, priority, suggested).victims;
+          const auto found = book_.find_victims(task, priority_, suggested_);
           all = found.has_value();
           if (!all) break;
           where = found->where;
           for (const job_id victim : found->victims) {
-            try_without(victim);
+            book_.try_without(victim);
             victims.push_back(victim);
           }
         }
@@ -115,26 +174,22 @@ class gang_victims : public preemption_core<Score> {
     }
   }
   void place(std::vector<running_task>& placed, const running_task& task) {
-    nodes_.place(task.request, task.where);
-    touch(task.where.node);
+    book_.occupy(task);
     placed.push_back(task);
   }
   // The placed tasks leave the nodes, and the tasks of these victims return.
   void take_back(const std::vector<running_task>& placed, const std::vector<job_id>& victims) {
-    for (const running_task& t : placed) {
-      nodes_.remove(t.request, t.where);
-      touch(t.where.node);
-    }
-    for (const job_id victim : victims) fits_again(victim);
+    for (const running_task& t : placed) book_.vacate(t);
+    for (const job_id victim : victims) book_.fits_again(victim);
   }
   // Makes the plan: victims that are not needed stay, those that cost most first. Takes back what was
   // tried. Requires: try_without() for each victim, and place() for each task of the gang.
   void keep_needed(std::vector<job_id> victims, std::vector<running_task> placed,
                    std::uint64_t bound, preemption_plan& plan) {
     merge_sort(victims, [&](job_id a, job_id b) {
-      return cost_of(a) != cost_of(b) ? cost_of(a) > cost_of(b) : a < b;
+      return book_.cost_of(a) != book_.cost_of(b) ? book_.cost_of(a) > book_.cost_of(b) : a < b;
     });
-    std::erase_if(victims, [&](job_id victim) { return fits_again(victim); });
+    std::erase_if(victims, [&](job_id victim) { return book_.fits_again(victim); });
     take_back(placed, victims);
     merge_sort(victims);
     merge_sort(placed,
@@ -142,17 +197,15 @@ class gang_victims : public preemption_core<Score> {
     plan = {.result = victims.empty() ? plan_result::bind : plan_result::preempt,
             .victims = std::move(victims)};
     for (const running_task& t : placed) plan.placements.push_back({t.group, t.where});
-    for (const job_id victim : plan.victims) plan.cost += cost_of(victim);
+    for (const job_id victim : plan.victims) plan.cost += book_.cost_of(victim);
     plan.lower_bound = (std::min)(bound, plan.cost);
   }
 
-  // Tries sets of these jobs; a try looks at so many nodes and tasks of the gang. No set that costs less
+  // Tries sets of jobs; a try looks at so many nodes and tasks of the gang. No set that costs less
   // than `bound` is enough.
-  template <class Try>
-  void try_sets(const topology_constraints& gang, std::vector<sets_by_cost::job> jobs,
-                std::uint64_t bound, std::uint64_t looks, const Try& try_now,
-                preemption_plan& plan) {
-    if (plan.result == plan_result::wait && !try_all(gang, jobs, bound, try_now, plan)) return;
+  void try_sets(std::uint64_t bound, std::uint64_t looks, preemption_plan& plan) {
+    std::vector<sets_by_cost::job> jobs = evictable();
+    if (plan.result == plan_result::wait && !try_all(jobs, bound, plan)) return;
     sets_by_cost sets(std::move(jobs));
     bool all_decided = true;  // all sets that cost less were tried, and are not enough
     std::uint32_t tries = 0;
@@ -164,7 +217,7 @@ class gang_victims : public preemption_core<Score> {
       ++tries;
       looked += looks;
       const std::vector<job_id> victims = sets.jobs();
-      for (const job_id victim : victims) looked += try_without(victim);
+      for (const job_id victim : victims) looked += book_.try_without(victim);
       const shared_gang_plan now = try_now();
       take_back({}, victims);
       if (now.result == plan_result::bind) {
@@ -179,18 +232,17 @@ class gang_victims : public preemption_core<Score> {
   }
   // Makes a plan for a gang for which victims were not found task by task, if it fits without all these
   // jobs. Returns whether it does.
-  template <class Try>
-  bool try_all(const topology_constraints& gang, const std::vector<sets_by_cost::job>& jobs,
-               std::uint64_t bound, const Try& try_now, preemption_plan& plan) {
+  bool try_all(const std::vector<sets_by_cost::job>& jobs, std::uint64_t bound,
+               preemption_plan& plan) {
     std::vector<job_id> victims;
     for (const sets_by_cost::job& j : jobs) {
-      try_without(j.id);
+      book_.try_without(j.id);
       victims.push_back(j.id);
     }
     const shared_gang_plan now = try_now();
     std::vector<running_task> placed;
     for (const task_placement& p : now.placements)
-      place(placed, {gang.groups[p.group].task(), p.where, p.group});
+      place(placed, {gang_.groups[p.group].task(), p.where, p.group});
     if (now.result == plan_result::bind) {
       keep_needed(std::move(victims), std::move(placed), bound, plan);
       return true;
@@ -198,45 +250,43 @@ class gang_victims : public preemption_core<Score> {
     take_back(placed, victims);
     return false;
   }
-  // The running jobs that may be evicted, with a task on a healthy node where a task of the gang may run.
-  [[nodiscard]] std::vector<sets_by_cost::job> evictable(std::uint32_t priority,
-                                                         const summary_bitset* suggested) const {
-    const auto may_run_on = [&](node_id n) {
-      return nodes_[n].healthy && (suggested == nullptr || suggested->test(n.value));
+  // The running jobs that may be evicted, with a task on a healthy node where the gang may run.
+  [[nodiscard]] std::vector<sets_by_cost::job> evictable() const {
+    const auto may_run_on = [&](const running_task& t) {
+      const node_id n = t.where.node;
+      return book_.nodes()[n].healthy && (suggested_ == nullptr || suggested_->test(n.value));
     };
     std::vector<sets_by_cost::job> jobs;
-    for (const auto& [id, its] : known_) {
-      const job_id job(id);
-      if (its.terms.priority >= priority || preempting_.is_victim(job)) continue;
-      const std::vector<running_task> tasks = running_.tasks_of(job);
-      if (std::any_of(tasks.begin(), tasks.end(),
-                      [&](const running_task& t) { return may_run_on(t.where.node); }))
-        jobs.push_back({its.terms.cost, job});
-    }
+    book_.for_each_evictable(priority_, [&](job_id job, std::uint64_t cost) {
+      const std::vector<running_task> tasks = book_.tasks_of(job);
+      if (std::any_of(tasks.begin(), tasks.end(), may_run_on)) jobs.push_back({cost, job});
+    });
     return jobs;
   }
 
   // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one node,
   // those on different nodes are different.
-  [[nodiscard]] std::uint64_t victims_bound(const topology_constraints& gang,
-                                            std::uint32_t priority,
-                                            const summary_bitset* suggested) {
+  [[nodiscard]] std::uint64_t victims_bound() {
     std::uint64_t bound = 0;
-    for (std::uint32_t g = 0; g < gang.groups.size(); ++g) {
-      const constrained_task_group& group = gang.groups[g];
+    for (const constrained_task_group& group : gang_.groups) {
       if (group.tasks == 0) continue;
       const task_request task = group.task();
-      if (base::place(task, suggested)) continue;
-      if (const auto found = index_.find(nodes_, task, priority, suggested).victims)
+      if (book_.place(task, suggested_)) continue;
+      if (const auto found = book_.find_victims(task, priority_, suggested_))
         bound = (std::max)(bound, found->lower_bound);
-      if (!task.wants_whole_gpus() || spanning_jobs_ > 0) continue;
-      const std::uint32_t on_a_node = (std::max)(most_gpus() / task.gpus, std::uint32_t{1});
+      if (!task.wants_whole_gpus() || book_.some_span_nodes()) continue;
+      const std::uint32_t on_a_node = (std::max)(book_.most_gpus() / task.gpus, std::uint32_t{1});
       const std::uint64_t sum =
-          index_.least_sum(nodes_, task, priority, (group.tasks + on_a_node - 1) / on_a_node);
-      if (sum != cost_tree::never) bound = (std::max)(bound, sum);
+          book_.least_sum(task, priority_, (group.tasks + on_a_node - 1) / on_a_node);
+      if (sum != victim_index::never) bound = (std::max)(bound, sum);
     }
     return bound;
   }
+
+  preemption_book<Score>& book_;
+  const topology_constraints& gang_;
+  std::uint32_t priority_;
+  const summary_bitset* suggested_;
 };
 
 }  // namespace detail

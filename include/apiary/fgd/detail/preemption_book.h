@@ -1,32 +1,34 @@
-// apiary/fgd/detail/preemption_core.h - the state of a scheduler that preempts tasks on shared GPUs.
+// apiary/fgd/detail/preemption_book.h - which jobs run, preempt and may be evicted on shared GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
-#include <apiary/fgd/detail/gang_checks.h>
-#include <apiary/fgd/detail/preempting_jobs.h>
+#include <apiary/fgd/detail/claims.h>
 #include <apiary/fgd/detail/request_checks.h>
-#include <apiary/fgd/detail/reserved_nodes.h>
 #include <apiary/fgd/detail/running_tasks.h>
 #include <apiary/fgd/detail/victim_index.h>
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/preemption_plan.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,25 +36,44 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The part of preemptive_sharing_scheduler that keeps what it knows of jobs: their terms, their
-// reservations, and an index of possible victims.
+// A gang scheduler of which the nodes may be changed without a job: for reservations, and to try
+// evictions.
 template <NodeScore Score>
-class preemption_core : public gang_sharing_scheduler<Score> {
+struct open_scheduler : gang_sharing_scheduler<Score> {
   using base = gang_sharing_scheduler<Score>;
 
+  open_scheduler(node_table nodes, Score score) : base(std::move(nodes), std::move(score)) {}
+
+  using base::check_placements;
+  using base::nodes_;
+  using base::place;
+  using base::placer_;
+  using base::request_of;
+  using base::running_;
+};
+
+// Keeps what preemptive_sharing_scheduler knows of jobs: where they run, their terms, what they have
+// reserved, and which of them may be evicted.
+template <NodeScore Score>
+class preemption_book {
  public:
   // The sum of the eviction costs of all jobs is below this.
   static constexpr std::uint64_t max_total_cost = (std::uint64_t{1} << 63) - 1;
 
- protected:
-  using base::nodes_;
-  using base::placer_;
-  using base::running_;
-
-  preemption_core(node_table nodes, Score score)
-      : base(std::move(nodes), std::move(score)), index_(nodes_.size()) {
-    for (const node_id n : nodes_.ids()) count_gpus(n);
+  preemption_book(node_table nodes, Score score)
+      : gangs_(std::move(nodes), std::move(score)), index_(this->nodes().size()) {
+    for (const node_id n : this->nodes().ids()) count_gpus(n);
   }
+
+  // Where jobs run. A job starts there by start(); added() and ended() follow what changes there.
+  [[nodiscard]] open_scheduler<Score>& gangs() noexcept { return gangs_; }
+  [[nodiscard]] const open_scheduler<Score>& gangs() const noexcept { return gangs_; }
+  // The nodes; what is reserved counts as used.
+  [[nodiscard]] const node_table& nodes() const noexcept { return gangs_.nodes_; }
+  // The jobs that wait for their victims.
+  [[nodiscard]] const preempting_jobs& preempting() const noexcept { return preempting_; }
+  // Whether a preempting job has reserved something of the node.
+  [[nodiscard]] bool is_reserved(node_id n) const { return reserved_.contains(n); }
 
   // What a preempting job does now.
   [[nodiscard]] preemption_plan waiting_plan(const preempting_job& its) const {
@@ -61,7 +82,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     for (const job_id victim : its.victims) plan.cost += cost_of(victim);
     plan.lower_bound = (std::min)(plan.cost, its.lower_bound);
     for (const running_task& t : its.tasks) {
-      if (!nodes_[t.where.node].healthy) return {.reason = wait_reason::unhealthy};
+      if (!gangs_.nodes_[t.where.node].healthy) return {.reason = wait_reason::unhealthy};
       plan.placements.push_back({t.group, t.where});
     }
     return plan;
@@ -75,7 +96,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     if (its != nullptr) {
       if (!its->victims.empty()) return victims_run(job, its->victims);
       if (!same_tasks(its->tasks, tasks)) return has_reserved(job);
-      for (const running_task& t : tasks) reserved_.show(nodes_, t.where.node);
+      for (const running_task& t : tasks) reserved_.show(gangs_.nodes_, t.where.node);
     }
     absl::Status status = check_cost(job, terms.cost, its == nullptr ? 0 : its->terms.cost);
     if (status.ok()) status = begin();
@@ -91,11 +112,11 @@ class preemption_core : public gang_sharing_scheduler<Score> {
       add_candidate(job);
     }
     for (const running_task& t : tasks) {
-      if (its == nullptr || !nodes_.contains(t.where.node)) continue;
+      if (its == nullptr || !gangs_.nodes_.contains(t.where.node)) continue;
       if (status.ok()) {
-        reserved_.release(nodes_, t.request, t.where);
+        reserved_.release(gangs_.nodes_, t.request, t.where);
       } else {
-        reserved_.hide(nodes_, t.where.node);
+        reserved_.hide(gangs_.nodes_, t.where.node);
       }
       touch(t.where.node);
     }
@@ -105,7 +126,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   absl::Status reserve(job_id job, std::vector<running_task> tasks, const preemption_plan& plan,
                        const eviction_terms& terms) {
     if (!job.valid()) return absl::InvalidArgumentError("a job to commit needs a job id");
-    if (running_.contains(job)) return runs_already(job);
+    if (gangs_.running_.contains(job)) return runs_already(job);
     if (preempting_.find(job) != nullptr)
       return absl::AlreadyExistsError(absl::StrCat(name_of(job), " is preempting already"));
     APIARY_RETURN_IF_ERROR(check_cost(job, terms.cost, 0));
@@ -125,7 +146,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     }
     APIARY_RETURN_IF_ERROR(check_free(job, tasks, victims));
     for (const running_task& t : tasks) {
-      reserved_.reserve(nodes_, t.request, t.where);
+      reserved_.reserve(gangs_.nodes_, t.request, t.where);
       touch(t.where.node);
     }
     for (const job_id victim : victims) remove_candidate(victim);
@@ -138,7 +159,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     const preempting_job cancelled = *preempting_.find(job);
     preempting_.remove(job);
     for (const running_task& t : cancelled.tasks) {
-      reserved_.release(nodes_, t.request, t.where);
+      reserved_.release(gangs_.nodes_, t.request, t.where);
       touch(t.where.node);
     }
     for (const job_id victim : cancelled.victims) add_candidate(victim);
@@ -148,7 +169,7 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   void added(running_task task, job_id job) {
     task.request.job = job;
     known_job& its = known_.find(job.value)->second;
-    if (running_.count_on(job, task.where.node) == 1 && ++its.nodes == 2) ++spanning_jobs_;
+    if (gangs_.running_.count_on(job, task.where.node) == 1 && ++its.nodes == 2) ++spanning_jobs_;
     reserved_.started(task.request, task.where);
     if (!preempting_.is_victim(job))
       index_.add(task.request, task.where, its.terms.priority, its.terms.cost);
@@ -158,15 +179,15 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   void ended(job_id job, const std::vector<running_task>& tasks) {
     const auto found = known_.find(job.value);
     for (const running_task& t : tasks) {
-      reserved_.ended(nodes_, t.request, t.where);
+      reserved_.ended(gangs_.nodes_, t.request, t.where);
       if (!preempting_.is_victim(job))
         index_.remove(t.request, t.where, found->second.terms.priority);
       touch(t.where.node);
     }
     known_job& its = found->second;
-    if (running_.contains(job)) {
+    if (gangs_.running_.contains(job)) {
       for (const running_task& t : tasks)
-        if (running_.count_on(job, t.where.node) == 0 && --its.nodes == 1) --spanning_jobs_;
+        if (gangs_.running_.count_on(job, t.where.node) == 0 && --its.nodes == 1) --spanning_jobs_;
       return;
     }
     preempting_.ended(job);
@@ -186,6 +207,8 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     if (!is_victim) add_candidate(job);
     return absl::OkStatus();
   }
+  // The health of a node has changed.
+  void health_changed(node_id n) { index_.touch(n); }
   // A node has another shape, is new, or has left.
   void shape_changed(node_id n) {
     if (n.value == index_.size()) index_.add_node();
@@ -199,52 +222,76 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     return most;
   }
 
-  // What is known of a running job.
-  struct known_job {
-    eviction_terms terms{};
-    std::uint32_t nodes = 0;  // on which it has tasks
-  };
-
+  // Whether a job has tasks on several nodes.
+  [[nodiscard]] bool some_span_nodes() const noexcept { return spanning_jobs_ > 0; }
+  // The running tasks of a job.
+  [[nodiscard]] std::vector<running_task> tasks_of(job_id job) const {
+    return gangs_.running_.tasks_of(job);
+  }
+  // What the eviction of a running job costs.
   [[nodiscard]] std::uint64_t cost_of(job_id job) const {
     return known_.find(job.value)->second.terms.cost;
   }
-  // A node has changed.
-  void touch(node_id n) {
-    placer_.update(nodes_, n);
-    index_.touch(n);
+  // Calls visit(job, cost) for each running job that a job of this priority may evict.
+  template <class Visit>
+  void for_each_evictable(std::uint32_t priority, const Visit& visit) const {
+    for (const auto& [id, its] : known_)
+      if (its.terms.priority < priority && !preempting_.is_victim(job_id(id)))
+        visit(job_id(id), its.terms.cost);
   }
-  // A running job may be evicted from now on.
-  void add_candidate(job_id job) {
-    const eviction_terms& terms = known_.find(job.value)->second.terms;
-    for (const running_task& t : running_.tasks_of(job))
-      index_.add(t.request, t.where, terms.priority, terms.cost);
+
+  // Where the task would run now, without victims.
+  [[nodiscard]] std::optional<placement> place(const task_request& task,
+                                               const summary_bitset* suggested) {
+    return gangs_.place(task, suggested);
   }
-  // A running job may not be evicted any more.
-  void remove_candidate(job_id job) {
-    const std::uint32_t priority = known_.find(job.value)->second.terms.priority;
-    for (const running_task& t : running_.tasks_of(job))
-      index_.remove(t.request, t.where, priority);
+  // Where the gang would run now, without victims, by a search of so many steps.
+  [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(const topology_constraints& gang,
+                                                         const summary_bitset* suggested,
+                                                         std::uint64_t steps) {
+    return suggested == nullptr ? gangs_.propose(gang, steps)
+                                : gangs_.propose(gang, *suggested, steps);
+  }
+  // As victim_index.
+  [[nodiscard]] std::optional<victims_on_node> find_victims(const task_request& task,
+                                                            std::uint32_t priority,
+                                                            const summary_bitset* suggested) {
+    return index_.find(nodes(), task, priority, suggested);
+  }
+  // As victim_index.
+  [[nodiscard]] std::uint64_t least_sum(const task_request& task, std::uint32_t priority,
+                                        std::uint32_t count) {
+    return index_.least_sum(nodes(), task, priority, count);
+  }
+
+  // In a search for victims, a task uses the nodes, until vacate().
+  void occupy(const running_task& task) {
+    gangs_.nodes_.place(task.request, task.where);
+    touch(task.where.node);
+  }
+  // Takes occupy() back.
+  void vacate(const running_task& task) {
+    gangs_.nodes_.remove(task.request, task.where);
+    touch(task.where.node);
   }
   // The tasks of a running job leave the nodes, in a search for victims. Returns how many.
   std::size_t try_without(job_id victim) {
     remove_candidate(victim);
-    const std::vector<running_task> tasks = running_.tasks_of(victim);
-    for (const running_task& t : tasks) {
-      nodes_.remove(t.request, t.where);
-      touch(t.where.node);
-    }
+    const std::vector<running_task> tasks = gangs_.running_.tasks_of(victim);
+    for (const running_task& t : tasks) vacate(t);
     return tasks.size();
   }
   // Takes try_without() back if the nodes have enough left. Returns whether they have.
   bool fits_again(job_id victim) {
-    const std::vector<running_task> tasks = running_.tasks_of(victim);
+    const std::vector<running_task> tasks = gangs_.running_.tasks_of(victim);
     std::size_t placed = 0;
-    while (placed < tasks.size() && nodes_.is_free(tasks[placed].request, tasks[placed].where)) {
-      nodes_.place(tasks[placed].request, tasks[placed].where);
+    while (placed < tasks.size() &&
+           gangs_.nodes_.is_free(tasks[placed].request, tasks[placed].where)) {
+      gangs_.nodes_.place(tasks[placed].request, tasks[placed].where);
       ++placed;
     }
     if (placed < tasks.size()) {
-      while (placed-- > 0) nodes_.remove(tasks[placed].request, tasks[placed].where);
+      while (placed-- > 0) gangs_.nodes_.remove(tasks[placed].request, tasks[placed].where);
       return false;
     }
     for (const running_task& t : tasks) touch(t.where.node);
@@ -252,13 +299,30 @@ class preemption_core : public gang_sharing_scheduler<Score> {
     return true;
   }
 
-  victim_index index_;
-  reserved_nodes reserved_{};
-  preempting_jobs preempting_{};
-  std::unordered_map<std::uint32_t, known_job> known_{};  // running jobs, by id
-  std::uint32_t spanning_jobs_ = 0;                       // those with tasks on several nodes
-
  private:
+  // What is known of a running job.
+  struct known_job {
+    eviction_terms terms{};
+    std::uint32_t nodes = 0;  // on which it has tasks
+  };
+
+  // A node has changed.
+  void touch(node_id n) {
+    gangs_.placer_.update(nodes(), n);
+    index_.touch(n);
+  }
+  // A running job may be evicted from now on.
+  void add_candidate(job_id job) {
+    const eviction_terms& terms = known_.find(job.value)->second.terms;
+    for (const running_task& t : gangs_.running_.tasks_of(job))
+      index_.add(t.request, t.where, terms.priority, terms.cost);
+  }
+  // A running job may not be evicted any more.
+  void remove_candidate(job_id job) {
+    const std::uint32_t priority = known_.find(job.value)->second.terms.priority;
+    for (const running_task& t : gangs_.running_.tasks_of(job))
+      index_.remove(t.request, t.where, priority);
+  }
   // OK if the job, which had the cost `before`, may have this cost.
   [[nodiscard]] absl::Status check_cost(job_id job, std::uint64_t cost,
                                         std::uint64_t before) const {
@@ -272,26 +336,28 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   [[nodiscard]] absl::Status check_free(job_id job, const std::vector<running_task>& tasks,
                                         const std::vector<job_id>& victims) {
     for (const running_task& t : tasks)
-      if (!nodes_.contains(t.where.node)) return no_such_node(job, t.where.node);
+      if (!gangs_.nodes_.contains(t.where.node)) return no_such_node(job, t.where.node);
     for (const job_id victim : victims)
-      for (const running_task& t : running_.tasks_of(victim)) nodes_.remove(t.request, t.where);
+      for (const running_task& t : gangs_.running_.tasks_of(victim))
+        gangs_.nodes_.remove(t.request, t.where);
     absl::Status status;
     std::size_t placed = 0;
     for (; placed < tasks.size() && status.ok(); ++placed) {
       const running_task& t = tasks[placed];
-      if (!nodes_.is_free(t.request, t.where)) {
-        status = not_free(nodes_, t.request, t.where);
-      } else if (!nodes_[t.where.node].healthy) {
+      if (!gangs_.nodes_.is_free(t.request, t.where)) {
+        status = not_free(gangs_.nodes_, t.request, t.where);
+      } else if (!gangs_.nodes_[t.where.node].healthy) {
         status = is_bad(job, t.where.node);
       } else {
-        nodes_.place(t.request, t.where);
+        gangs_.nodes_.place(t.request, t.where);
         continue;
       }
       break;
     }
-    while (placed-- > 0) nodes_.remove(tasks[placed].request, tasks[placed].where);
+    while (placed-- > 0) gangs_.nodes_.remove(tasks[placed].request, tasks[placed].where);
     for (const job_id victim : victims)
-      for (const running_task& t : running_.tasks_of(victim)) nodes_.place(t.request, t.where);
+      for (const running_task& t : gangs_.running_.tasks_of(victim))
+        gangs_.nodes_.place(t.request, t.where);
     return status;
   }
 
@@ -299,11 +365,18 @@ class preemption_core : public gang_sharing_scheduler<Score> {
   void count_gpus(node_id n) {
     if (n.value >= gpus_of_.size()) gpus_of_.resize(n.value + std::size_t{1}, 0);
     --nodes_with_[gpus_of_[n.value]];
-    gpus_of_[n.value] = static_cast<std::uint8_t>(nodes_.contains(n) ? nodes_.shape(n).gpus : 0);
+    gpus_of_[n.value] =
+        static_cast<std::uint8_t>(gangs_.nodes_.contains(n) ? gangs_.nodes_.shape(n).gpus : 0);
     ++nodes_with_[gpus_of_[n.value]];
   }
 
-  std::uint64_t total_cost_ = 0;         // of running and preempting jobs
+  open_scheduler<Score> gangs_;
+  victim_index index_;
+  reserved_nodes reserved_{};
+  preempting_jobs preempting_{};
+  std::unordered_map<std::uint32_t, known_job> known_{};  // running jobs, by id
+  std::uint32_t spanning_jobs_ = 0;                       // those with tasks on several nodes
+  std::uint64_t total_cost_ = 0;                          // of running and preempting jobs
   std::vector<std::uint8_t> gpus_of_{};  // by node; 0: it has none, or there is no such node
   std::array<std::uint32_t, max_gpus_per_node + 1> nodes_with_{};  // so many GPUs; [0] is not used
 };

@@ -1,8 +1,7 @@
-// apiary/tests/fgd/detail/gang_victims_test.cpp - gangs whose victims are not those of single tasks.
+// apiary/tests/fgd/gang_victims_test.cpp - gangs whose victims are not those of single tasks.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/fgd/baseline_scores.h>
-#include <apiary/fgd/detail/gang_victims.h>
 #include <apiary/fgd/preemption_plan.h>
 #include <apiary/fgd/preemptive_sharing.h>
 #include <apiary/gang/topology_constraints.h>
@@ -36,7 +35,7 @@ preempting_best_fit one_gpu_each(std::uint32_t count, const std::vector<std::uin
   return scheduler;
 }
 
-TEST_CASE("gang_victims: on a small cluster they cost least, also where single tasks mislead") {
+TEST_CASE("on a small cluster the victims of a gang cost least, also where single tasks mislead") {
   // The first task would evict job 0, the second one job 1. Without job 1 both run on node 1.
   node_table nodes;
   nodes.add({.host = {.cpu_milli = 2000}, .gpus = 1});
@@ -58,7 +57,7 @@ TEST_CASE("gang_victims: on a small cluster they cost least, also where single t
 }
 
 TEST_CASE(
-    "gang_victims: if tasks one by one find none, all jobs are tried, on small clusters only") {
+    "if the tasks of a gang one by one find none, all jobs are tried, on small clusters only") {
   // The first task would take node 1, the only one with enough CPU for the second one.
   for (const std::uint32_t count : {2U, 254U, 255U}) {
     CAPTURE(count);
@@ -86,8 +85,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "gang_victims: the lower bound is that of what runs now, and of the nodes that are there") {
+TEST_CASE("the lower bound for a gang is that of what runs now, and of the nodes that are there") {
   // So many nodes that no sets are tried. The gang needs the GPUs of the three jobs.
   auto scheduler = one_gpu_each(300, {1000, 1000, 1000}, {5, 7});
   topology_constraints runs;
