@@ -47,11 +47,10 @@ APIARY_NAMESPACE_BEGIN
 // in the order of their costs (detail::gang_victims has the limits). A gang under topology constraints
 // preempts nothing, and neither does one that is `undecided`: it may fit.
 //
-// Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index::find,
-//          once for a task, and for a gang for each task group and each task that takes victims. That
-//          is O(nodes) for the first task of its kind and priority, and where most nodes that cost
-//          little cannot be taken; see there. For a gang on a small cluster also a plan for each set of
-//          jobs that is tried. commit, finish: as there, and O(jobs on the node).
+// Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index::find, so
+//          O(nodes), once for a task, and for a gang for each task group and each task that takes
+//          victims. For a gang on a small cluster also a plan for each set of jobs that is tried.
+//          commit, finish: as there, and O(jobs on the node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
 class preemptive_sharing_scheduler {
