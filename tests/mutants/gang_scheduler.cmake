@@ -47,15 +47,15 @@ mutant(budget_unlimited gang_scheduler/detail/victim_candidates.h "wrong group: 
   FROM [[if (at == tenants_.end() || *at != tenant) return no_group;]]
   TO [[if (at == tenants_.end() || *at != tenant) return 0;]] STATEMENT)
 mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: new gangs are not merged into the order"
-  FROM [[middle != order_.end()]] TO [[middle == order_.begin() && middle != order_.end()]])
+  FROM [[sorted_ > 0 && before(added.back(), order_[sorted_ - 1])]] TO [[false]])
 mutant(view_oldest gang_scheduler/detail/filter_views.h "wrong choice: the filter that was used last is dropped"
-  FROM [[drop(links_[0].newer);]] TO [[drop(links_[0].older);]] STATEMENT)
+  FROM [[used_[i].last < used_[oldest].last]] TO [[used_[i].last > used_[oldest].last]])
 mutant(view_of_other_node gang_scheduler/detail/filter_views.h "forgotten update: a node that has left stays in the view of a filter"
   FROM [[v.update(position, nullptr);]] TO [[]] STATEMENT)
 mutant(view_dropped_changes gang_scheduler/detail/filter_views.h "dropped condition: a view that missed changes takes only the last ones"
   FROM [[v.layout != layout_ || v.seen < dropped_]] TO [[v.layout != layout_]])
-mutant(view_last_index gang_scheduler/detail/filter_views.h "forgotten update: the filter that gets the index of a dropped one is not found"
-  FROM [[entry_of(last)->second = i;]] TO [[]] STATEMENT)
+mutant(view_last_index gang_scheduler/detail/filter_views.h "forgotten update: after one is dropped the view of another filter is returned"
+  FROM [[if (oldest < i) --i;]] TO [[]] STATEMENT)
 mutant(view_memory gang_scheduler/detail/filter_views.h "dropped condition: filters are kept however much memory they take"
   FROM [[(kept > min_filters && bytes_ > most_bytes_)]] TO [[false]])
 mutant(what_if_budget gang_scheduler/detail/gang_scheduler_inl.h "dropped restore: disruption budgets of a trial stay"

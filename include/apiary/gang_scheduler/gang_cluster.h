@@ -76,7 +76,8 @@ struct node_filter {
 };
 
 // Describes a cluster for gang_scheduler: its nodes, and the cells (racks, blocks, ...) that
-// contain them. Fill it from your own inventory; examples/programs/import/ has readers of several formats.
+// contain them. Fill it from your own inventory; examples/programs/import/ has readers of several
+// formats.
 struct gang_cluster {
   // The most GPUs of a node.
   static constexpr std::uint32_t max_gpus = 32;

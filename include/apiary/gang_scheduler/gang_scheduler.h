@@ -33,14 +33,15 @@ class gang_scheduler_core;  // the state of a scheduler
 //
 // Levels count from the nodes: 0 is a node, 1 the level of gang_cluster::levels[0]. A call that
 // returns an error leaves the state as it was. Ties go by names, of cells from the top and then of
-// nodes, "n9" before "n10"; ids and history decide nothing. The module page has the cost of every call.
+// nodes, "n9" before "n10"; ids and history decide nothing. The module page has the cost of every
+// call.
 // Cost:    propose: topology_fit on an index of free GPUs that is kept for each filter; it does not
 //          look at nodes unless the gang needs CPU or memory that is scarce, or preempts.
 // Example: examples/gang_scheduler.cpp
 class gang_scheduler : public gang_scheduler_types {
  public:
-  // A scheduler without gangs; all nodes are healthy. Node i of the description gets id i. There may
-  // be no nodes yet; the levels cannot change later.
+  // A scheduler without gangs; all nodes are healthy. Node i of the description gets id i. There
+  // may be no nodes yet; the levels cannot change later.
   // kInvalidArgument: see gang_cluster::check.
   [[nodiscard]] static absl::StatusOr<gang_scheduler> create(const gang_cluster& cluster);
   // A copy is a snapshot. A moved-from scheduler can only be assigned to or destroyed.
@@ -56,17 +57,18 @@ class gang_scheduler : public gang_scheduler_types {
   // Decides where the gang would run now, which gangs would have to end, or that it must wait. It
   // changes nothing that a caller can observe. `now` matters only for the cost of victims.
   // The last slice of a group may be shorter than the others if the group has no anti-affinity and
-  // no leader, and leads none. If several sets of victims cost the same, it takes one that allows the
-  // lowest level, from `preferred` on. It preempts nothing only to reach the preferred level; set
-  // `required` for that.
-  // Propose a preempting gang again, unchanged: the answer is `bind` when its victims have ended. It is
-  // `wait` with reason `unhealthy` if one of its nodes is bad; then call finish() and propose a new gang.
-  // kInvalidArgument: the request is wrong, or the gang has reserved GPUs for another request; to change
-  // it, call finish() first. kNotFound: the filter names a node that does not exist.
+  // no leader, and leads none. If several sets of victims cost the same, it takes one that allows
+  // the lowest level, from `preferred` on. It preempts nothing only to reach the preferred level;
+  // set `required` for that.
+  // Propose a preempting gang again, unchanged: the answer is `bind` when its victims have ended.
+  // It is `wait` with reason `unhealthy` if one of its nodes is bad; then call finish() and propose
+  // a new gang.
+  // kInvalidArgument: the request is wrong, or the gang has reserved GPUs for another request; to
+  // change it, call finish() first. kNotFound: the filter names a node that does not exist.
   // kAlreadyExists: the gang runs.
   [[nodiscard]] absl::StatusOr<plan> propose(const request& gang, time_ms now = 0);
-  // Applies a plan. kAborted: the state, the cost of victims or a disruption budget has changed since
-  // propose(); a new step budget changes none of them. kFailedPrecondition: the plan
+  // Applies a plan. kAborted: the state, the cost of victims or a disruption budget has changed
+  // since propose(); a new step budget changes none of them. kFailedPrecondition: the plan
   // says wait. kInvalidArgument: the plan was changed, and cannot be applied.
   absl::Status commit(const plan& decided);
   // Ends a gang, or cancels a preempting one; its victims then stay. kNotFound: no such gang.
@@ -74,13 +76,13 @@ class gang_scheduler : public gang_scheduler_types {
   // propose() with the proof, the nodes to free and a sentence. Errors as propose().
   // Cost: milliseconds, as unblock_search; use it for people, not in each decision.
   [[nodiscard]] absl::StatusOr<explanation> explain(const request& gang, time_ms now = 0);
-  // Finds new nodes for the tasks of a running gang whose node or GPUs are bad. The other tasks stay,
-  // and the constraints hold for all tasks together. If the result is `bind`, commit() moves the
-  // tasks `replaced` to `tasks`. Nothing is preempted for them. kNotFound: no such gang.
+  // Finds new nodes for the tasks of a running gang whose node or GPUs are bad. The other tasks
+  // stay, and the constraints hold for all tasks together. If the result is `bind`, commit() moves
+  // the tasks `replaced` to `tasks`. Nothing is preempted for them. kNotFound: no such gang.
   // kFailedPrecondition: no task is on bad hardware, or the gang is preempting or a victim.
   [[nodiscard]] absl::StatusOr<plan> propose_replacement(const job_key& job);
-  // propose_replacement() with the nodes to free and a sentence, on the same step budget. If the steps
-  // end first, fewer nodes may be enough. Errors as there.
+  // propose_replacement() with the nodes to free and a sentence, on the same step budget. If the
+  // steps end first, fewer nodes may be enough. Errors as there.
   [[nodiscard]] absl::StatusOr<explanation> explain_replacement(const job_key& job);
   // Adds a gang that runs already, after a restart of the host, in any order. The placement is
   // accepted even against the constraints, the filter, the health and the CPU of its nodes. Nodes
@@ -109,10 +111,10 @@ class gang_scheduler : public gang_scheduler_types {
   void set_victim_cost(cost_function cost);
   // Sets the most that a tenant may lose in one preemption.
   void set_disruption_budget(tenant_id tenant, const disruption_budget& budget);
-  // Sets the steps that one propose() or propose_replacement() may take; 200,000 at first. 0 counts as
-  // 1, more than 2^56 count as 2^56. A step takes at most a microsecond, usually 0.01 to 0.1; the
-  // request is read before the first one. If the steps end first, the plan says `undecided`, or its
-  // victims may cost more than necessary. The module page says what counts as a step.
+  // Sets the steps that one propose() or propose_replacement() may take; 200,000 at first. 0 counts
+  // as 1, more than 2^56 count as 2^56. A step takes at most a microsecond, usually 0.01 to 0.1;
+  // the request is read before the first one. If the steps end first, the plan says `undecided`, or
+  // its victims may cost more than necessary. The module page says what counts as a step.
   void set_step_budget(std::uint64_t steps);
 
   // Calls trial(*this) and then takes back every change that it made, also if it throws. Only what
@@ -139,8 +141,8 @@ class gang_scheduler : public gang_scheduler_types {
   [[nodiscard]] std::uint64_t free_gpus() const noexcept;
   // The number of running and preempting gangs.
   [[nodiscard]] std::uint32_t num_gangs() const noexcept;
-  // A hash of the nodes, by their names, and of the gangs with their requests, in whatever order they
-  // came. Cost: O(1).
+  // A hash of the nodes, by their names, and of the gangs with their requests, in whatever order
+  // they came. Cost: O(1).
   [[nodiscard]] std::uint64_t hash() const noexcept;
   // Recomputes everything from nodes and gangs; returns what differs, empty if nothing does.
   // Cost: O(cluster * filters in use).

@@ -125,8 +125,8 @@ struct gang_scheduler_types {
   // Why a gang waits, and what would help.
   struct explanation {
     gang_scheduler_types::plan plan{};  // as propose() answers
-    // Of `busy` and `never`, if the search has one. A shorter last slice is a task group of its own.
-    // Cells are numbered as in gang_scheduler::free_capacity.
+    // Of `busy` and `never`, if the search has one. A shorter last slice is a task group of its
+    // own. Cells are numbered as in gang_scheduler::free_capacity.
     std::optional<infeasibility_proof> proof{};
     std::vector<blocking_resource> blocking{};  // explain/blocking_resource.h
     std::vector<node_id> nodes_to_free{};       // the gang would fit if they were idle, healthy

@@ -1,189 +1,179 @@
-// apiary/tests/gang_scheduler/detail/filter_views_test.cpp - a node with what uses it, and which nodes a filter accepts.
+// apiary/tests/gang_scheduler/detail/filter_views_test.cpp - views of many filters, against views that are made anew.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
+#include <apiary/gang_scheduler/detail/gang_audit.h>
+#include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
-#include <apiary/model/resources.h>
-#include <apiary/topology/ragged_tree.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
 
 #include <doctest/doctest.h>
 
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <support/scale.h>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
-namespace node_view_tests {
+namespace filter_views_tests {
 namespace {
 
 using namespace apiary;
+using detail::gang_audit;
 using detail::node_view;
-using detail::used_node;
+using detail::scheduled_gangs;
 
-TEST_CASE("used_node: free is what is healthy, not in use and not reserved") {
-  used_node n;
-  CHECK(!n.present());
-  n.position = 0;
-  CHECK(n.present());
-  n.shape = {.name = "n", .gpus = 8, .host = {4'000, 100}};
-  n.bad_gpus = 0b1000'0000;
-  n.used = 0b1100'0011;
-  n.reserved = 0b0000'0101;
-  n.cpu_milli = 1'000;
-  n.memory_mib = 101;  // more than there is
-  CHECK(n.all_gpus() == 0b1111'1111);
-  CHECK(n.healthy_gpus() == 0b0111'1111);
-  CHECK(n.free_gpus() == 0b0011'1000);
-  CHECK(n.free_host() == resources{3'000, 0});
-  n.bad = true;
-  CHECK(n.healthy_gpus() == 0);
-  CHECK(n.free_gpus() == 0);
-  CHECK(n.free_host() == resources{});
-  n.shape.gpus = 32;
-  CHECK(n.all_gpus() == ~0U);
-  n.shape.gpus = 0;
-  CHECK(n.all_gpus() == 0);
+// An index of a filter is moved when others are added or dropped, and never copied.
+static_assert(std::is_nothrow_move_constructible_v<node_view>);
+
+using views_state = scheduled_gangs;
+
+node_filter nth_filter(std::uint32_t i) {
+  node_filter filter;
+  if (i % 3 == 0) {
+    filter.nodes = {"n" + std::to_string(i), "n" + std::to_string(i / 2), "n1"};
+  } else {
+    filter.labels = {"zone=" + std::to_string(i % 4)};
+    filter.tolerations = {std::to_string(i)};
+  }
+  if (i % 5 == 0) filter.tolerations.emplace_back("slow");
+  return filter;
 }
 
-TEST_CASE("used_node: one gang frees what it uses, less what is in use too much") {
-  for (std::uint32_t has = 0; has < 5; ++has)
-    for (std::uint32_t used = 0; used < 8; ++used)
-      for (std::uint32_t own = 0; own <= used; ++own) {
-        const auto free = [&](std::uint32_t in_use) {
-          return used_node::left_of({has, has}, in_use, in_use).cpu_milli;
-        };
-        CAPTURE(has);
-        CAPTURE(used);
-        CAPTURE(own);
-        REQUIRE(used_node::freed(own, used, has) == free(used - own) - free(used));
-      }
+gang_cluster::node some_node(rng& random) {
+  gang_cluster::node n{.name = "n" + std::to_string(random.uniform(60)),
+                       .cells = {"r" + std::to_string(random.uniform(4))},
+                       .gpus = random.uniform(40) == 0 ? 9 : 1 + random.uniform(4),
+                       .host = {random.uniform(3) * 1000, random.uniform(3)},
+                       .labels = {"zone=" + std::to_string(random.uniform(4))}};
+  if (random.uniform(4) == 0) n.taints = {"slow"};
+  return n;
 }
 
-TEST_CASE("used_node: each part of a node counts in the hash, what uses it does not") {
-  used_node n;
-  n.shape = {.name = "n", .cells = {"r"}, .gpus = 4, .host = {1, 2}, .model = "m"};
-  n.shape.labels = {"a"};
-  n.shape.taints = {"b"};
-  n.name_hash = used_node::hash_of_name("n");
-  const std::uint64_t before = n.hash();
-  used_node other = n;
-  other.used = other.reserved = other.counted = 1;
-  other.cpu_milli = other.memory_mib = 1;
-  other.position = 7;
-  CHECK(other.hash() == before);
-  const auto differs = [&](auto&& change) {
-    used_node changed = n;
-    change(changed);
-    return changed.hash() != before;
-  };
-  CHECK(differs([](used_node& u) { u.name_hash = used_node::hash_of_name("m"); }));
-  CHECK(differs([](used_node& u) { u.shape.gpus = 5; }));
-  CHECK(differs([](used_node& u) { u.shape.host.cpu_milli = 2; }));
-  CHECK(differs([](used_node& u) { u.shape.host.memory_mib = 1; }));
-  CHECK(differs([](used_node& u) { u.shape.model = "n"; }));
-  CHECK(differs([](used_node& u) { u.bad = true; }));
-  CHECK(differs([](used_node& u) { u.bad_gpus = 1; }));
-  CHECK(differs([](used_node& u) { u.shape.cells = {"s"}; }));
-  CHECK(differs([](used_node& u) { u.shape.labels = {"b"}; }));
-  CHECK(differs([](used_node& u) { u.shape.taints.clear(); }));
-  // A label is not a taint.
-  CHECK(differs([](used_node& u) {
-    u.shape.labels.clear();
-    u.shape.taints = {"a", "b"};
-  }));
-}
-
-TEST_CASE("node_view: a filter accepts nodes by labels, models, taints and names") {
-  const ragged_tree tree({{1}, {1}});
-  const gang_cluster::node plain{.name = "n1", .model = "a"};
-  gang_cluster::node labelled = plain;
-  labelled.labels = {"zone=a", "fast"};
-  gang_cluster::node tainted = plain;
-  tainted.taints = {"x", "y"};
-  const auto accepts = [&](node_filter filter, const gang_cluster::node& n) {
-    return node_view(std::move(filter), tree, 8).accepts(n);
-  };
-  CHECK(accepts({}, plain));
-  CHECK(accepts({}, labelled));
-  CHECK(!accepts({}, tainted));
-  CHECK(!accepts({.tolerations = {"x"}}, tainted));
-  CHECK(accepts({.tolerations = {"y", "z", "x"}}, tainted));
-  CHECK(!accepts({.labels = {"zone=a"}}, plain));
-  CHECK(accepts({.labels = {"zone=a"}}, labelled));
-  CHECK(accepts({.labels = {"zone", "fast"}}, labelled));  // any value
-  CHECK(!accepts({.labels = {"zone=b"}}, labelled));
-  CHECK(!accepts({.labels = {"zone=a", "slow"}}, labelled));
-  CHECK(!accepts({.labels = {"zon"}}, labelled));
-  CHECK(!accepts({.labels = {"fast="}}, labelled));
-  CHECK(accepts({.models = {"b", "a"}}, plain));
-  CHECK(!accepts({.models = {"b"}}, plain));
-  node_filter named;
-  named.nodes = {"n3", "n1", "n2"};  // in any order
-  CHECK(accepts(named, plain));
-  named.nodes = {"n3", "n2"};
-  CHECK(!accepts(named, plain));
-}
-
-TEST_CASE("node_view: filters that differ have other keys") {
-  node_filter named;
-  named.nodes = {"a"};
-  const std::vector<node_filter> filters{
-      {},    {.labels = {"a"}},     {.models = {"a"}}, {.tolerations = {"a"}},
-      named, {.labels = {"a", "a"}}};
-  for (std::size_t i = 0; i < filters.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j) {
-      CAPTURE(i);
-      CAPTURE(j);
-      CHECK(node_view::hash_of(filters[i]) != node_view::hash_of(filters[j]));
-    }
-}
-
-TEST_CASE("node_view: after any updates it has what its members have") {
-  node_view view({}, ragged_tree({{2}, {3, 2}}), 8);
-  std::vector<used_node> nodes(5);
-  for (std::uint32_t p = 0; p < 5; ++p) nodes[p].position = p;
-  std::vector<bool> member(5, false);
-  rng random(3);
-  for (std::uint32_t i = 0; i < apiary_test::scaled(20'000U); ++i) {
-    const std::uint32_t p = random.uniform(5);
-    used_node& n = nodes[p];
-    const std::uint32_t what = random.uniform(3);
-    if (what == 0) {
-      member[p] = false;
-      view.update(p, nullptr);
-    } else if (what == 1) {
-      n.shape.gpus = random.uniform(9);
-      n.shape.host = {random.uniform(5), random.uniform(5)};
-      member[p] = true;
-      view.update(p, &n);
-    } else {
-      n.used = random.uniform(256);
-      n.reserved = random.uniform(256);
-      n.bad = random.uniform(4) == 0;
-      n.cpu_milli = random.uniform(7);
-      view.update_use(p, n);
-      if (member[p]) view.update(p, &n);
-    }
-    std::uint32_t members = 0;
-    std::uint64_t slots = 0;
-    for (std::uint32_t q = 0; q < 5; ++q) {
-      const used_node& m = nodes[q];
-      const auto free = static_cast<std::uint32_t>(std::popcount(m.free_gpus()));
-      REQUIRE((view.members[q] != 0) == member[q]);
-      REQUIRE(view.free.free(q) == (member[q] ? free : 0));
-      REQUIRE(view.whole.free(q) == (member[q] ? m.shape.gpus : 0));
-      REQUIRE(view.hosts[q] == (member[q] ? m.free_host() : resources{}));
-      REQUIRE(view.whole_hosts[q] == (member[q] ? m.shape.host : resources{}));
-      members += member[q] ? 1U : 0U;
-      slots += member[q] ? free / 2 : 0U;
-    }
-    REQUIRE(view.num_members == members);
-    REQUIRE(view.free.slots(view.free.top(), 2)[0] == slots);
+void some_event(views_state& s, rng& random) {
+  const node_id id(random.uniform(30));
+  const std::uint32_t kind = random.uniform(8);
+  if (kind < 2 && s.nodes().num_nodes() < 25) {
+    const gang_cluster::node n = some_node(random);
+    if (!s.nodes().find_node(n.name)) s.insert_node(s.nodes().next_id(), n);
+  } else if (!s.nodes().has_node(id)) {
+    return;
+  } else if (kind < 4) {
+    s.erase_node(id.value);
+  } else if (kind == 4) {
+    s.resize_node(id.value, random.uniform(6), {random.uniform(3) * 1000, random.uniform(3)});
+  } else {
+    const bool bad = random.uniform(3) == 0;
+    const std::uint32_t gpu = random.uniform(2);
+    s.set_health(id.value, bad, gpu);
   }
 }
 
+void check_no_faults(const views_state& s) {
+  const std::vector<std::string> faults = gang_audit(s)();
+  REQUIRE((faults.empty() ? "" : faults[0]) == "");
+}
+
+TEST_CASE("filter_views: a filter that is used again shows what has changed, in trials, too") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(40U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    // Memory for all filters, or for the least number of them.
+    views_state s(gang_cluster{.levels = {"rack"}}, seed % 2 == 0 ? std::uint64_t{1} << 30 : 1);
+    for (std::uint32_t round = 0; round < 80; ++round) {
+      CAPTURE(round);
+      for (std::uint32_t e = random.uniform(6); e > 0; --e) some_event(s, random);
+      if (random.uniform(5) == 0)
+        s.try_out([&] {
+          for (std::uint32_t e = random.uniform(6); e > 0; --e) some_event(s, random);
+          (void)s.view(nth_filter(random.uniform(60)));
+        });
+      for (std::uint32_t asked = random.uniform(8); asked > 0; --asked) {
+        const node_filter filter = nth_filter(random.uniform(60));
+        const node_view& v = s.view(filter);
+        REQUIRE(v.filter == filter);
+        std::uint32_t members = 0;
+        for (std::uint32_t id = 0; id < s.nodes().num_ids(); ++id) {
+          if (!s.nodes().has_node(node_id(id))) continue;
+          REQUIRE((v.members[s.node(id).position] != 0) == v.accepts(s.node(id).shape));
+          members += v.members[s.node(id).position];
+        }
+        REQUIRE(v.num_members == members);
+      }
+      REQUIRE(s.nodes().views().size() <= (seed % 2 == 0 ? 61U : 33U));
+      if (round % 4 == 0) check_no_faults(s);
+    }
+    CHECK(s.nodes().views().size() > 30);
+  }
+}
+
+TEST_CASE("filter_views: a filter that was not used during many changes is made anew") {
+  rng random(3);
+  views_state s(gang_cluster{.levels = {"rack"}}, std::uint64_t{1} << 30);
+  for (std::uint32_t n = 0; n < 40; ++n) some_event(s, random);
+  const std::uint32_t before = s.view(nth_filter(1)).num_members;
+  std::uint64_t changed = 0;
+  for (std::uint32_t round = 0; round < 8; ++round) {
+    for (std::uint32_t e = 0; e < 700; ++e) some_event(s, random);
+    (void)s.view(nth_filter(1));
+    // No layout is made anew by these.
+    for (std::uint32_t e = 0; e < 4'000; ++e) {
+      const std::uint32_t id = random.uniform(s.nodes().num_ids());
+      const bool bad = random.uniform(2) == 0;
+      const std::uint32_t gpu = random.uniform(2);
+      if (s.nodes().has_node(node_id(id))) s.set_health(id, bad, gpu);
+    }
+    (void)s.view(nth_filter(2));
+    check_no_faults(s);  // also filter 1, which is not used
+    changed += s.view(nth_filter(4)).num_members != before ? 1U : 0U;
+  }
+  CHECK(changed > 0);
+}
+
+TEST_CASE("filter_views: as many filters are kept as memory allows, at least 32") {
+  const gang_cluster cluster{.levels = {"rack"},
+                             .nodes = {{.name = "n1", .cells = {"r"}, .gpus = 8}}};
+  views_state s(cluster, 0);
+  const std::uint64_t bytes = s.view(nth_filter(1)).bytes;
+  CHECK(bytes > 0);
+  for (const std::uint64_t fit : {10U, 32U, 50U}) {
+    CAPTURE(fit);
+    views_state of_memory(cluster, fit * bytes);
+    for (std::uint32_t i = 0; i < 100; ++i)
+      (void)of_memory.view({.tolerations = {std::to_string(i)}});
+    CHECK(of_memory.nodes().views().size() == 1 + (fit < 32 ? 32 : fit));
+    // Nodes join, and a filter that is used again takes more memory: others are dropped.
+    for (std::uint32_t n = 0; n < 200; ++n)
+      of_memory.insert_node(
+          of_memory.nodes().next_id(),
+          {.name = "x" + std::to_string(n), .cells = {"r" + std::to_string(n)}, .gpus = 1});
+    CHECK(of_memory.view({.tolerations = {"99"}}).num_members == 201);
+    CHECK(of_memory.nodes().views().size() == 33);
+    check_no_faults(of_memory);
+  }
+}
+
+TEST_CASE("filter_views: the filter that was not used for the longest time is dropped") {
+  views_state s(gang_cluster{.nodes = {{.name = "n1", .gpus = 8}}});
+  const auto filter = [](std::uint32_t i) {
+    return node_filter{.tolerations = {std::to_string(i)}};
+  };
+  const auto is_kept = [&](const node_filter& wanted) {
+    for (const node_view& v : s.nodes().views().subspan(1))
+      if (v.filter == wanted) return true;
+    return false;
+  };
+  constexpr std::uint32_t most = gang_scheduler_types::max_filters;
+  for (std::uint32_t i = 0; i < most; ++i) (void)s.view(filter(i));
+  for (std::uint32_t i = 0; i < most; i += 2) (void)s.view(filter(i));  // the even ones again
+  for (std::uint32_t i = 0; i < most / 2; ++i) {
+    CHECK(is_kept(filter(2 * i + 1)));
+    (void)s.view(filter(most + i));
+    CHECK(!is_kept(filter(2 * i + 1)));
+    CHECK(s.nodes().views().size() == most + 1);
+  }
+  for (std::uint32_t i = 0; i < most; i += 2) CHECK(is_kept(filter(i)));
+}
+
 }  // namespace
-}  // namespace node_view_tests
+}  // namespace filter_views_tests

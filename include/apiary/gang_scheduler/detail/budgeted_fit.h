@@ -22,9 +22,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// How many steps of a budget the work of a decision counts as that is not a step of a search. A step
-// takes at most a microsecond, whatever the gang and the cluster are. Prices are rounded down, so that
-// work on a small gang in a small cluster is free.
+// How many steps of a budget the work of a decision counts as that is not a step of a search. A
+// step takes at most a microsecond, whatever the gang and the cluster are. Prices are rounded down,
+// so that work on a small gang in a small cluster is free.
 struct step_prices {
   // To check and copy a gang.
   [[nodiscard]] static std::uint64_t of_gang(const topology_constraints& gang) noexcept {
@@ -39,8 +39,8 @@ struct step_prices {
           std::uint64_t{m.tasks} * (1 + m.gpus / 8) + 4 * (std::min)(std::uint64_t{m.tasks}, nodes);
     return looks / 32;
   }
-  // What topology_fit reads besides its own steps: the task groups, and at each level that it tries the
-  // cells, or the nodes if more than the number of GPUs decides what fits. Cost: O(groups).
+  // What topology_fit reads besides its own steps: the task groups, and at each level that it tries
+  // the cells, or the nodes if more than the number of GPUs decides what fits. Cost: O(groups).
   [[nodiscard]] static std::uint64_t of_fit(const capacity_index<ragged_tree>& capacities,
                                             const topology_constraints& gang,
                                             bool with_hosts) noexcept {
@@ -78,15 +78,15 @@ struct step_prices {
   [[nodiscard]] static std::uint64_t of_changes(std::uint64_t nodes) noexcept { return nodes / 4; }
 };
 
-// Searches whether a gang fits, and where. All that it does counts as steps of a budget that it shares
-// with others, to write the placements of a gang that fits included. CPU and memory are looked at only
-// where the gang would run; if they do not suffice there, on all nodes.
+// Searches whether a gang fits, and where. All that it does counts as steps of a budget that it
+// shares with others, to write the placements of a gang that fits included. CPU and memory are
+// looked at only where the gang would run; if they do not suffice there, on all nodes.
 class lazy_host_fit {
  public:
   using found = topology_fit<ragged_tree>::result;
 
-  // hosts: what each node has free. most: the steps that it may take of the budget; besides them, if
-  // the gang fits, those to write its placements.
+  // hosts: what each node has free. most: the steps that it may take of the budget; besides them,
+  // if the gang fits, those to write its placements.
   found operator()(const capacity_index<ragged_tree>& capacities, const topology_constraints& gang,
                    std::span<const resources> hosts, std::uint64_t most, step_budget& steps) {
     const bool by_host = step_prices::hosted(gang);
@@ -97,8 +97,8 @@ class lazy_host_fit {
       return without;
     return search(capacities, gang, hosts, most - (std::min)(most, steps.steps() - before), steps);
   }
-  // The proof that the gang does not fit; without cells if so many steps do not find one. hosts: empty
-  // if CPU and memory do not count. `absent`: as in topology_fit::explain.
+  // The proof that the gang does not fit; without cells if so many steps do not find one. hosts:
+  // empty if CPU and memory do not count. `absent`: as in topology_fit::explain.
   [[nodiscard]] infeasibility_proof prove(const capacity_index<ragged_tree>& capacities,
                                           const topology_constraints& gang,
                                           std::span<const resources> hosts,

@@ -123,10 +123,10 @@ class cell_gangs {
 };
 
 // Lower bounds on the cost of the victims of a gang that must be in one cell of a level. For each
-// task size t, the cell lacks D slots of t GPUs. A running gang with G GPUs on N nodes gives back at
-// most N * floor(max / t) slots, and at most floor((G + N * (t - 1)) / t).
-// Cost: begin O(groups + sizes); fewest, lacks_slots and may_be_enough O(sizes); cost O(sizes * gangs
-//       of the cell * log).
+// task size t, the cell lacks D slots of t GPUs. A running gang with G GPUs on N nodes gives back
+// at most N * floor(max / t) slots, and at most floor((G + N * (t - 1)) / t).
+// Cost: begin O(groups + sizes); fewest, lacks_slots and may_be_enough O(sizes); cost O(sizes *
+//       gangs of the cell * log).
 class victim_bounds {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();

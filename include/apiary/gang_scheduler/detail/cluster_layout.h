@@ -62,15 +62,15 @@ namespace detail {
   return is_name_before(a.name, b.name);
 }
 
-// Gives each node a position: a cell of level 0 of a tree whose upper cells have names. Positions are
-// in the order of is_node_before, whatever joined or left before; so ties of searches by position do
-// not depend on the history. Every cell has unused children between the others, at least an eighth
-// of the number in use, so that nodes and racks can join without a new tree. If the tree has to be
-// made anew before an eighth more nodes have joined, the next one has twice as many unused children,
-// up to as many as a cell needs. shape_of(n) returns the gang_cluster::node n.
-// Cost: add O(log children + gaps) if there is an unused child at the place of the node in the order;
-//       otherwise neighbors move, O(log^2 children) of them in the mean; remove O(levels); rebuild
-//       O(nodes * levels), and their log if they are not in order.
+// Gives each node a position: a cell of level 0 of a tree whose upper cells have names. Positions
+// are in the order of is_node_before, whatever joined or left before; so ties of searches by
+// position do not depend on the history. Every cell has unused children between the others, at
+// least an eighth of the number in use, so that nodes and racks can join without a new tree. If the
+// tree has to be made anew before an eighth more nodes have joined, the next one has twice as many
+// unused children, up to as many as a cell needs. shape_of(n) returns the gang_cluster::node n.
+// Cost: add O(log children + gaps) if there is an unused child at the place of the node in the
+//       order; otherwise neighbors move, O(log^2 children) of them in the mean; remove O(levels);
+//       rebuild O(nodes * levels), and their log if they are not in order.
 class cluster_layout {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
@@ -318,8 +318,8 @@ class cluster_layout {
     }
     return true;
   }
-  // Moves the nodes in the cells first, ..., last - 1 of level l so that node n joins them, in cells
-  // before that at `at`.
+  // Moves the nodes in the cells first, ..., last - 1 of level l so that node n joins them, in
+  // cells before that at `at`.
   [[nodiscard]] bool spread(level_t l, std::uint32_t first, std::uint32_t last, std::uint32_t at,
                             std::uint32_t n, shape_function shape_of) {
     std::vector<std::uint32_t> nodes;

@@ -26,13 +26,14 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The nodes of a gang scheduler, and what its gangs use of them. Its functions do not check.
-// Cost: of a change: capacity_index::set, and in insert_node for each node that moves; O(nodes) if the
-//       layout is made anew, or if the most GPUs of a node are others than before.
+// Cost: of a change: capacity_index::set, and in insert_node for each node that moves; O(nodes) if
+//       the layout is made anew, or if the most GPUs of a node are others than before.
 class cluster_nodes {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  explicit cluster_nodes(const gang_cluster& cluster) : layout_(cluster.levels) {
+  cluster_nodes(const gang_cluster& cluster, std::uint64_t view_bytes)
+      : layout_(cluster.levels), views_(view_bytes) {
     std::vector<std::uint32_t> ids;
     for (const gang_cluster::node& n : cluster.nodes) {
       const auto id = static_cast<std::uint32_t>(nodes_.size());

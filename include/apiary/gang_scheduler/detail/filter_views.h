@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -78,8 +77,8 @@ struct used_node {
     };
     return {rest(host.cpu_milli, cpu), rest(host.memory_mib, memory)};
   }
-  // What becomes free on a node with `has` when a gang ends that uses `own` of the `used` there. If a
-  // node is overcommitted, several gangs together free more than the sum of these values.
+  // What becomes free on a node with `has` when a gang ends that uses `own` of the `used` there. If
+  // a node is overcommitted, several gangs together free more than the sum of these values.
   [[nodiscard]] static std::uint32_t freed(std::uint64_t own, std::uint64_t used,
                                            std::uint32_t has) noexcept {
     const std::uint64_t too_much = used > has ? used - has : 0;
@@ -183,15 +182,17 @@ struct node_view {
 };
 
 // Keeps a view of each node filter. The view of the default filter is always up to date. The others
-// are brought up to date when they are used: a list has the positions that have changed. If there are
-// too many filters, the one that was not used for the longest time is dropped.
-// Cost: of a change: that of the default view, and O(1) amortized. view: O(1), and that of the changes since its
-//       last use; O(nodes) if the filter is new, the layout was made anew, or more than a quarter of
-//       the positions, and 1,024, have changed.
+// are brought up to date when they are used: a list has the positions that have changed. If there
+// are too many filters, the one that was not used for the longest time is dropped.
+// Cost: of a change: that of the default view, and O(1) amortized. view: O(filters), and that of
+//       the changes since its last use; O(nodes) if the filter is new, the layout was made anew, or
+//       more than a quarter of the positions, and 1,024, have changed.
 class filter_views {
  public:
   // So many filters are kept, however much memory they take.
   static constexpr std::uint32_t min_filters = 32;
+  // The memory of the views of a scheduler.
+  static constexpr std::uint64_t default_bytes = std::uint64_t{1} << 30;
   // What views show.
   struct source {
     const cluster_layout& layout;
@@ -200,41 +201,43 @@ class filter_views {
   };
 
   // most_bytes: more than min_filters are kept only if their views take less memory.
-  explicit filter_views(std::uint64_t most_bytes = std::uint64_t{1} << 30)
-      : most_bytes_(most_bytes) {}
+  explicit filter_views(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
   // Makes the view of the default filter. It is the first call.
   void begin(const source& from) {
     views_.push_back(made({}, from));
-    links_.emplace_back();
+    used_.emplace_back();
   }
   // The view of the default filter, then those of other filters, which may show an earlier state.
   [[nodiscard]] std::span<const node_view> all() const noexcept { return views_; }
   // The view of a filter; null if there is none. It may show an earlier state.
   [[nodiscard]] node_view* find(const node_filter& filter) {
-    const std::uint32_t i = index_of(filter);
+    const std::size_t i = index_of(filter);
     return i == 0 ? nullptr : &views_[i];
   }
   // The view of a filter, made if it is new. A reference is valid until the next call.
   [[nodiscard]] node_view& view(const node_filter& filter, const source& from) {
     if (filter == node_filter{}) return views_[0];
-    std::uint32_t i = index_of(filter);
+    std::size_t i = index_of(filter);
     if (i == 0) {
-      i = static_cast<std::uint32_t>(views_.size());
+      i = views_.size();
       views_.push_back(made(filter, from));
-      links_.emplace_back();
-      by_key_.emplace(views_[i].key, i);
-      bytes_ += views_[i].bytes;
+      used_.push_back({views_[i].key, 0});
     } else {
-      unlink(i);
       views_[i].filter.nodes = filter.nodes;  // so that the next comparison with this list is fast
       bytes_ -= views_[i].bytes;
       bring_up_to_date(views_[i], from);
-      bytes_ += views_[i].bytes;
     }
-    link(i);
-    while (is_full()) drop(links_[0].newer);
-    return views_[links_[0].older];
+    bytes_ += views_[i].bytes;
+    used_[i].last = ++uses_;
+    while (is_full()) {
+      const std::size_t oldest = oldest_view();
+      bytes_ -= views_[oldest].bytes;
+      views_.erase(views_.begin() + static_cast<std::ptrdiff_t>(oldest));
+      used_.erase(used_.begin() + static_cast<std::ptrdiff_t>(oldest));
+      if (oldest < i) --i;
+    }
+    return views_[i];
   }
   // Takes over what has changed since the view was used last.
   void bring_up_to_date(node_view& v, const source& from) const {
@@ -272,10 +275,10 @@ class filter_views {
   }
 
  private:
-  // The filters in a ring, by their last use: after [0] comes the one that was used last.
-  struct neighbors {
-    std::uint32_t newer = 0;
-    std::uint32_t older = 0;
+  // What is read of a view to find it, or to drop it.
+  struct use {
+    std::uint64_t key = 0;   // hash of the filter
+    std::uint64_t last = 0;  // the number of its last use
   };
 
   [[nodiscard]] node_view made(node_filter filter, const source& from) const {
@@ -301,52 +304,30 @@ class filter_views {
     changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(drops));
     dropped_ += drops;
   }
-  [[nodiscard]] std::uint32_t index_of(const node_filter& filter) const {
-    const auto [first, last] = by_key_.equal_range(node_view::hash_of(filter));
-    for (auto at = first; at != last; ++at)
-      if (views_[at->second].filter == filter) return at->second;
+  // 0: the filter has no view.
+  [[nodiscard]] std::size_t index_of(const node_filter& filter) const {
+    const std::uint64_t key = node_view::hash_of(filter);
+    for (std::size_t i = 1; i < used_.size(); ++i)
+      if (used_[i].key == key && views_[i].filter == filter) return i;
     return 0;
+  }
+  [[nodiscard]] std::size_t oldest_view() const {
+    std::size_t oldest = 1;
+    for (std::size_t i = 2; i < used_.size(); ++i)
+      if (used_[i].last < used_[oldest].last) oldest = i;
+    return oldest;
   }
   [[nodiscard]] bool is_full() const noexcept {
     const std::size_t kept = views_.size() - 1;
     return kept > gang_scheduler_types::max_filters || (kept > min_filters && bytes_ > most_bytes_);
   }
-  void link(std::uint32_t i) noexcept {
-    const std::uint32_t second = links_[0].older;
-    links_[i] = {0, second};
-    links_[0].older = links_[second].newer = i;
-  }
-  void unlink(std::uint32_t i) noexcept {
-    links_[links_[i].newer].older = links_[i].older;
-    links_[links_[i].older].newer = links_[i].newer;
-  }
-  [[nodiscard]] auto entry_of(std::uint32_t i) {
-    auto at = by_key_.equal_range(views_[i].key).first;
-    while (at->second != i) ++at;
-    return at;
-  }
-  // Drops the view i. The last view gets its index.
-  void drop(std::uint32_t i) {
-    const auto last = static_cast<std::uint32_t>(views_.size() - 1);
-    unlink(i);
-    by_key_.erase(entry_of(i));
-    bytes_ -= views_[i].bytes;
-    if (i != last) {
-      entry_of(last)->second = i;
-      views_[i] = std::move(views_[last]);
-      links_[i] = links_[last];
-      links_[links_[i].newer].older = links_[links_[i].older].newer = i;
-    }
-    views_.pop_back();
-    links_.pop_back();
-  }
 
   std::uint64_t most_bytes_;
   std::uint64_t bytes_ = 0;       // of all views but [0]
   std::vector<node_view> views_;  // [0]: of the filter that accepts nodes without taints
-  std::vector<neighbors> links_;  // by index of views_
-  std::unordered_multimap<std::uint64_t, std::uint32_t> by_key_;  // but [0]
-  std::uint64_t layout_ = 0;                                      // how often it was made anew
+  std::vector<use> used_;         // of each view
+  std::uint64_t uses_ = 0;
+  std::uint64_t layout_ = 0;            // how often it was made anew
   std::vector<std::uint32_t> changes_;  // a position times 2; and one if another node is there
   std::uint64_t dropped_ = 0;           // changes before the first one in the list
 };

@@ -26,7 +26,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Builds a second state from the nodes and the gangs, as after a restart, and compares what is kept.
+// Builds a second state from the nodes and the gangs, as after a restart, and compares what is
+// kept.
 class gang_audit {
  public:
   explicit gang_audit(const scheduled_gangs& state) : state_(state), again_(description(state)) {}

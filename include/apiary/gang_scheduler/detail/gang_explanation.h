@@ -162,8 +162,8 @@ class plan_text {
     }
   }
 
-  // The nodes on which the gang may run but for their taints, if one of its tasks fits there when they are
-  // idle. Cost: O(nodes * log), and that of the two classes above.
+  // The nodes on which the gang may run but for their taints, if one of its tasks fits there when
+  // they are idle. Cost: O(nodes * log), and that of the two classes above.
   [[nodiscard]] tainted_nodes not_tolerated() const {
     tainted_nodes found;
     const smallest_tasks tasks(r_.gang);
@@ -218,8 +218,8 @@ class plan_text {
   }
 
  private:
-  // ": in rack r2, 1 of 4 nodes is bad, and 2 GPUs of the others", of the nodes that it may run on. It names
-  // the cell of the nodes to repair if the gang must be in one cell.
+  // ": in rack r2, 1 of 4 nodes is bad, and 2 GPUs of the others", of the nodes that it may run on.
+  // It names the cell of the nodes to repair if the gang must be in one cell.
   [[nodiscard]] std::string bad_hardware(const gang_scheduler_types::explanation& e) const {
     const cluster_layout& layout = state_.layout();
     const level_t l = r_.gang.required;

@@ -32,11 +32,11 @@ namespace detail {
 
 // Decides about a gang. It changes the state only inside a call: node views are put back.
 //
-// All searches of a call share one budget of steps, which also pays for what they read (step_prices).
-// A search gets at most half of the budget, so that the next one is not left without steps: whether
-// the gang fits now, its victims, and why it waits. An eighth is kept for the last one, or to place the
-// gang where its victims were. A preferred level gets the steps that are left when the gang has been
-// decided without it.
+// All searches of a call share one budget of steps, which also pays for what they read
+// (step_prices). A search gets at most half of the budget, so that the next one is not left without
+// steps: whether the gang fits now, its victims, and why it waits. An eighth is kept for the last
+// one, or to place the gang where its victims were. A preferred level gets the steps that are left
+// when the gang has been decided without it.
 class gang_planner {
  public:
   using found = lazy_host_fit::found;
@@ -44,8 +44,8 @@ class gang_planner {
   std::uint64_t budget = 200'000;
   victim_planner victims{};
 
-  // Fills result, tasks, level, victims, reason and steps of a plan. It sets the levels of the request
-  // back before it returns. Requires: the request is checked.
+  // Fills result, tasks, level, victims, reason and steps of a plan. It sets the levels of the
+  // request back before it returns. Requires: the request is checked.
   void operator()(scheduled_gangs& state, gang_scheduler_types::request& r, time_ms now,
                   gang_scheduler_types::plan& to) {
     begin();
@@ -164,7 +164,8 @@ class gang_planner {
     }
     for (const tasks_on_node& p : portions) taken_[p.node] = 0;
   }
-  // Finds victims. False if there are none, or if the search does not know; then undecided_ is true.
+  // Finds victims. False if there are none, or if the search does not know; then undecided_ is
+  // true.
   bool preempt(scheduled_gangs& state, node_view& view, const gang_scheduler_types::request& r,
                time_ms now, gang_scheduler_types::plan& to) {
     const bool is_found = find_victims(state, view, r, refused_, now);
@@ -223,9 +224,9 @@ class gang_planner {
   [[nodiscard]] static std::uint64_t few_nodes(const capacity_index<ragged_tree>& capacities) {
     return 512 + capacities.num_nodes() / 32;
   }
-  // Changes the plan if the gang can be in one cell of a level below `last`: it fits now, or where its
-  // victims run, or where other victims run that cost no more. Others are chosen only if it is certain
-  // that each of them is needed.
+  // Changes the plan if the gang can be in one cell of a level below `last`: it fits now, or where
+  // its victims run, or where other victims run that cost no more. Others are chosen only if it is
+  // certain that each of them is needed.
   void allow_lower_level(scheduled_gangs& state, gang_scheduler_types::request& r,
                          level_t preferred, level_t last, time_ms now,
                          gang_scheduler_types::plan& to) {
@@ -302,8 +303,8 @@ class gang_planner {
         }
       }
   }
-  // Whether the gang fits on whole nodes, with half of the steps that are left. The cell that has most
-  // is tried alone at first, if it is small.
+  // Whether the gang fits on whole nodes, with half of the steps that are left. The cell that has
+  // most is tried alone at first, if it is small.
   found fit_whole(node_view& view, const topology_constraints& gang) {
     const level_t level = (std::max)(gang.required, level_t{1});
     const std::span<const resources> hosts =

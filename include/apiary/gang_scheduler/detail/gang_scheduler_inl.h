@@ -178,7 +178,8 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
   detail::tainted_nodes tainted;
   if (e.proof || accepts_none) tainted = text.not_tolerated();
   if (!tainted.ids.empty()) {
-    // A copy of the view with these nodes. A filter that tolerates them would replace the view of another.
+    // A copy of the view with these nodes. A filter that tolerates them would replace the view of
+    // another.
     const detail::node_view& view = state.view(r.filter);
     capacity_index<ragged_tree> free = view.free;
     std::vector<resources> hosts = view.hosts;

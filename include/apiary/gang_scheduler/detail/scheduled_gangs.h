@@ -34,12 +34,12 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The gangs and nodes of a gang scheduler. Its functions do not check; while a trial is open they
-// record how to undo what they do. It keeps what a search for victims reads of gangs: a candidate is a
-// gang that runs and that is not about to end for another gang.
-// Cost: insert, erase and set_preempting O(tasks + log priorities), and for each node of the gang what
-//       a change of the node costs and O(levels). Besides, insert and erase of a preempting gang:
-//       O(its victims and their nodes); erase of a victim: O(log victims); erase: O(gangs on the nodes
-//       of the gang).
+// record how to undo what they do. It keeps what a search for victims reads of gangs: a candidate
+// is a gang that runs and that is not about to end for another gang.
+// Cost: insert, erase and set_preempting O(tasks + log priorities), and for each node of the gang
+//       what a change of the node costs and O(levels). Besides, insert and erase of a preempting
+//       gang: O(its victims and their nodes); erase of a victim: O(log victims); erase: O(gangs on
+//       the nodes of the gang).
 class scheduled_gangs {
  public:
   static constexpr std::uint32_t none = cluster_nodes::none;
@@ -56,8 +56,8 @@ class scheduled_gangs {
       return alive && !record.preempting && !record.ends_for;
     }
   };
-  // The values that decide the cost of a gang. They are stored apart because a search reads them for
-  // many gangs.
+  // The values that decide the cost of a gang. They are stored apart because a search reads them
+  // for many gangs.
   struct brief {
     std::uint64_t gpus = 0;
     time_ms started = 0;
@@ -80,7 +80,10 @@ class scheduled_gangs {
     std::uint32_t slot = 0;
   };
 
-  explicit scheduled_gangs(const gang_cluster& cluster) : nodes_(cluster) {}
+  // view_bytes: as filter_views::filter_views.
+  explicit scheduled_gangs(const gang_cluster& cluster,
+                           std::uint64_t view_bytes = filter_views::default_bytes)
+      : nodes_(cluster, view_bytes) {}
 
   [[nodiscard]] const cluster_nodes& nodes() const noexcept { return nodes_; }
   [[nodiscard]] const cluster_layout& layout() const noexcept { return nodes_.layout(); }
@@ -160,8 +163,8 @@ class scheduled_gangs {
       if (priority < below) sum += c.gangs + c.nodes;
     return sum;
   }
-  // The GPU-time that the candidates of lower priority have used: the sum of GPUs * (now - started),
-  // where negative times count as 0. Cost: O(slots).
+  // The GPU-time that the candidates of lower priority have used: the sum of GPUs * (now -
+  // started), where negative times count as 0. Cost: O(slots).
   [[nodiscard]] std::uint64_t gpu_time(std::int32_t below, time_ms now) const {
     std::uint64_t sum = 0;
     for (const brief& b : briefs_)

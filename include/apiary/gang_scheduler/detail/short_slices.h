@@ -22,12 +22,12 @@ namespace detail {
   });
 }
 
-// The same gang with each such group divided into two: its whole slices, and the remaining tasks. The
-// remaining tasks are one slice of the highest level on which the group has slices, and of each lower
-// level whose slices are equally large. The tasks keep their order. Two kinds of groups stay as they
-// are, and fault() refuses them: a group with anti-affinity, a leader or tasks that it leads, and a
-// group whose remaining tasks have a short slice at a lower level. with_rests: if false, the remaining
-// tasks are left out, so that the groups keep their indices.
+// The same gang with each such group divided into two: its whole slices, and the remaining tasks.
+// The remaining tasks are one slice of the highest level on which the group has slices, and of each
+// lower level whose slices are equally large. The tasks keep their order. Two kinds of groups stay
+// as they are, and fault() refuses them: a group with anti-affinity, a leader or tasks that it
+// leads, and a group whose remaining tasks have a short slice at a lower level. with_rests: if
+// false, the remaining tasks are left out, so that the groups keep their indices.
 [[nodiscard]] inline topology_constraints with_whole_slices(const topology_constraints& gang,
                                                             bool with_rests = true) {
   topology_constraints split = gang;

@@ -29,7 +29,8 @@ namespace detail {
 
 // Finds the cheapest gang that is enough alone, if it costs at most as much as any two gangs. The
 // cheapest gangs are tried one after the other; of equal ones, that of the first job.
-// Cost: an eighth of a budget; the last gang that is tried may take another eighth. Memory: O(gangs).
+// Cost: an eighth of a budget; the last gang that is tried may take another eighth. Memory:
+//       O(gangs).
 class single_victim {
  public:
   static constexpr std::uint32_t none = scheduled_gangs::none;
@@ -39,9 +40,9 @@ class single_victim {
     std::uint64_t steps = 0;
   };
 
-  // The gang needs `view`, whose hosts are `hosts` (empty if CPU and memory do not count); `list` has
-  // begun with both. It may take `left` steps of the budget. Requires: it is certain that the gang
-  // does not fit now; `costs` are those of candidates of `state`.
+  // The gang needs `view`, whose hosts are `hosts` (empty if CPU and memory do not count); `list`
+  // has begun with both. It may take `left` steps of the budget. Requires: it is certain that the
+  // gang does not fit now; `costs` are those of candidates of `state`.
   result operator()(const scheduled_gangs& state, node_view& view, std::span<const resources> hosts,
                     const topology_constraints& asked, const candidate_costs& costs,
                     listed_candidates& list, std::uint64_t budget, std::uint64_t left) {

@@ -59,8 +59,8 @@ struct offered_node {
 };
 
 // The tasks of a gang by number, in the order of the task groups. Requires: the gang outlives it.
-// Cost: O(tasks + groups) to make it; are_equal O(slices); for_each_mate O(mates, groups with the same
-//       leader group).
+// Cost: O(tasks + groups) to make it; are_equal O(slices); for_each_mate O(mates, groups with the
+//       same leader group).
 class tasks_of_gang {
  public:
   static constexpr std::uint32_t nowhere = ~std::uint32_t{0};
@@ -85,8 +85,8 @@ class tasks_of_gang {
   [[nodiscard]] const constrained_task_group& group(std::uint32_t t) const {
     return gang_.groups[group_of_[t]];
   }
-  // Calls f(level, position) for each task that has a node and must be in one cell of the level with
-  // task t.
+  // Calls f(level, position) for each task that has a node and must be in one cell of the level
+  // with task t.
   template <class F>
   void for_each_mate(const std::vector<std::uint32_t>& where, std::uint32_t t, const F& f) const {
     const std::uint32_t m = group_of_[t];
@@ -132,8 +132,8 @@ class tasks_of_gang {
 // Places the tasks of a gang that are on bad nodes or GPUs, while its other tasks stay where they
 // are. It tries every node for every task, the fullest first, and skips nodes that are equal to one
 // that failed. It is exact unless the budget ends. All searches share the budget.
-// Cost: O(tasks) to make it. Then a step for each node that it tries, for every 32 tasks, for every 16
-//       nodes of the cluster and, for each run of equal tasks, for every 32 nodes that it lists.
+// Cost: O(tasks) to make it. Then a step for each node that it tries, for every 32 tasks, for every
+//       16 nodes of the cluster and, for each run of equal tasks, for every 32 nodes that it lists.
 class task_replacement {
  public:
   // The most tasks that are placed. A gang that has lost more should be proposed as a new gang.
@@ -201,7 +201,8 @@ class task_replacement {
     for (const level_count& s : tasks_of_.group(t).spread)
       spread_[{tasks_of_.group_index(t), s.level, cell(where_[t], s.level)}] += more;
   }
-  // Reads the tasks that stay, and the nodes, if that was not done. False if the steps are not enough.
+  // Reads the tasks that stay, and the nodes, if that was not done. False if the steps are not
+  // enough.
   [[nodiscard]] bool read() {
     if (!nodes_.empty()) return true;
     const level_t top = state_.layout().num_levels();

@@ -29,10 +29,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The candidates for a new gang: running gangs of lower priority, what the end of each one costs, and
-// the disruption budgets that it counts against.
-// Cost: begin O(priorities + tenants with a budget), and O(slots) if a gang starts after `now`; price
-//       has its steps. of() O(log), or a call of the cost function.
+// The candidates for a new gang: running gangs of lower priority, what the end of each one costs,
+// and the disruption budgets that it counts against.
+// Cost: begin O(priorities + tenants with a budget), and O(slots) if a gang starts after `now`;
+//       price has its steps. of() O(log), or a call of the cost function.
 class candidate_costs {
  public:
   // The most that a candidate of the caller's cost function costs.
@@ -43,8 +43,8 @@ class candidate_costs {
   [[nodiscard]] static std::uint64_t price(const scheduled_gangs& state, const Budgets& budgets) {
     return state.classes().size() / 12 + budgets.size() / 16 + state.num_slots() / 256;
   }
-  // function: the cost of a gang; null: priority class, then gangs, then GPU-time. budgets: by tenant.
-  // The arguments must not change while the costs are used.
+  // function: the cost of a gang; null: priority class, then gangs, then GPU-time. budgets: by
+  // tenant. The arguments must not change while the costs are used.
   void begin(const scheduled_gangs& state, std::int32_t below, time_ms now,
              const gang_scheduler_types::cost_function& function,
              const std::map<std::uint32_t, disruption_budget>& budgets) {
@@ -129,9 +129,9 @@ class candidate_costs {
   std::vector<std::uint32_t> gpus_;               // of each candidate
 };
 
-// A copy of the free capacity of some cells of one level. If a gang must be in one cell of that level
-// or of a lower one, the searches give the same answer for these cells here as in the cluster: the
-// levels have the same numbers, and each higher level has one cell.
+// A copy of the free capacity of some cells of one level. If a gang must be in one cell of that
+// level or of a lower one, the searches give the same answer for these cells here as in the
+// cluster: the levels have the same numbers, and each higher level has one cell.
 // Cost: begin O(nodes of the cells * GPUs of a node); to_local and to_global O(log cells).
 class cluster_excerpt {
  public:
@@ -209,7 +209,8 @@ class cluster_excerpt {
 // excerpt O(nodes of the gang * log cells).
 class listed_candidates {
  public:
-  // Begins with a view of the state. hosts: those of the view, or empty if CPU and memory do not count.
+  // Begins with a view of the state. hosts: those of the view, or empty if CPU and memory do not
+  // count.
   void begin(const scheduled_gangs& state, node_view& view, std::span<resources> hosts) {
     state_ = &state;
     view_ = &view;

@@ -37,12 +37,12 @@ namespace detail {
 // until no bound is below the cost of the best set. Otherwise one gang may be enough: the cheapest
 // gangs are tried alone. If none of them is enough, the cluster is searched as a whole.
 //
-// All of it is within one budget of steps. What it reads counts: bounds of cells, the candidates and
-// nodes that it lists, the gangs that it tries alone, besides the steps of topology_victim_search.
-// What the budget does not pay for is not read; the bound of a cell is then the cost of so many of the
-// cheapest gangs as it needs at least.
-// Cost: the budget, and bringing the lists of gangs up to date: O(nodes of what has changed since the
-//       last search), all the first time. Memory: O(nodes + gangs).
+// All of it is within one budget of steps. What it reads counts: bounds of cells, the candidates
+// and nodes that it lists, the gangs that it tries alone, besides the steps of
+// topology_victim_search. What the budget does not pay for is not read; the bound of a cell is then
+// the cost of so many of the cheapest gangs as it needs at least.
+// Cost: the budget, and bringing the lists of gangs up to date: O(nodes of what has changed since
+//       the last search), all the first time. Memory: O(nodes + gangs).
 class victim_planner {
  public:
   static constexpr std::uint64_t never = victim_set::never;
@@ -58,7 +58,9 @@ class victim_planner {
                   std::uint64_t search_budget = never) {
     budget_ = budget;
     search_budget_ = search_budget;
-    steps_ = searched_ = lower_bound_ = 0;
+    steps_ = 0;
+    searched_ = 0;
+    lower_bound_ = 0;
     state_ = &state;
     view_ = &view;
     request_ = &r;
@@ -146,7 +148,8 @@ class victim_planner {
     steps_ += one.steps;
     if (one.slot == single_victim::none) return false;
     victims_.assign(1, one.slot);
-    cost_ = lower_bound_ = one.cost;
+    cost_ = one.cost;
+    lower_bound_ = one.cost;
     return true;
   }
   void search_cluster() {
