@@ -18,17 +18,17 @@
 #include <support/scale.h>
 #include <vector>
 
-namespace lazy_host_fit_tests {
+namespace budgeted_fit_tests {
 namespace {
 
 using namespace apiary;
-using detail::lazy_host_fit;
+using detail::budgeted_fit;
 using detail::step_budget;
 using detail::step_prices;
 
 // Whether the portions are all tasks of the gang, on GPUs, CPU and memory that are there.
 bool is_valid(const capacity_index<ragged_tree>& capacities, const std::vector<resources>& hosts,
-              const topology_constraints& gang, const lazy_host_fit::found& at) {
+              const topology_constraints& gang, const budgeted_fit::found& at) {
   std::vector<std::uint64_t> gpus(hosts.size()), cpu(hosts.size()), memory(hosts.size());
   std::vector<std::uint32_t> tasks(gang.groups.size());
   for (const tasks_on_node& p : at.portions) {
@@ -47,11 +47,11 @@ bool is_valid(const capacity_index<ragged_tree>& capacities, const std::vector<r
   return true;
 }
 
-TEST_CASE("lazy_host_fit: fits what fits with CPU and memory, and takes only steps that it may") {
+TEST_CASE("budgeted_fit: fits what fits with CPU and memory, and takes only steps that it may") {
   std::uint32_t fits = 0;
   std::uint32_t refused = 0;
   std::uint32_t ended = 0;
-  lazy_host_fit fit;  // one for all
+  budgeted_fit fit;  // one for all
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(2'000U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -74,7 +74,7 @@ TEST_CASE("lazy_host_fit: fits what fits with CPU and memory, and takes only ste
     for (const std::uint64_t most : {0U, 1U, 2U, 5U, 20U, 100'000U}) {
       CAPTURE(most);
       step_budget steps(100'000);
-      const lazy_host_fit::found found = fit(capacities, gang, hosts, most, steps);
+      const budgeted_fit::found found = fit(capacities, gang, hosts, most, steps);
       REQUIRE(steps.steps() <= most + if_fits);
       if (found.verdict == fit_verdict::budget_ended) {
         REQUIRE(most < 100'000);
@@ -91,12 +91,12 @@ TEST_CASE("lazy_host_fit: fits what fits with CPU and memory, and takes only ste
   CHECK(ended > 0);
 }
 
-TEST_CASE("lazy_host_fit: where CPU is not scarce the gang runs where it would without") {
+TEST_CASE("budgeted_fit: where CPU is not scarce the gang runs where it would without") {
   capacity_index<ragged_tree> capacities(ragged_tree({{2}, {3, 3}}), 0, 8);
   for (std::uint32_t n = 0; n < 6; ++n) capacities.set(n, 3 + n);
   topology_constraints gang;
   gang.groups = {{.tasks = 2, .gpus = 3}, {.tasks = 1, .gpus = 5}};
-  lazy_host_fit fit;
+  budgeted_fit fit;
   step_budget steps(1'000);
   const std::vector<resources> hosts(6, resources{10, 0});
   const auto without = fit(capacities, gang, hosts, 500, steps);
@@ -110,7 +110,7 @@ TEST_CASE("lazy_host_fit: where CPU is not scarce the gang runs where it would w
   }
 }
 
-TEST_CASE("lazy_host_fit: what the budget does not pay for is not searched") {
+TEST_CASE("budgeted_fit: what the budget does not pay for is not searched") {
   // Placing 4,096 tasks takes 640 steps: (1 + 4 / 1) * 4,096 / 32.
   capacity_index<ragged_tree> capacities(ragged_tree({{1}, {4'096}}), 0, 8);
   for (std::uint32_t n = 0; n < 4'096; ++n) capacities.set(n, 8);
@@ -118,7 +118,7 @@ TEST_CASE("lazy_host_fit: what the budget does not pay for is not searched") {
   gang.groups = {{.tasks = 4'096, .gpus = 1}};
   const std::uint64_t if_fits = step_prices::of_placements(gang, 4'096);
   CHECK(if_fits == 640);
-  lazy_host_fit fit;
+  budgeted_fit fit;
   step_budget few(if_fits - 1);
   CHECK(fit(capacities, gang, {}, 500, few).verdict == fit_verdict::budget_ended);
   CHECK(few.steps() == 0);
@@ -127,12 +127,12 @@ TEST_CASE("lazy_host_fit: what the budget does not pay for is not searched") {
   CHECK(enough.steps() >= if_fits);
 }
 
-TEST_CASE("lazy_host_fit: a proof, and none if the gang fits") {
+TEST_CASE("budgeted_fit: a proof, and none if the gang fits") {
   capacity_index<ragged_tree> capacities(ragged_tree({{2}, {2, 2}}), 0, 8);
   for (std::uint32_t n = 0; n < 4; ++n) capacities.set(n, 4);
   topology_constraints gang;
   gang.groups = {{.tasks = 5, .gpus = 4}};
-  lazy_host_fit fit;
+  budgeted_fit fit;
   CHECK(fit.prove(capacities, gang, {}, {}, 1'000).cells.size() == 1);
   gang.required = 1;
   CHECK(fit.prove(capacities, gang, {}, {}, 1'000).cells.size() == 2);
@@ -141,4 +141,4 @@ TEST_CASE("lazy_host_fit: a proof, and none if the gang fits") {
 }
 
 }  // namespace
-}  // namespace lazy_host_fit_tests
+}  // namespace budgeted_fit_tests

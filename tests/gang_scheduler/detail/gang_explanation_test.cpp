@@ -1,6 +1,5 @@
 // apiary/tests/gang_scheduler/detail/gang_explanation_test.cpp - the sentences about plans, each kind once.
 // SPDX-License-Identifier: MIT
-#include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/gang_explanation.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
@@ -97,33 +96,6 @@ TEST_CASE("gang_explanation: plans that wait name the reason and what would help
   CHECK(text(e, true) == never + ": no node has GPU model \"a100\" or \"v100\"");
   const scheduled_gangs none(gang_cluster{});
   CHECK(plan_text(none, r)(e, true) == never + ": the cluster has no nodes");
-}
-
-TEST_CASE("gang_explanation: an idle node holds a task exactly if it has what one of them needs") {
-  std::size_t held = 0;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    rng random(seed);
-    topology_constraints gang;
-    for (std::uint32_t i = 0; i < 1 + seed % 6; ++i)
-      gang.groups.push_back({.tasks = random.uniform(3),
-                             .gpus = random.uniform(4),
-                             .host = {random.uniform(6), random.uniform(6)}});
-    const detail::smallest_tasks tasks(gang);
-    for (int i = 0; i < 20; ++i) {
-      gang_cluster::node n{.name = "n"};
-      n.gpus = random.uniform(4);
-      n.host.cpu_milli = random.uniform(6);
-      n.host.memory_mib = random.uniform(6);
-      bool holds = false;
-      for (const constrained_task_group& m : gang.groups)
-        holds = holds || (m.tasks > 0 && m.gpus <= n.gpus && m.host.fits_in(n.host));
-      CAPTURE(seed);
-      CHECK(tasks.fit(n) == holds);
-      held += holds ? 1U : 0U;
-    }
-  }
-  CHECK(held > 500);
-  CHECK(held < 1'500);
 }
 
 TEST_CASE("gang_explanation: cells without nodes are not counted") {

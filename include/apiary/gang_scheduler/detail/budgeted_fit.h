@@ -81,7 +81,7 @@ struct step_prices {
 // Searches whether a gang fits, and where. All that it does counts as steps of a budget that it
 // shares with others, to write the placements of a gang that fits included. CPU and memory are
 // looked at only where the gang would run; if they do not suffice there, on all nodes.
-class lazy_host_fit {
+class budgeted_fit {
  public:
   using found = topology_fit<ragged_tree>::result;
 

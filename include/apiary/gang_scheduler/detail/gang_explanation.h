@@ -13,13 +13,11 @@
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/plan.h>
-#include <apiary/model/resources.h>
 #include <apiary/topology/cell_names.h>
 
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -50,34 +48,13 @@ inline void leave_out_unused_cells(const cluster_layout& layout, infeasibility_p
   }
 }
 
-// Which nodes can hold a task of a gang when they are idle.
-// Cost: O(task groups * log) to make it; fit O(GPUs of the node * log).
-class smallest_tasks {
- public:
-  explicit smallest_tasks(const topology_constraints& gang) {
-    for (const constrained_task_group& group : gang.groups)
-      if (group.tasks > 0 && group.gpus < needs_.size()) needs_[group.gpus].push_back(group.host);
-    for (std::vector<resources>& tasks : needs_) {
-      merge_sort(tasks, [](resources a, resources b) { return a.cpu_milli < b.cpu_milli; });
-      for (std::size_t i = 1; i < tasks.size(); ++i)
-        tasks[i].memory_mib = (std::min)(tasks[i].memory_mib, tasks[i - 1].memory_mib);
-    }
-  }
-  [[nodiscard]] bool fit(const gang_cluster::node& n) const {
-    for (std::size_t gpus = 0; gpus <= n.gpus && gpus < needs_.size(); ++gpus) {
-      const auto above = std::upper_bound(
-          needs_[gpus].begin(), needs_[gpus].end(), n.host.cpu_milli,
-          [](std::uint32_t cpu_milli, resources task) { return cpu_milli < task.cpu_milli; });
-      if (above != needs_[gpus].begin() && (above - 1)->memory_mib <= n.host.memory_mib)
-        return true;
-    }
-    return false;
-  }
-
- private:
-  // By GPUs of a task: its CPU, ascending, and the least memory of a task with at most so much CPU.
-  std::array<std::vector<resources>, gang_cluster::max_gpus + 1> needs_{};
-};
+// Whether the node can hold a task of the gang when it is idle. Cost: O(task groups).
+[[nodiscard]] inline bool holds_task(const topology_constraints& gang,
+                                     const gang_cluster::node& n) {
+  return std::any_of(gang.groups.begin(), gang.groups.end(), [&](const constrained_task_group& m) {
+    return m.tasks > 0 && m.gpus <= n.gpus && m.host.fits_in(n.host);
+  });
+}
 
 // Which nodes a filter accepts if taints do not count. Cost: O(names * log) to make it.
 class filter_but_taints {
@@ -163,15 +140,14 @@ class plan_text {
   }
 
   // The nodes on which the gang may run but for their taints, if one of its tasks fits there when
-  // they are idle. Cost: O(nodes * log), and that of the two classes above.
+  // they are idle. Cost: O(nodes * log names), and O(task groups) for each node with other taints.
   [[nodiscard]] tainted_nodes not_tolerated() const {
     tainted_nodes found;
-    const smallest_tasks tasks(r_.gang);
     const filter_but_taints filter(r_.filter);
     for (std::uint32_t id = 0; id < state_.nodes().num_ids(); ++id) {
       const gang_cluster::node& shape = state_.node(id).shape;
       if (!state_.node(id).present() || node_view::tolerates(r_.filter, shape.taints) ||
-          !filter.accepts(shape) || !tasks.fit(shape))
+          !filter.accepts(shape) || !holds_task(r_.gang, shape))
         continue;
       found.ids.push_back(id);
       for (const std::string& taint : shape.taints)

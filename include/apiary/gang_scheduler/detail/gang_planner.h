@@ -39,7 +39,7 @@ namespace detail {
 // when the gang has been decided without it.
 class gang_planner {
  public:
-  using found = lazy_host_fit::found;
+  using found = budgeted_fit::found;
 
   std::uint64_t budget = 200'000;
   victim_planner victims{};
@@ -344,7 +344,7 @@ class gang_planner {
     return healthy == fit_verdict::does_not_fit ? wait_reason::unhealthy : wait_reason::undecided;
   }
 
-  lazy_host_fit fit_;
+  budgeted_fit fit_;
   step_budget steps_;       // of this call
   bool refused_ = false;    // the gang does not fit now
   bool undecided_ = false;  // a search did not decide whether the gang fits, or about victims
