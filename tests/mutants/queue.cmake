@@ -65,7 +65,7 @@ mutant(wait_more_idle queue/kinds.h "dropped condition: kinds that were too larg
 mutant(wait_late_job queue/kinds.h "forgotten update: a job that begins to wait within a round is not seen"
   FROM [[if (offered_) offer(kind, q);]] TO [[]] STATEMENT)
 mutant(wait_tie queue/kinds.h "wrong tie: of jobs with equal keys the highest id is first"
-  FROM [[a.job.id > b.job.id]] TO [[a.job.id < b.job.id]])
+  FROM [[a.job.id > b.job.id]] TO [[b.job.id > a.job.id]])
 mutant(wait_cause queue/kinds.h "wrong comparison: a job of exactly the idle GPUs waits for capacity"
   FROM [[if (kind.gpus > idle) return delay_cause::capacity;]]
   TO [[if (kind.gpus >= idle) return delay_cause::capacity;]] STATEMENT)
