@@ -95,12 +95,14 @@ mutant(withdrawal_moves queue/conservative_queue.h "forgotten update: a withdraw
   IN [[set_start(*r, max_time);
       move_up_ = true;]] FROM [[move_up_ = true;]] TO [[]] STATEMENT)
 mutant(move_up_once queue/conservative_queue.h "forgotten step: jobs move up once, not until none moves"
-  IN [[        while (move_up(now)) {
-        }]] FROM [[while (move_up(now)) {]] TO [[if (move_up(now)) {]])
+  FROM [[        while (move_up(now)) {
+        }]] TO [[        if (move_up(now)) {
+        }]] STATEMENT)
 mutant(moved_frees queue/conservative_queue.h "forgotten update: what a job frees when it moves up stays taken"
   FROM [[profile_.give(r.reserved, add_time(r.reserved, length_of(r)), gpus);]] TO [[]] STATEMENT)
 mutant(moved_later queue/conservative_queue.h "forgotten argument: a job does not move up by less than its length"
-  FROM [[length_of(r), r.request.gpus, r.reserved)]] TO [[length_of(r), r.request.gpus)]])
+  FROM [[profile_.earliest(now, length_of(r), r.request.gpus, r.reserved)]]
+  TO [[profile_.earliest(now, length_of(r), r.request.gpus)]])
 mutant(postponed queue/conservative_queue.h "forgotten step: a job that does not fit at its time loses its reservation"
   FROM [[set_start(r, profile_.earliest(change, length_of(r), r.request.gpus));]] TO [[]] STATEMENT)
 mutant(wait_demand queue/book.h "wrong order: the kind of a job is taken before its request"
@@ -116,8 +118,12 @@ mutant(suspend_had queue/suspending_queue.h "forgotten update: a stopped job has
 mutant(suspend_quantum queue/suspending_queue.h "off by one: the next choice is one quantum late"
   FROM [[now / options_.quantum * options_.quantum]] TO [[(now / options_.quantum + 1) * options_.quantum]])
 mutant(suspend_enough queue/suspending_queue.h "off by one: a job that needs all GPUs of later jobs does not stop them"
-  FROM [[running_.gpus_before(r.key, r.request.job) <]] TO [[running_.gpus_before(r.key, r.request.job) <=]])
+  FROM [[placer().idle_gpus() + running_.gpus() - running_.gpus_before(r.key, r.request.job) <
+            r.request.gpus]]
+  TO [[placer().idle_gpus() + running_.gpus() - running_.gpus_before(r.key, r.request.job) <=
+            r.request.gpus]])
 mutant(suspend_arrival queue/suspending_queue.h "dropped condition: a job that arrives stops others though it is not to"
-  FROM [[&& options_.stops_on_arrival) || choose]] TO [[) || choose]])
+  FROM [[std::exchange(arrived_, false) && options_.stops_on_arrival]]
+  TO [[std::exchange(arrived_, false)]])
 mutant(levels_reached queue/orders.h "wrong comparison: a job at a threshold has not reached it"
   FROM [[std::upper_bound(thresholds_.begin(), thresholds_.end(), attained)]] TO [[std::lower_bound(thresholds_.begin(), thresholds_.end(), attained)]])
