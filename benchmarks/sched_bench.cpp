@@ -2,13 +2,13 @@
 // policies.
 // SPDX-License-Identifier: MIT
 #include "benchmarks/openb_experiment.h"
+#include "examples/programs/published_fragmentation.h"
 #include "tests/support/naive_sharing.h"
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/sim/replay.h>
@@ -30,6 +30,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace example;
 using namespace apiary_bench;
 
 namespace {

@@ -1,7 +1,7 @@
 // How many idle GPUs can the typical tasks not use, and why? Two nodes have 1.4 idle GPUs each,
 // but the typical workload cannot use them equally well. FGD's fragmentation measures that.
 // SPDX-License-Identifier: MIT
-#include <apiary/fgd/published_fragmentation.h>
+#include "programs/published_fragmentation.h"
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
@@ -9,6 +9,7 @@
 #include <cstdio>
 
 using namespace apiary;
+using namespace example;
 
 int main() {
   const task_mix typical({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 5},     // half a GPU

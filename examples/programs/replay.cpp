@@ -2,6 +2,8 @@
 // under seven scores, and compares how many GPUs are allocated and how many of the others typical
 // tasks cannot use.
 // SPDX-License-Identifier: MIT
+#include "load_curves.h"
+#include "published_fragmentation.h"
 #include "replay_options.h"
 #include "replay_output.h"
 #include "replay_plot.h"
@@ -11,12 +13,10 @@
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
-#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/sim/load_curves.h>
+#include "load_curves.h"
 #include <apiary/trace/decimal.h>
 
 #include <absl/status/status.h>
@@ -29,7 +29,7 @@ namespace example {
 
 struct named_curves {
   std::string policy;
-  apiary::load_curves curves;
+  load_curves curves;
 };
 
 inline const char* color_of(std::size_t curve) {
@@ -66,7 +66,7 @@ inline int interesting_from(std::span<const named_curves> all) {
 }
 
 // The curve of one panel: a data member of load_curves.
-using panel_values = std::vector<double> apiary::load_curves::*;
+using panel_values = std::vector<double> load_curves::*;
 
 // A label with the name of the scheduler and its last value at the end of each curve. Labels that
 // would overlap move up or down. `height` is the extent of the panel's y axis.
@@ -114,7 +114,7 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
   std::size_t last = 10;
   double worst = 1.0;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const apiary::load_curves& c = all[i].curves;
+    const load_curves& c = all[i].curves;
     std::string points;
     for (std::size_t load = 0; load < c.allocation.size(); ++load) {
       if (std::isnan(c.allocation[load])) continue;
@@ -156,7 +156,7 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          "]\n"
          "set title 'GPUs allocated, % (more is better" +
          (from > 0 ? "; both axes start at " + std::to_string(from) : std::string()) + ")'\n" +
-         end_labels(all, &apiary::load_curves::allocation, all_placed - from) +
+         end_labels(all, &load_curves::allocation, all_placed - from) +
          "set label 'everything placed' at " + apiary::fixed_text(all_placed - 2.5, 1) + ", " +
          apiary::fixed_text(all_placed - 1.5, 1) + " right textcolor '#606060'\n" + allocation +
          "\n"
@@ -169,7 +169,7 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          apiary::fixed_text(top, 0) +
          "]\n"
          "set title 'GPUs idle but useless to typical tasks, % (less is better)'\n" +
-         end_labels(all, &apiary::load_curves::fragmentation_amount, top) + fragmentation +
+         end_labels(all, &load_curves::fragmentation_amount, top) + fragmentation +
          "\n"
          "unset multiplot\n";
 }

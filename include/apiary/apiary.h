@@ -41,7 +41,6 @@
 #include <apiary/fgd/preemption_plan.h>
 #include <apiary/fgd/preemptive_sharing.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
@@ -109,7 +108,6 @@
 #include <apiary/queue/server_placer.h>
 #include <apiary/queue/stop.h>
 #include <apiary/queue/suspending_queue.h>
-#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>

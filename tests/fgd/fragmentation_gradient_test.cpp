@@ -1,10 +1,10 @@
 // apiary/tests/fgd/fragmentation_gradient_test.cpp - the exact score against the definition.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/published_fragmentation.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/fgd/fragmentation_gradient.h>
-#include <apiary/fgd/published_fragmentation.h>
 
 #include <doctest/doctest.h>
 
@@ -15,6 +15,7 @@
 namespace {
 
 using namespace apiary;
+using namespace example;
 
 node_state random_state(rng& random) {
   node_state node;

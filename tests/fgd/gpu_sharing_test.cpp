@@ -1,5 +1,6 @@
 // apiary/tests/fgd/gpu_sharing_test.cpp - what a host may send, and what comes back.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/published_fragmentation.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -8,7 +9,6 @@
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/fgd/published_fragmentation.h>
 
 #include <doctest/doctest.h>
 
@@ -19,6 +19,7 @@
 namespace {
 
 using namespace apiary;
+using namespace example;
 
 gpu_sharing_scheduler<best_fit> two_nodes() {
   node_table nodes;

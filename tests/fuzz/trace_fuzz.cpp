@@ -5,16 +5,16 @@
 // behind the first with "====\n" between. A node order that is empty is not read. A task that names
 // GPU models must name some that nodes have. What is read is replayed through every policy; the
 // decisions must be possible, and each policy must leave what it says it used.
+#include "../../examples/programs/load_curves.h"
+#include "../../examples/programs/published_fragmentation.h"
 #include <apiary/core/config.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gpu_sharing.h>
-#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
-#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
@@ -29,6 +29,7 @@
 #include <utility>
 
 using namespace apiary;
+using namespace example;
 
 namespace {
 

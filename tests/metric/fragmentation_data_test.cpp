@@ -1,8 +1,8 @@
 // apiary/tests/metric/fragmentation_data_test.cpp - published values on the typical tasks of the
 // openb trace.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/published_fragmentation.h"
 #include "support/data.h"
-#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/trace/openb_reader.h>
@@ -19,6 +19,7 @@
 namespace {
 
 using namespace apiary;
+using namespace example;
 
 const std::string folder = apiary_test::data_folder("openb");
 

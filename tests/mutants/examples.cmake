@@ -21,3 +21,14 @@ mutant(boards examples/programs/import/slurm_nodes.h "dropped factor: a node has
   FROM [[all_sockets ? 1 : *factor]] TO [[1]])
 mutant(level_default examples/programs/import/slurm_writer.h "wrong condition: the name of a level is never written"
   FROM [[level != default_level_name(l + 1)]] TO [[false]])
+mutant(published_seen examples/programs/published_fragmentation.h "wrong tie: of equal scores the last GPU is taken"
+  FROM [[here.score > found.score]] TO [[here.score >= found.score]])
+mutant(published_q2 examples/programs/published_fragmentation.h "forgotten term: GPUs that are too small are usable"
+  FROM [[f.q3 += t.probability * (left - small);
+        f.q2 += t.probability * small;]] TO [[f.q3 += t.probability * left;]] STATEMENT)
+mutant(load_buckets examples/programs/load_curves.h "off by one: an empty bucket does not look at the one before"
+  FROM [[if (k > 0) here.append(buckets[k - 1]);]]
+  TO [[if (k > 1) here.append(buckets[k - 1]);]] STATEMENT)
+mutant(load_used examples/programs/load_curves.h "forgotten update: the use of placed tasks is not summed"
+  FROM [[now.used += task.request.total_gpu_milli();]]
+  TO [[now.used = task.request.total_gpu_milli();]] STATEMENT)

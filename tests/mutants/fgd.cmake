@@ -49,11 +49,6 @@ mutant(gang_cell_order fgd/gang_sharing.h "forgotten step: cells are tried by nu
   FROM [[keyed_number::sort(cells);]] TO [[]] STATEMENT)
 mutant(gang_cell_reset fgd/gang_sharing.h "missing reset: a gang may span the cells that were tried before"
   FROM [[in_cell.reset(n.value);]] TO [[]] STATEMENT)
-mutant(published_seen fgd/published_fragmentation.h "wrong tie: of equal scores the last GPU is taken"
-  FROM [[here.score > found.score]] TO [[here.score >= found.score]])
-mutant(published_q2 fgd/published_fragmentation.h "forgotten term: GPUs that are too small are usable"
-  FROM [[f.q3 += t.probability * (left - small);
-        f.q2 += t.probability * small;]] TO [[f.q3 += t.probability * left;]] STATEMENT)
 mutant(program_count fgd/detail/load_program.h "forgotten count: a column has one task of each kind"
   FROM [=[++tasks[steps];]=] TO [=[tasks[steps] = 1;]=] STATEMENT)
 mutant(program_agrees fgd/detail/load_program.h "dropped condition: an infinite answer is optimal"

@@ -53,12 +53,6 @@ mutant(broken_idle sim/detail/idle_servers.h "dropped condition: GPUs of a broke
   TO [=[gpus_[n.value] - used_[n.value]]=])
 mutant(replay_job_ids sim/replay.h "wrong id: a task that is refused leaves a gap"
   FROM [[job_id(static_cast<std::uint32_t>(answers.size()))]] TO [[job_id(t)]])
-mutant(load_buckets sim/load_curves.h "off by one: an empty bucket does not look at the one before"
-  FROM [[if (k > 0) here.append(buckets[k - 1]);]]
-  TO [[if (k > 1) here.append(buckets[k - 1]);]] STATEMENT)
-mutant(load_used sim/load_curves.h "forgotten update: the use of placed tasks is not summed"
-  FROM [[now.used += task.request.total_gpu_milli();]]
-  TO [[now.used = task.request.total_gpu_milli();]] STATEMENT)
 mutant(percentile_rank sim/simulation_result.h "off by one: a percentile is the value after it"
   FROM [[rank < 1.0 ? 0 : static_cast<std::size_t>(rank) - 1]]
   TO [[rank >= static_cast<double>(values.size()) ? values.size() - 1 : static_cast<std::size_t>(rank)]])

@@ -1,5 +1,6 @@
 // apiary/tests/sim/replay_test.cpp - a workload driven through schedulers.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/load_curves.h"
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gpu_sharing.h>
@@ -7,7 +8,6 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
-#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/workload.h>
 
@@ -21,6 +21,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace example;
 using namespace apiary::detail;
 
 namespace {

@@ -1,15 +1,15 @@
 // apiary/tests/trace/openb_data_test.cpp - the published experiments on openb, number for number.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/load_curves.h"
+#include "../../examples/programs/published_fragmentation.h"
 #include "support/data.h"
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/gpu_sharing.h>
-#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
-#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/decimal.h>
 #include <apiary/trace/line_reader.h>
@@ -32,6 +32,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace example;
 using namespace apiary::detail;
 
 namespace {

@@ -29,8 +29,6 @@ APIARY_NAMESPACE_BEGIN
 // The decision for each arrival, in order: a placement, or nothing if the task did not fit.
 using decisions = std::vector<std::optional<placement>>;
 
-namespace detail {
-
 // kInvalidArgument if an arrival names a task that does not exist.
 [[nodiscard]] inline absl::Status check_arrivals(const workload& work) {
   for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
@@ -42,8 +40,6 @@ namespace detail {
   return absl::OkStatus();
 }
 
-}  // namespace detail
-
 // Lets the tasks of a workload arrive one by one; the i-th, from 0, is job_id(i). Each is placed or
 // dropped, and none departs. observe(decisions so far, the last one) is called after each.
 // Errors:   kInvalidArgument, before the first decision: an arrival is not one of the tasks.
@@ -54,7 +50,7 @@ namespace detail {
 template <class Scheduler, class Observer>
 [[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work,
                                                Observer&& observe) {
-  APIARY_RETURN_IF_ERROR(detail::check_arrivals(work));
+  APIARY_RETURN_IF_ERROR(check_arrivals(work));
   decisions answers;
   answers.reserve(work.arrivals.size());
   for (const std::uint32_t t : work.arrivals) {

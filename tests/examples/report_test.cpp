@@ -1,11 +1,11 @@
-// apiary/tests/sim/report_test.cpp - texts of curves, decisions and tables.
+// apiary/tests/examples/report_test.cpp - texts of curves, decisions and tables.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/load_curves.h"
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/placement.h>
-#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
@@ -19,6 +19,10 @@
 #include <vector>
 
 using namespace apiary;
+using example::curves_of;
+using example::load_curves;
+using example::load_sample;
+using example::trace_load;
 
 TEST_CASE("curves as CSV") {
   CHECK(load_curves::csv_header(3) == "policy,metric,0,1,2,3\n");

@@ -1,8 +1,7 @@
-// apiary/sim/load_curves.h - allocation and fragmentation of a cluster over the load that arrived.
+// apiary/examples/programs/load_curves.h - allocation and fragmentation of a cluster over the load that arrived.
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/metric/fragmentation.h>
@@ -27,7 +26,9 @@
 #include <utility>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
+namespace example {
+
+using namespace apiary;
 
 // The state of a cluster after one arrival. Amounts are thousandths of a GPU.
 struct load_sample {
@@ -48,7 +49,7 @@ struct load_sample {
                                                                          fragmentation metric,
                                                                          const workload& work,
                                                                          const decisions& answers) {
-  APIARY_RETURN_IF_ERROR(detail::check_arrivals(work));
+  APIARY_RETURN_IF_ERROR(check_arrivals(work));
   if (answers.size() > work.arrivals.size()) {
     return absl::InvalidArgumentError(std::to_string(answers.size()) + " answers for " +
                                       std::to_string(work.arrivals.size()) + " arrivals");
@@ -76,8 +77,6 @@ struct load_sample {
   return samples;
 }
 
-namespace detail {
-
 // Rounds x to two decimals as the published FGD evaluation does: 100 x to the nearest integer,
 // halves to even, so 94.745 becomes 94.74. Requires: |x| < 10^13, the default rounding mode.
 [[nodiscard]] inline double round2(double x) noexcept {
@@ -102,8 +101,6 @@ namespace detail {
 [[nodiscard]] inline double mean(std::span<const double> x) noexcept {
   return pairwise_sum(x) / static_cast<double>(x.size());
 }
-
-}  // namespace detail
 
 // Curves over the load: value k is the mean over the arrivals at which the load rounded to k %, or
 // if there are none, over k-1 and k+1. NaN: these have none either, or the cluster has no GPUs.
@@ -155,9 +152,9 @@ struct load_curves {
     if (load >= static_cast<double>(buckets.size())) break;
     bucket& at = buckets[static_cast<std::size_t>(load)];
     const auto idle = static_cast<double>(total_gpus * 1000 - sample.used);
-    at.allocation.push_back(detail::round2(static_cast<double>(sample.used) / gpus / 10));
-    at.amount.push_back(detail::round2(sample.fragmentation));
-    at.ratio.push_back(idle > 0.0 ? detail::round2(100 * sample.fragmentation / idle) : 0.0);
+    at.allocation.push_back(round2(static_cast<double>(sample.used) / gpus / 10));
+    at.amount.push_back(round2(sample.fragmentation));
+    at.ratio.push_back(idle > 0.0 ? round2(100 * sample.fragmentation / idle) : 0.0);
   }
   load_curves curves;
   for (std::size_t k = 0; k <= last; ++k) {
@@ -173,12 +170,11 @@ struct load_curves {
       curves.fragmentation_ratio.push_back(none);
       continue;
     }
-    curves.allocation.push_back(detail::round2(detail::mean(here.allocation)));
-    curves.fragmentation_amount.push_back(
-        detail::round2(100 * detail::mean(here.amount) / 1000 / gpus));
-    curves.fragmentation_ratio.push_back(detail::mean(here.ratio));
+    curves.allocation.push_back(round2(mean(here.allocation)));
+    curves.fragmentation_amount.push_back(round2(100 * mean(here.amount) / 1000 / gpus));
+    curves.fragmentation_ratio.push_back(mean(here.ratio));
   }
   return curves;
 }
 
-APIARY_NAMESPACE_END
+}  // namespace example

@@ -1,10 +1,10 @@
-// apiary/tests/sim/load_trace_test.cpp - decisions carried out, and those that cannot be.
+// apiary/tests/examples/load_trace_test.cpp - decisions carried out, and those that cannot be.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/load_curves.h"
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
-#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/workload.h>
 
@@ -16,6 +16,8 @@
 #include <vector>
 
 using namespace apiary;
+using example::load_sample;
+using example::trace_load;
 
 namespace {
 

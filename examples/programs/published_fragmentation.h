@@ -1,11 +1,9 @@
-// apiary/fgd/published_fragmentation.h - FGD and its measure, with the rounding of the published simulator.
+// apiary/examples/programs/published_fragmentation.h - FGD and its measure, with the rounding of the published simulator.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/container/dense_map.h>
-#include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
@@ -19,7 +17,9 @@
 #include <cstdint>
 #include <utility>
 
-APIARY_NAMESPACE_BEGIN
+namespace example {
+
+using namespace apiary;
 
 // The measure of metric/fragmentation.h, summed in double in the order of the published simulator.
 // Use it to reproduce published figures, which depend on the last bit, and to see the classes.
@@ -110,7 +110,8 @@ class published_fragmentation_gradient {
 
   // kInvalidArgument: the mix is empty.
   [[nodiscard]] absl::Status check() const {
-    return detail::check_mix(metric_.mix().total_weight());
+    if (metric_.mix().total_weight() > 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("the task mix is empty; a score needs typical tasks");
   }
   // Computes the fragmentation of node n again, after a change of the node.
   void update(const node_table& nodes, node_id n) {
@@ -167,4 +168,4 @@ class published_fragmentation_gradient {
 
 static_assert(NodeScore<published_fragmentation_gradient>);
 
-APIARY_NAMESPACE_END
+}  // namespace example

@@ -1,7 +1,8 @@
-// apiary/tests/fgd/published_fragmentation_gradient_test.cpp - the score with published
+// apiary/tests/examples/published_fragmentation_gradient_test.cpp - the score with published
 // rounding, by hand.
 // SPDX-License-Identifier: MIT
-#include <apiary/fgd/published_fragmentation.h>
+
+#include "../../examples/programs/published_fragmentation.h"
 
 #include <doctest/doctest.h>
 
@@ -11,6 +12,7 @@
 namespace {
 
 using namespace apiary;
+using example::published_fragmentation_gradient;
 
 TEST_CASE("the score is the sigmoid of the change, for each device the better one") {
   // Only whole devices are of use: F = what is left of devices in use.

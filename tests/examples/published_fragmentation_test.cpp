@@ -1,9 +1,10 @@
-// apiary/tests/fgd/published_fragmentation_test.cpp - the classes of fragmentation, row by row.
+// apiary/tests/examples/published_fragmentation_test.cpp - the classes of fragmentation, row by row.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/published_fragmentation.h"
+
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 
 #include <doctest/doctest.h>
@@ -13,9 +14,10 @@
 namespace {
 
 using namespace apiary;
+using example::published_fragmentation;
 
 // 3000 m of CPU; devices 1000, 400.
-node_state example() {
+node_state example_node() {
   node_state node;
   node.left.cpu_milli = 3000;
   node.gpus = 2;
@@ -24,7 +26,7 @@ node_state example() {
 }
 
 published_fragmentation::amounts classes_for(const task_kind& kind) {
-  return published_fragmentation(task_mix({{kind, 1}})).classes(example());
+  return published_fragmentation(task_mix({{kind, 1}})).classes(example_node());
 }
 
 TEST_CASE("each row of the table of classes") {

@@ -1,7 +1,8 @@
-// apiary/tests/sim/load_curves_test.cpp - buckets, roundings and means of curves.
+// apiary/tests/examples/load_curves_test.cpp - buckets, roundings and means of curves.
 // SPDX-License-Identifier: MIT
+#include "../../examples/programs/load_curves.h"
+
 #include <apiary/core/rng.h>
-#include <apiary/sim/load_curves.h>
 
 #include <doctest/doctest.h>
 
@@ -11,6 +12,11 @@
 #include <vector>
 
 using namespace apiary;
+using example::curves_of;
+using example::load_curves;
+using example::load_sample;
+using example::pairwise_sum;
+using example::round2;
 
 namespace {
 
@@ -65,18 +71,18 @@ TEST_CASE("no arrival or no GPU, no values") {
 }
 
 TEST_CASE("two decimals, halves of the product to even") {
-  CHECK(detail::round2(0.0) == 0.0);
-  CHECK(detail::round2(1.0) == 1.0);
-  CHECK(detail::round2(12.344) == 12.34);
-  CHECK(detail::round2(12.346) == 12.35);
-  CHECK(detail::round2(0.125) == 0.12);
-  CHECK(detail::round2(0.375) == 0.38);
-  CHECK(detail::round2(94.745000000000005) == 94.74);
-  CHECK(detail::round2(-1.005) == -1.0);
+  CHECK(round2(0.0) == 0.0);
+  CHECK(round2(1.0) == 1.0);
+  CHECK(round2(12.344) == 12.34);
+  CHECK(round2(12.346) == 12.35);
+  CHECK(round2(0.125) == 0.12);
+  CHECK(round2(0.375) == 0.38);
+  CHECK(round2(94.745000000000005) == 94.74);
+  CHECK(round2(-1.005) == -1.0);
 }
 
 TEST_CASE("pairwise sums group their terms in a fixed way") {
-  const auto sum = [](const std::vector<double>& x) { return detail::pairwise_sum(x); };
+  const auto sum = [](const std::vector<double>& x) { return pairwise_sum(x); };
   CHECK(sum({}) == 0.0);
   CHECK(sum({0.5}) == 0.5);
   // 1e17 + 1 is 1e17: what is lost tells the order.
