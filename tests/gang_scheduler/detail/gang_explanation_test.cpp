@@ -98,6 +98,15 @@ TEST_CASE("gang_explanation: plans that wait name the reason and what would help
   CHECK(plan_text(none, r)(e, true) == never + ": the cluster has no nodes");
 }
 
+TEST_CASE("gang_explanation: an idle node holds a task if it has what one of them needs") {
+  topology_constraints gang;
+  gang.groups = {{.tasks = 1, .gpus = 2, .host = {4, 5}}, {.tasks = 0, .gpus = 1}};
+  CHECK(detail::holds_task(gang, {.name = "n", .gpus = 2, .host = {4, 5}}));
+  CHECK(!detail::holds_task(gang, {.name = "n", .gpus = 1, .host = {4, 5}}));
+  CHECK(!detail::holds_task(gang, {.name = "n", .gpus = 2, .host = {3, 5}}));
+  CHECK(!detail::holds_task(gang, {.name = "n", .gpus = 2, .host = {4, 4}}));
+}
+
 TEST_CASE("gang_explanation: cells without nodes are not counted") {
   scheduled_gangs state = state_of_ten();
   const detail::cluster_layout& layout = state.layout();
