@@ -23,7 +23,6 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/philly/philly.h>
-#include <apiary/philly/philly_fgd.h>
 #include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
 #include <apiary/queue/server_placer.h>
@@ -551,18 +550,6 @@ const std::vector<policy>& policies() {
       bounded_policy("bounded", orders::attained),
       bounded_policy("bounded_srtf", orders::remaining),
       policy_of("philly", make_philly),
-      policy_of("philly_fgd",
-                [](const server_spec& spec, std::uint32_t tenants) {
-                  node_table nodes;
-                  for (const std::uint32_t gpus : spec.gpus) nodes.add({.gpus = gpus});
-                  using pool = gpu_sharing_pool<fragmentation_gradient>;
-                  return philly_fgd::create(
-                             equal_quotas(spec, tenants),
-                             pool::create(std::move(nodes), spec.servers_per_rack,
-                                          fragmentation_gradient(typical_fragmentation()))
-                                 .value())
-                      .value();
-                }),
       gandiva_policy("gandiva", {.migrates = true}),
       gandiva_policy("gandiva_published", {.max_wait = 0}),
       policy_of("gandiva_best_fit",

@@ -26,9 +26,8 @@
 #include <apiary/model/resources.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
-#include <apiary/philly/philly_fgd.h>
-#include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
@@ -57,9 +56,8 @@ inline constexpr std::array<std::string_view, 16> job_policies{
     "srtf",    "las",         "tiresias", "bounded",      "bounded_srtf", "philly",
     "gandiva", "gandiva_fgd", "hived",    "gandiva_hived"};
 
-// Those that `all` does not name: the gang scheduler without and with backfilling, and Philly over FGD.
-inline constexpr std::array<std::string_view, 3> more_policies{"gang", "gang_backfill",
-                                                               "philly_fgd"};
+// Those that `all` does not name: the gang scheduler without and with backfilling.
+inline constexpr std::array<std::string_view, 2> more_policies{"gang", "gang_backfill"};
 
 // Whether a policy knows CPU, memory and GPU models. Philly, Gandiva and HiveD know only GPUs, as in
 // their papers.
@@ -454,16 +452,6 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
       .servers = cluster.servers(), .quotas = quotas, .max_retries = set.retries};
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::philly::create(by_quota));
-    status = run(std::move(made));
-  } else if (policy == "philly_fgd") {
-    using pool = apiary::gpu_sharing_pool<apiary::fragmentation_gradient>;
-    apiary::node_table nodes;
-    for (const std::uint32_t gpus : cluster.servers().gpus) nodes.add({.gpus = gpus});
-    APIARY_ASSIGN_OR_RETURN(auto below,
-                            pool::create(std::move(nodes), cluster.nodes_per_rack(),
-                                         apiary::fragmentation_gradient(
-                                             apiary::fragmentation(typical_tasks(list, cluster)))));
-    APIARY_ASSIGN_OR_RETURN(auto made, apiary::philly_fgd::create(by_quota, std::move(below)));
     status = run(std::move(made));
   } else if (policy == "gandiva") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create(of_gandiva));

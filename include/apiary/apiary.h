@@ -92,7 +92,6 @@
 #include <apiary/model/server_spec.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
-#include <apiary/philly/philly_fgd.h>
 #include <apiary/preempt/shared_victim_search.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_cost.h>

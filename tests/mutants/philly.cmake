@@ -53,9 +53,3 @@ mutant(locality_rack_tie philly/detail/locality_search.h "wrong tie: of equally 
   FROM [[a < b]] TO [[a > b]])
 mutant(locality_aim philly/detail/locality_search.h "dropped condition: a job collects in a rack that is too small"
   FROM [[pool_.total(r) >= gpus && (!rack || is_before(r, *rack))]] TO [[!rack || is_before(r, *rack)]])
-mutant(fgd_index philly/philly_fgd.h "forgotten update: a server keeps its old number of idle GPUs as well"
-  FROM [[by_idle_[before].reset(n.value);]] TO [[]] STATEMENT)
-mutant(fgd_range philly/philly_fgd.h "wrong range: servers of the racks behind count as well"
-  IN [[n < among.last.value && left > 0]] FROM [[n < among.last.value]] TO [[n < num_servers()]])
-mutant(fgd_most philly/philly_fgd.h "off by one: a gang gets one server more than it may"
-  FROM [[if (most-- == 0) return where;]] TO [[if (most-- + 1 == 0) return where;]] STATEMENT)

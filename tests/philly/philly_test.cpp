@@ -1,13 +1,11 @@
 // apiary/tests/philly/philly_test.cpp - every edge of the state machine by a virtual clock, quotas,
 // preemption, and every second of delay with its cause, over either pool.
 // SPDX-License-Identifier: MIT
+#include "support/naive_pool.h"
 #include "support/philly_loads.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/baseline_scores.h>
-#include <apiary/model/node_table.h>
 #include <apiary/philly/philly.h>
-#include <apiary/philly/philly_fgd.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/trace/job_list.h>
 
@@ -37,18 +35,16 @@ philly_options small_philly() {
           .max_tries = 1};
 }
 
-// Philly over servers of its own, and over nodes where a score chooses; this one as the servers do.
-using philly_by_score = philly_scheduler<gpu_sharing_pool<best_fit>>;
+// Philly over servers of its own, and over a list of devices that each search reads.
+using philly_by_scan = philly_scheduler<apiary_test::naive_pool>;
 
 template <class P>
 P make_philly(const philly_options& options) {
   if constexpr (std::is_same_v<P, philly>) {
     return P::create(options).value();
   } else {
-    node_table nodes;
-    for (const std::uint32_t gpus : options.servers.gpus) nodes.add({.gpus = gpus});
-    const std::uint32_t per_rack = options.servers.servers_per_rack;
-    return P::create(options, gpu_sharing_pool<best_fit>::create(nodes, per_rack, {}).value())
+    const server_spec& servers = options.servers;
+    return P::create(options, apiary_test::naive_pool(servers.gpus, servers.servers_per_rack))
         .value();
   }
 }
@@ -134,7 +130,7 @@ TEST_CASE("philly: what is no cluster and no job") {
 }
 
 TEST_CASE_TEMPLATE("philly: small_philly jobs are packed, large ones go to the least occupied rack",
-                   P, philly, philly_by_score) {
+                   P, philly, philly_by_scan) {
   philly_host<P> m(small_philly());
   m.submit(0, 1, 0);
   m.submit(1, 2, 0);
@@ -145,7 +141,7 @@ TEST_CASE_TEMPLATE("philly: small_philly jobs are packed, large ones go to the l
 }
 
 TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time", P, philly,
-                   philly_by_score) {
+                   philly_by_scan) {
   philly_host<P> m = one_taken_of_each<P>(small_philly());
   m.submit(20, 8, 10);  // whole servers of a rack: it collects three GPUs of two
   CHECK(m.at(20) == typename P::standing{P::phase::acquire, job_locality::packed, 0, 6});
@@ -162,7 +158,7 @@ TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time
 }
 
 TEST_CASE_TEMPLATE("philly: ACQUIRE to BACKOFF at the time, everything released, and back", P,
-                   philly, philly_by_score) {
+                   philly, philly_by_scan) {
   philly_host<P> m = one_taken_of_each<P>(small_philly());
   m.submit(20, 8, 10);
   m.decide(159);
@@ -181,7 +177,7 @@ TEST_CASE_TEMPLATE("philly: ACQUIRE to BACKOFF at the time, everything released,
 }
 
 TEST_CASE_TEMPLATE("philly: locality relaxes step by step, after more tries than allowed", P,
-                   philly, philly_by_score) {
+                   philly, philly_by_scan) {
   philly_host<P> m = one_taken_of_each<P>(small_philly());
   m.submit(20, 8, 0);
   std::vector<typename P::standing> seen;
@@ -209,8 +205,7 @@ TEST_CASE_TEMPLATE("philly: locality relaxes step by step, after more tries than
   CHECK(m.where(20).size() == 3);
 }
 
-TEST_CASE_TEMPLATE("philly: a job that never relaxes waits for a rack", P, philly,
-                   philly_by_score) {
+TEST_CASE_TEMPLATE("philly: a job that never relaxes waits for a rack", P, philly, philly_by_scan) {
   philly_options options = small_philly();
   options.max_tries = philly_options::no_limit;
   philly_host<P> m = one_taken_of_each<P>(options);
@@ -223,7 +218,7 @@ TEST_CASE_TEMPLATE("philly: a job that never relaxes waits for a rack", P, phill
 
 TEST_CASE_TEMPLATE(
     "philly: idle GPUs are for all, jobs within quota come first, delays have their causes", P,
-    philly, philly_by_score) {
+    philly, philly_by_scan) {
   philly_options options = small_philly();
   options.quotas = {12, 4};
   options.preempt_percent.reset();
@@ -244,7 +239,7 @@ TEST_CASE_TEMPLATE(
 
 TEST_CASE_TEMPLATE(
     "philly: preemption from 90 % of use, the last started of those beyond quota first", P, philly,
-    philly_by_score) {
+    philly_by_scan) {
   for (const std::uint32_t taken : {14U, 15U, 16U}) {
     CAPTURE(taken);
     philly_options options = small_philly();
@@ -273,7 +268,7 @@ TEST_CASE_TEMPLATE(
   }
 }
 
-TEST_CASE_TEMPLATE("philly: no job is suspended for nothing", P, philly, philly_by_score) {
+TEST_CASE_TEMPLATE("philly: no job is suspended for nothing", P, philly, philly_by_scan) {
   for (const std::uint32_t quota : {8U, 4U}) {
     philly_options options = small_philly();
     options.quotas = {8, quota};
@@ -294,7 +289,7 @@ TEST_CASE_TEMPLATE("philly: no job is suspended for nothing", P, philly, philly_
 }
 
 TEST_CASE_TEMPLATE("philly: what a tenant collects makes none of its running jobs a victim", P,
-                   philly, philly_by_score) {
+                   philly, philly_by_scan) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
   options.quotas = {4, 8};
@@ -314,7 +309,7 @@ TEST_CASE_TEMPLATE("philly: what a tenant collects makes none of its running job
 }
 
 TEST_CASE_TEMPLATE("philly: what the collector wants is no quota for others of its tenant", P,
-                   philly, philly_by_score) {
+                   philly, philly_by_scan) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4}, .servers_per_rack = 2};
   options.quotas = {3, 5, 0};
@@ -336,7 +331,7 @@ TEST_CASE_TEMPLATE("philly: what the collector wants is no quota for others of i
 }
 
 TEST_CASE_TEMPLATE("philly: no job beyond its quota starts that would be preempted at once", P,
-                   philly, philly_by_score) {
+                   philly, philly_by_scan) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
   options.quotas = {8, 12};
@@ -358,7 +353,7 @@ TEST_CASE_TEMPLATE("philly: no job beyond its quota starts that would be preempt
 }
 
 TEST_CASE_TEMPLATE("philly: a job that has just collected all is no victim in the same decision", P,
-                   philly, philly_by_score) {
+                   philly, philly_by_scan) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
   options.quotas = {4, 8, 0};
@@ -383,7 +378,7 @@ TEST_CASE_TEMPLATE("philly: a job that has just collected all is no victim in th
 }
 
 TEST_CASE_TEMPLATE("philly: broken servers are neither used nor to be used", P, philly,
-                   philly_by_score) {
+                   philly_by_scan) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
   options.quotas = {8, 8};
@@ -401,7 +396,7 @@ TEST_CASE_TEMPLATE("philly: broken servers are neither used nor to be used", P, 
   }
 }
 
-TEST_CASE_TEMPLATE("philly: failures are retried by their class", P, philly, philly_by_score) {
+TEST_CASE_TEMPLATE("philly: failures are retried by their class", P, philly, philly_by_scan) {
   philly_options options = small_philly();
   options.max_retries = 2;
   philly_host<P> m(options);
@@ -423,7 +418,7 @@ TEST_CASE_TEMPLATE("philly: failures are retried by their class", P, philly, phi
 }
 
 TEST_CASE_TEMPLATE("philly: a broken server stops its jobs and what is collected there", P, philly,
-                   philly_by_score) {
+                   philly_by_scan) {
   philly_host<P> m = one_taken_of_each<P>(small_philly());
   m.submit(20, 8, 10);
   const auto stopped = m.scheduler.mark_bad(node_id(0), 20);
@@ -547,7 +542,7 @@ struct audited {
 
 TEST_CASE_TEMPLATE(
     "philly: random loads: books that balance, every job ends, every second has its cause", P,
-    philly, philly_by_score) {
+    philly, philly_by_scan) {
   std::uint64_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
     CAPTURE(seed);
@@ -600,7 +595,7 @@ TEST_CASE("philly: what the host has of a server that breaks is no job's") {
 }
 
 TEST_CASE_TEMPLATE("philly: a job within its quota since this moment preempts as its cycle begins",
-                   P, philly, philly_by_score) {
+                   P, philly, philly_by_scan) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4}, .servers_per_rack = 4};
   options.quotas = {8, 8};
@@ -617,7 +612,7 @@ TEST_CASE_TEMPLATE("philly: a job within its quota since this moment preempts as
 }
 
 TEST_CASE_TEMPLATE("philly: GPUs that a collector gives up start a job in the same decision", P,
-                   philly, philly_by_score) {
+                   philly, philly_by_scan) {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4, 4, 4}, .servers_per_rack = 3};
   options.quotas = {8, 8, 8};

@@ -17,7 +17,7 @@
 
 namespace apiary_test {
 
-// All that a ServerPool has, and nothing else. Places are those of a server_pool, server by server: a
+// All that a ServerPool has, and what tests ask for. Places are those of a server_pool, server by server: a
 // part of the gang on the server with the most idle GPUs, the last one on the tightest.
 class naive_pool {
  public:
@@ -34,6 +34,8 @@ class naive_pool {
   [[nodiscard]] servers_range servers_of(u32 r) const {
     return range(r * per_rack_, std::min(num_servers(), (r + 1) * per_rack_));
   }
+  [[nodiscard]] u32 rack_of(apiary::node_id n) const { return n.value / per_rack_; }
+  [[nodiscard]] bool healthy(apiary::node_id n) const { return servers_[n.value].healthy; }
   [[nodiscard]] u32 gpus(apiary::node_id n) const { return servers_[n.value].gpus; }
   [[nodiscard]] u32 total() const { return gpus_in(servers()); }
   [[nodiscard]] u32 total(u32 r) const { return gpus_in(servers_of(r)); }
