@@ -23,8 +23,8 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/philly/philly.h>
-#include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/trace/job_list.h>
@@ -298,7 +298,6 @@ void gandiva_copies(benchmark::State& state) {
   std::uint64_t events = 0;
   for (auto _ : state) {
     measuring_host host{{gandiva::create({.servers = cluster_of(state.range(0)),
-                                          .max_wait = 0,
                                           .packs = true,
                                           .gpu_memory = 2,
                                           .migrates = true,
@@ -551,7 +550,7 @@ const std::vector<policy>& policies() {
       bounded_policy("bounded_srtf", orders::remaining),
       policy_of("philly", make_philly),
       gandiva_policy("gandiva", {.migrates = true}),
-      gandiva_policy("gandiva_published", {.max_wait = 0}),
+      gandiva_policy("gandiva_published", {}),
       policy_of("gandiva_best_fit",
                 [](const server_spec& spec, std::uint32_t) {
                   return gandiva_with_placer<server_placer>::create(
@@ -739,9 +738,7 @@ void cluster_experiment(benchmark::State& state, const assumption& a) {
                          {.rule = batch_options::rules::backfill});
     });
     const auto shared = apiary_test::run_experiment(a.experiment, [&](const server_spec& spec) {
-      return gandiva::create(
-                 {.servers = spec, .max_wait = 0, .packs = a.packs, .migrates = a.packs})
-          .value();
+      return gandiva::create({.servers = spec, .packs = a.packs, .migrates = a.packs}).value();
     });
     if (!backfill.ok() || !shared.ok()) return state.SkipWithError("the experiment failed");
     state.counters["backfill_s"] = backfill->seconds;
@@ -877,44 +874,6 @@ void scanned_place(benchmark::State& state) {
   place_jobs(state, [](std::size_t servers) { return scanned_servers(servers); });
 }
 BENCHMARK(scanned_place)->ArgsProduct({{1'000, 10'000, 100'000}, {60}});
-
-// The longest decision of forty quanta, in which jobs starve that are wider than a server. The arguments
-// are GPUs and jobs; all jobs come at the start, and none ends.
-void gandiva_starving(benchmark::State& state) {
-  constexpr std::array<std::uint32_t, 10> sizes = {1, 1, 1, 1, 2, 2, 4, 8, 8, 16};
-  for (auto _ : state) {
-    gandiva g = indexed(static_cast<std::size_t>(state.range(0)) / 8).scheduler;
-    rng random(1);
-    std::vector<job_action> actions;
-    time_ms now = 0;
-    for (std::uint32_t job = 0; job < static_cast<std::uint32_t>(state.range(1)); ++job) {
-      (void)g.submit({.job = job_id(job), .gpus = sizes[random.uniform(10)]}, now);
-      if (job % 64 != 63) continue;
-      actions.clear();
-      (void)g.decide(now++, actions);
-    }
-    double longest = 0;
-    std::size_t most = 0;  // actions of a decision
-    for (int quantum = 0; quantum < 40; ++quantum) {
-      now = g.wake();
-      actions.clear();
-      const auto start = std::chrono::steady_clock::now();
-      if (!g.decide(now, actions).ok()) return state.SkipWithError("no decision");
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      longest = std::max(longest, took.count());
-      most = std::max(most, actions.size());
-    }
-    state.SetIterationTime(longest);
-    state.counters["actions"] = static_cast<double>(most);
-  }
-}
-BENCHMARK(gandiva_starving)
-    ->Args({2'000, 40'000})
-    ->Args({20'000, 100'000})
-    ->Args({100'000, 60'000})
-    ->UseManualTime()
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
 
 void read_list(benchmark::State& state) {
   for (auto _ : state) {

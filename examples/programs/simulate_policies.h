@@ -438,15 +438,12 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                                       .migrations = {.jobs = 4, .cost = 100},
                                       .max_wait = 0,
                                       .shares_gpu_time = false};
-  apiary::gandiva_options of_gandiva{.servers = cluster.servers(),
-                                     .quantum = minute,
-                                     .max_wait = 0,
-                                     .migrates = true,
-                                     .migration_cost = set.migration_cost};
-  if (set.bounded_gandiva) {  // the defaults of the library
+  const apiary::gandiva_options of_gandiva{.servers = cluster.servers(),
+                                           .quantum = minute,
+                                           .migrates = true,
+                                           .migration_cost = set.migration_cost};
+  if (set.bounded_gandiva)  // the defaults of the library
     slices = {.quantum = quantum, .migrations = slices.migrations};
-    of_gandiva.max_wait = apiary::gandiva_options().max_wait;
-  }
   absl::Status status;
   const apiary::philly_options by_quota{
       .servers = cluster.servers(), .quotas = quotas, .max_retries = set.retries};

@@ -75,16 +75,6 @@ mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was 
 mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose first job changes stays failed"
   IN [[    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
     q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
-mutant(blocked_start gandiva/detail/assignment.h "dropped condition: jobs start on several servers before one that starves"
-  FROM [[r.request.priority > blocked]] TO [[true]])
-mutant(older_waits gandiva/detail/available_gpus.h "dropped condition: a job that starves takes the servers of one that waits longer"
-  FROM [[w != nullptr && w->since < since_]] TO [[false]])
-mutant(available_stale gandiva/detail/available_gpus.h "dropped condition: a server is found by the GPUs that it had"
-  FROM [[servers_[e.server.value] == state{k, e.load, e.affinity}]] TO [[true]])
-mutant(left_stale gandiva/detail/available_gpus.h "dropped condition: a job that left its server holds GPUs there once it would wait longer"
-  FROM [[servers_[w.server.value].version == w.version]] TO [[true]])
-mutant(left_earlier gandiva/detail/available_gpus.h "missing reset: jobs that waited longer than the last one still count for the next"
-  FROM [[if (now < since_) begin(jobs, now);]] TO [[]] STATEMENT)
 mutant(held_equal gandiva/detail/servers.h "wrong comparison: jobs of equal priority hold GPUs"
   FROM [[at->first > priority]] TO [[at->first >= priority]])
 mutant(least_passes gandiva/detail/jobs.h "forgotten update: the least pass stays when the jobs that have it leave"
@@ -103,8 +93,6 @@ mutant(entitled_failed gandiva/time_sharing_queue.h "forgotten update: a guarant
         wait_outside(r);]] FROM [[wait_outside(r);]] TO [[]] STATEMENT)
 mutant(acted_left gandiva/time_sharing_queue.h "forgotten update: a job that ended after an error of the backend is reported"
   FROM [[if (r.acted) acted_.erase(std::find(acted_.begin(), acted_.end(), job));]] TO [[]] STATEMENT)
-mutant(starves_first gandiva/detail/time_slice.h "swapped comparison: of jobs that starve the last comes first"
-  FROM [[return jobs[a].starves < jobs[b].starves;]] TO [[return jobs[a].starves > jobs[b].starves;]] STATEMENT)
 mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"
   IN [[if (!displace(r, any, others, actions)) failed.add(r.asked);]]
   FROM [[failed.add(r.asked);]] TO [[]] STATEMENT)
@@ -116,9 +104,6 @@ mutant(prioritized_twice gandiva/time_sharing.h "dropped condition: a job that w
   FROM [[r.round == round_]] TO [[false]])
 mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
   FROM [[detail::erase_sorted(movable_, r.asked.job);]] TO [[]] STATEMENT)
-mutant(left_forgotten gandiva/gandiva.h "missing reset: jobs that are gone keep others from several servers"
-  IN [[if (jobs_.servers().over().none()) left_ = detail::gandiva_relocation::no_priority;]]
-  FROM [[left_ = detail::gandiva_relocation::no_priority;]] TO [[]] STATEMENT)
 mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, whatever their GPUs"
   IN [[options_.shares_gpu_time ? detail::gpu_time_weight(options.weight, r) : options.weight;]]
   FROM [[options_.shares_gpu_time]] TO [[false]])
@@ -136,5 +121,5 @@ mutant(robin_again gandiva/backend.h "wrong value: the job that was tried last i
   FROM [[job_id(job.value + 1)]] TO [[job]])
 mutant(robin_limit gandiva/backend.h "wrong comparison: one more job migrates than the limit says"
   FROM [[moved.size() < limit]] TO [[moved.size() <= limit]])
-mutant(assigned_full gandiva/detail/assignment.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"
+mutant(assigned_full gandiva/detail/queue.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"
   FROM [[!same.valid() || servers.unsubscribed(same) < gpus]] TO [[!same.valid()]])

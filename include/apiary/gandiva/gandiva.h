@@ -6,7 +6,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gandiva/detail/assignment.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/migration.h>
 #include <apiary/gandiva/detail/packing.h>
@@ -39,9 +38,7 @@ APIARY_NAMESPACE_BEGIN
 struct gandiva_options {
   server_spec servers{};     // the cluster; `anywhere` is ignored
   time_ms quantum = 60'000;  // length of a time slice; slices change at its multiples
-  // A job starves after so many quanta without GPUs; 0: never, as published.
-  std::uint32_t max_wait = 10;
-  bool packs = false;                            // packs two jobs on one GPU where that pays
+  bool packs = false;        // packs two jobs on one GPU where that pays
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of pair_packing::sample
   bool migrates = false;                         // migrates running jobs
   time_ms migration_cost = 2000;                 // time that a job loses by a migration
@@ -57,30 +54,21 @@ struct gandiva_options {
 // the jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
 // The module's page defines load, affinity and unsubscribed GPUs, and lists its steps.
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
-//           Differs: at most two jobs on a GPU, of one server; stride scheduling, not round robin;
-//           servers are emptied for jobs that starve.
+//           Differs: at most two jobs on a GPU, of one server; stride scheduling, not round robin.
 // Requires: times >= 0 that never decrease, all within 2^43 ms; decide() is called at wake()
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
-// Bound:    a job that fits on the healthy servers waits at most max_wait + 2 + n quanta, and the time
-//           that jobs on several servers still run. The n jobs, and these among them, are those
-//           that wait or run max_wait quanta after the job began to wait. Jobs of higher priority,
-//           and servers that break, may delay it for longer. With max_wait = 0 there is no bound.
+// Bound:    none: a job may wait for as long as jobs of other sizes use the servers. A host that needs
+//           a bound uses gandiva_with_placer (gandiva/gandiva_fgd.h) and its max_wait.
 // Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
 // Cost:     a job that arrives, migrates or ends O(log servers + jobs of the server); a decision
 //           O(distinct numbers of GPUs and priorities); a quantum O(jobs log jobs) per
-//           over-subscribed server. If jobs starve, or get no time slices where they are, the quantum
-//           also costs O(servers + jobs) for each of their priorities, O(log servers) for each of
-//           these jobs, and O(jobs of the server) for each server that one of them empties.
-//           A job that starves and needs several servers costs O(servers + jobs) again if it waits
-//           longer than the last such job of its priority: jobs are placed by arrival, and a job whose
-//           server broke waits only since then.
+//           over-subscribed server. If jobs get no time slices where they are, the quantum also costs
+//           O(jobs of over-subscribed servers), and O(servers) for each such job that migrates and for
+//           each number of GPUs and priority that has no better server.
 //           With migration, a departure also reads the jobs on several servers that could run on
 //           fewer, if GPUs are unsubscribed; between slices no other step reads jobs everywhere.
-//           At 100 % use an event costs 0.35 us on 2,000 GPUs and 1.6 on 100,000: 2,900 and 4,400
-//           instructions, 10 and 48 accesses to memory that miss a cache of 1 MiB. On 100,000 there
-//           are 50 times as many jobs, and a slice, which must choose anew among all jobs of
-//           over-subscribed servers, reads 6.7 of them for each that starts or stops (2.1 on 2,000).
+//           benchmarks/README.md has the time of an event on 2,000 to 100,000 GPUs.
 // Example:  examples/gandiva.cpp
 class gandiva {
  public:
@@ -189,13 +177,9 @@ class gandiva {
     const bool new_slice = now % options_.quantum == 0 || now >= next_slice_;
     jobs_.begin(now, actions);
     if (options_.packs && new_slice) packing_.judge(jobs_);
-    if (jobs_.servers().over().none()) left_ = detail::gandiva_relocation::no_priority;
-    assignment_.place_all(jobs_, queue_, new_slice, left_, now);
+    detail::assign_queued(jobs_, queue_, now);
     detail::gandiva_relocation::into_unsubscribed(jobs_, packing_);
-    if (new_slice) left_ = detail::gandiva_relocation::from_held(jobs_, packing_);
-    // Jobs that left emptied servers may have left unsubscribed GPUs there.
-    if (new_slice && options_.max_wait > 0)
-      detail::gandiva_relocation::into_unsubscribed(jobs_, packing_);
+    if (new_slice) detail::gandiva_relocation::from_held(jobs_, packing_);
     for (const node_id n : again_) jobs_.touch(n);
     again_.clear();
     std::vector<node_id> touched = jobs_.take_touched();
@@ -220,21 +204,15 @@ class gandiva {
     queue_.explain(pool().idle(), now);
     departed_ = false;
     jobs_.end();
-    const bool slices =
-        !over.none() || !jobs_.followers().empty() || !again_.empty() ||
-        (options_.migrates && may_migrate_) ||
-        (options_.max_wait > 0 && !queue_.empty() && pool().idle() < pool().usable());
-    retry_ = options_.max_wait > 0 && !again_.empty() ? now + 1 : max_time;
+    const bool slices = !over.none() || !jobs_.followers().empty() || !again_.empty() ||
+                        (options_.migrates && may_migrate_);
     next_slice_ =
         slices ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
     return absl::OkStatus();
   }
   // When decide() must be called although nothing happens: when jobs may grow; at the next quantum
-  // while a server is over-subscribed, jobs are packed, jobs are queued and others run, or running
-  // jobs may migrate; in the next millisecond if decide() stopped a job that idle GPUs may fit.
-  [[nodiscard]] time_ms wake() const noexcept {
-    return (std::min)({growth_.next(), next_slice_, retry_});
-  }
+  // while a server is over-subscribed, jobs are packed, or running jobs may migrate.
+  [[nodiscard]] time_ms wake() const noexcept { return (std::min)(growth_.next(), next_slice_); }
   // What the job does, and where; nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::gandiva_job* const r = jobs_.find(job);
@@ -257,7 +235,6 @@ class gandiva {
  private:
   explicit gandiva(const gandiva_options& options)
       : options_(options),
-        assignment_(detail::starving_time(options.max_wait, options.quantum)),
         jobs_(options.servers.gpus, options.servers.servers_per_rack),
         packing_(options.packs ? options.servers.gpus.size() : 0, options.gpu_memory),
         migration_(options.threshold, options.migration_cost * 1000 / options.max_loss,
@@ -293,7 +270,9 @@ class gandiva {
         again_.push_back(n);
         continue;
       }
-      candidates_.push_back(assignment_.candidate(r, now));
+      const time_ms ran = r.runs() ? now - r.since : 0;
+      candidates_.push_back({job, r.request.gpus, r.request.priority,
+                             r.pass + detail::slice_pass(ran, r.request.weight)});
       records_.push_back(&r);
     }
     if (candidates_.empty()) return;
@@ -326,7 +305,6 @@ class gandiva {
   }
 
   gandiva_options options_;
-  detail::gandiva_assignment assignment_;
   detail::gandiva_jobs jobs_;
   detail::gandiva_packing packing_;
   detail::gandiva_migration migration_;
@@ -335,10 +313,7 @@ class gandiva {
   std::vector<node_id> again_;  // servers with a job that may start, but not in the same decision
   bool departed_ = false;       // a job ended or a server was repaired since the last decide()
   bool may_migrate_ = false;    // running jobs may be able to migrate
-  // The highest priority of the suspended jobs whose GPUs jobs on several servers hold.
-  std::int64_t left_ = detail::gandiva_relocation::no_priority;
   time_ms next_slice_ = max_time;               // when the next time slice starts
-  time_ms retry_ = max_time;                    // when the servers of again_ are tried
   std::vector<detail::sliced_job> candidates_;  // scratch of run_slice(), as the next
   std::vector<detail::gandiva_job*> records_, runs_, waits_;
 };

@@ -3,7 +3,6 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/assignment.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/servers.h>
@@ -57,7 +56,7 @@ std::size_t least_of(const std::vector<naive_server>& servers, const Is& is, con
 
 // Where the published rule puts a job: {server, GPUs}; several servers: it runs there at once.
 std::map<std::size_t, std::uint32_t> naive_place(const std::vector<naive_server>& servers,
-                                                 std::uint32_t gpus, bool several) {
+                                                 std::uint32_t gpus) {
   const auto load = [](const naive_server& s) { return s.load(); };
   const std::size_t same = least_of(
       servers,
@@ -72,7 +71,7 @@ std::map<std::size_t, std::uint32_t> naive_place(const std::vector<naive_server>
       [](const naive_server& s) { return s.unsubscribed(); });
   if (tightest != none) return {{tightest, gpus}};
   std::map<std::size_t, std::uint32_t> split;
-  for (std::uint32_t left = gpus; several && left > 0;) {
+  for (std::uint32_t left = gpus; left > 0;) {
     const std::size_t most = least_of(
         servers,
         [&](const naive_server& s) {
@@ -132,7 +131,6 @@ TEST_CASE("gandiva_assignment: each job gets the server of the published rule") 
     std::vector<std::uint32_t> gpus(1 + random.uniform(5));
     for (std::uint32_t& g : gpus) g = 1 + random.uniform(6);
     scene all(gpus);
-    const gandiva_assignment assignment(max_time);
     for (std::size_t n = 0; n < gpus.size(); ++n)
       if (random.uniform(8) == 0) {
         all.servers[n].healthy = false;
@@ -150,13 +148,12 @@ TEST_CASE("gandiva_assignment: each job gets the server of the published rule") 
       const job_request request{.job = job_id(job),
                                 .priority = static_cast<std::int32_t>(random.uniform(3)),
                                 .gpus = 1 + random.uniform(8)};
-      const std::int64_t blocked = std::int64_t{random.uniform(4)} - 1;
-      const auto expected = naive_place(all.servers, request.gpus, request.priority > blocked);
+      const auto expected = naive_place(all.servers, request.gpus);
       gandiva_job& r = all.jobs.add(request, now);
       all.queue.enter(r, now);
       all.actions.clear();
       all.jobs.begin(now, all.actions);
-      assignment.place_all(all.jobs, all.queue, true, blocked, now);
+      assign_queued(all.jobs, all.queue, now);
       all.jobs.end();
       REQUIRE(all.queue.empty() == !expected.empty());
       if (expected.empty()) {
@@ -182,30 +179,6 @@ TEST_CASE("gandiva_assignment: each job gets the server of the published rule") 
   CHECK(placed > 0);
   CHECK(split > 0);
   CHECK(stay > 0);
-}
-
-TEST_CASE("gandiva_assignment: when a job starves, and as what it asks for a time slice") {
-  const gandiva_assignment assignment(100);
-  gandiva_job r;
-  r.request = {.job = job_id(3), .priority = 2, .gpus = 4, .weight = 2};
-  r.since = 50;
-  r.pass = 7;
-  CHECK(assignment.starves(r, 149) == max_time);
-  CHECK(assignment.starves(r, 150) == 50);
-  r.waited[delay_cause::order] = 20;  // before; it has waited since 30
-  CHECK(assignment.starves(r, 129) == max_time);
-  CHECK(assignment.starves(r, 130) == 30);
-  CHECK(gandiva_assignment(max_time).starves(r, 1'000'000) == max_time);
-  const sliced_job waits = assignment.candidate(r, 130);
-  CHECK(waits.job == job_id(3));
-  CHECK(waits.gpus == 4);
-  CHECK(waits.priority == 2);
-  CHECK(waits.pass == 7);
-  CHECK(waits.starves == 30);
-  r.phase = gandiva_phase::run;
-  const sliced_job runs = assignment.candidate(r, 130);
-  CHECK(runs.pass == 7 + slice_pass(80, 2));
-  CHECK(runs.starves == max_time);
 }
 
 }  // namespace

@@ -53,8 +53,6 @@ struct gandiva_job {
   }
   [[nodiscard]] bool packed() const noexcept { return leader.valid() || follower.valid(); }
   [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
-  // Since when it waits for a server or a time slice. Requires: it does not run.
-  [[nodiscard]] time_ms waits_since() const noexcept { return since - waited.total(); }
   [[nodiscard]] std::uint32_t num_gpus() const noexcept {
     std::uint32_t sum = 0;
     for (const placement& p : where) sum += p.num_gpus();
@@ -103,8 +101,6 @@ class gandiva_jobs {
     touch(n);
   }
   void touch(node_id n) { touched_.push_back(n); }
-  // Servers that were touched, or whose jobs changed, since take_touched(); some more than once.
-  [[nodiscard]] const std::vector<node_id>& touched() const noexcept { return touched_; }
   // Servers that were touched, or whose jobs changed, since the last call, ascending.
   [[nodiscard]] std::vector<node_id> take_touched() {
     std::vector<node_id> touched = std::move(touched_);

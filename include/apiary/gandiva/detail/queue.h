@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/queue.h - jobs that wait for a server under Gandiva, and why.
+// apiary/gandiva/detail/queue.h - jobs that wait for a server under Gandiva, why, and which server they get.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/servers.h>
 #include <apiary/model/job.h>
 
 #include <algorithm>
@@ -76,6 +77,34 @@ class gandiva_queue {
   }
   std::map<queue_key, queue> queues_;
 };
+
+// Assigns queued jobs to servers by arrival, by the published rule (the module's page lists its cases).
+// Cost: O(GPUs of a server * log64 servers) for each number of GPUs and priority.
+inline void assign_queued(gandiva_jobs& jobs, gandiva_queue& queue, time_ms now) {
+  const gandiva_servers& servers = jobs.servers();
+  queue.place_all([&](job_id job) {
+    gandiva_job& r = jobs.at(job);
+    const std::uint32_t gpus = r.request.gpus;
+    const node_id same = servers.least_loaded(gpus);
+    node_id home = same;
+    if (!same.valid() || servers.unsubscribed(same) < gpus) {
+      home = servers.empty(gpus);
+      if (!home.valid()) home = servers.tightest(gpus);
+    }
+    if (!home.valid()) {
+      if (const gpus_by_server split = servers.spread(gpus); !split.empty()) {
+        queue.leave(r, now);
+        jobs.start_multi_server(r, split);
+        return true;
+      }
+      home = same;
+    }
+    if (!home.valid()) return false;
+    queue.leave(r, now);
+    jobs.settle(r, home);
+    return true;
+  });
+}
 
 }  // namespace detail
 APIARY_NAMESPACE_END

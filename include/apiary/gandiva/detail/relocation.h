@@ -5,7 +5,6 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/detail/available_gpus.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/packing.h>
 #include <apiary/gandiva/detail/servers.h>
@@ -17,20 +16,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Migrates suspended jobs to unsubscribed GPUs, or to servers where they get time slices (jobs that
-// are packed with them stay), and empties servers for jobs that starve.
+// are packed with them stay).
 // Cost: into_unsubscribed O(log servers + jobs of the server) for each migration; from_held O(jobs of
-//       over-subscribed servers), once more after jobs of a priority migrated, and that of
-//       gandiva_available_gpus for each migration and each number of GPUs and priority that has no better
-//       server; emptied that of gandiva_available_gpus and gandiva_servers_left. Each decision that asks
-//       for them makes both anew, once for each priority, and again if more than 8 priorities alternate;
-//       gandiva_servers_left also for each job that waits longer than the last one.
+//       over-subscribed servers), once more after jobs of a priority migrated, and O(servers) for each
+//       migration and for each number of GPUs and priority that has no better server.
 class gandiva_relocation {
  public:
   // While a suspended job fits into unsubscribed GPUs: takes the most over-subscribed server with
@@ -50,55 +46,32 @@ class gandiva_relocation {
       move(jobs, *best, servers.tightest(best->request.gpus), packing);
     }
   }
-  // Migrates suspended jobs that get no time slice because jobs of higher priority or on several
-  // servers hold the GPUs, in order of priority, arrival and id: to the least loaded server where
-  // they get time slices, preferably of their affinity. Repeats this for jobs that then get no time
-  // slice; their priority is lower each time. Returns the highest priority of the jobs that are left
-  // without time slices by jobs on several servers; no_priority: none.
-  static std::int64_t from_held(gandiva_jobs& jobs, gandiva_packing& packing) {
-    std::int64_t left = no_priority;
-    gandiva_available_by_priority available;
+  // Migrates suspended jobs that get no time slice because jobs of higher priority hold the GPUs, in
+  // order of priority, arrival and id: to the least loaded server where they get time slices,
+  // preferably of their affinity. Repeats this for jobs that then get no time slice; their priority
+  // is lower each time.
+  static void from_held(gandiva_jobs& jobs, gandiva_packing& packing) {
     for (bool moved = true; moved;) {
       moved = false;
-      left = no_priority;
       std::array<std::int64_t, max_gpus_per_node + 1> failed;  // the highest priority, by GPUs
       failed.fill(no_priority);
       for (gandiva_job* const r : without_slices(jobs)) {
         const std::uint32_t gpus = r->request.gpus;
         const std::int64_t priority = r->request.priority;
         if (gets_slices(jobs, r->home, *r)) continue;
-        const node_id to = priority <= failed[gpus] ? node_id() : better(jobs, *r, available);
+        const node_id to = priority <= failed[gpus] ? node_id() : better(jobs, *r);
         if (to.valid()) {
           move(jobs, *r, to, packing);
           moved = true;
           continue;
         }
         failed[gpus] = (std::max)(failed[gpus], priority);
-        if (is_pinned_out(jobs, *r)) left = (std::max)(left, priority);
       }
     }
-    return left;
-  }
-  static constexpr std::int64_t no_priority = (std::numeric_limits<std::int64_t>::min)();
-
-  // The GPUs that a starving job gets: all of one server, the least loaded one where the job gets time
-  // slices; else, if `several`, those of the fewest servers. Jobs of higher priority and jobs on
-  // several servers keep their GPUs. If the job gets several servers, suspended jobs of its priority
-  // that wait longer keep theirs, too. Ties go to the lowest id; empty: there are too few GPUs.
-  // `available`: of the same decision.
-  [[nodiscard]] static gpus_by_server emptied(const gandiva_jobs& jobs, const gandiva_job& r,
-                                              bool several,
-                                              gandiva_available_by_priority& available) {
-    node_id one;
-    if (r.request.gpus <= max_gpus_per_node) {
-      one = better(jobs, r, available);
-      if (!one.valid()) one = available.gpus(jobs, r.request.priority).other(jobs, r.request.gpus);
-    }
-    if (one.valid()) return {{one, r.request.gpus}};
-    return several ? available.left(jobs, r).fewest(jobs, r) : gpus_by_server();
   }
 
  private:
+  static constexpr std::int64_t no_priority = (std::numeric_limits<std::int64_t>::min)();
   static void move(gandiva_jobs& jobs, gandiva_job& r, node_id to, gandiva_packing& packing) {
     packing.forget(r);
     if (r.follower.valid()) jobs.unlink(r, jobs.at(r.follower));
@@ -107,10 +80,6 @@ class gandiva_relocation {
   // Whether the jobs on several servers and of higher priority leave it enough GPUs of the server.
   [[nodiscard]] static bool gets_slices(const gandiva_jobs& jobs, node_id n, const gandiva_job& r) {
     return jobs.servers().held(n, r.request.priority) + r.request.gpus <= jobs.pool().gpus(n);
-  }
-  // Whether jobs on several servers alone leave it too few GPUs of its server.
-  [[nodiscard]] static bool is_pinned_out(const gandiva_jobs& jobs, const gandiva_job& r) {
-    return jobs.servers().pinned(r.home) + r.request.gpus > jobs.pool().gpus(r.home);
   }
   // The suspended jobs that get no time slices, in order.
   [[nodiscard]] static std::vector<gandiva_job*> without_slices(gandiva_jobs& jobs) {
@@ -131,12 +100,24 @@ class gandiva_relocation {
     });
     return found;
   }
-  // The server where the job would get time slices; not valid: none. Requires: one server can hold it.
-  [[nodiscard]] static node_id better(const gandiva_jobs& jobs, const gandiva_job& r,
-                                      gandiva_available_by_priority& available) {
-    const node_id same = jobs.servers().least_loaded(r.request.gpus);
+  // The server where the job would get time slices: the least loaded one of its affinity; else the
+  // least loaded one of another affinity, the lowest among equals. Only servers where jobs of their
+  // affinity get time slices count. Ties go to the lowest id; not valid: there is none.
+  [[nodiscard]] static node_id better(const gandiva_jobs& jobs, const gandiva_job& r) {
+    const gandiva_servers& servers = jobs.servers();
+    const node_id same = servers.least_loaded(r.request.gpus);
     if (same.valid() && gets_slices(jobs, same, r)) return same;
-    return available.gpus(jobs, r.request.priority).better(jobs, r.request.gpus);
+    node_id best;
+    const auto order = [&](node_id n) {
+      const std::uint32_t affinity = servers.affinity(n);
+      return std::tuple(affinity != r.request.gpus, servers.load(n), affinity);
+    };
+    for (const node_id n : jobs.pool().servers()) {
+      if (!jobs.pool().healthy(n) || !servers.takes_affinity(n) || !gets_slices(jobs, n, r))
+        continue;
+      if (!best.valid() || order(n) < order(best)) best = n;
+    }
+    return best;
   }
 };
 

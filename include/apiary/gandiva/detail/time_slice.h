@@ -27,8 +27,7 @@ struct sliced_job {
   job_id job{};
   std::uint32_t gpus = 1;
   std::int32_t priority = 0;
-  std::int64_t pass = 0;       // the time that the job ran, as slice_pass()
-  time_ms starves = max_time;  // since when the job waits, if it starves
+  std::int64_t pass = 0;  // the time that the job ran, as slice_pass()
 };
 
 // By how much a pass grows in a millisecond if the weight is 1.
@@ -63,8 +62,7 @@ inline constexpr std::int64_t slice_pass_unit = 0xfffff;
 }
 
 // Chooses the jobs of the next time slice on `gpus` GPUs, each that fits into the GPUs left: by
-// priority (highest first), then jobs that starve (those that wait longest first), then by pass
-// (lowest first) and id. Returns their indices, ascending. A new job starts with the lowest pass on
+// priority (highest first), then by pass (lowest first) and id. Returns their indices, ascending. A new job starts with the lowest pass on
 // its server. O(jobs log jobs).
 // Model: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995); Gandiva: round robin.
 [[nodiscard]] inline std::vector<std::size_t> choose_slice(std::span<const sliced_job> jobs,
@@ -73,7 +71,6 @@ inline constexpr std::int64_t slice_pass_unit = 0xfffff;
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     if (jobs[a].priority != jobs[b].priority) return jobs[a].priority > jobs[b].priority;
-    if (jobs[a].starves != jobs[b].starves) return jobs[a].starves < jobs[b].starves;
     if (jobs[a].pass != jobs[b].pass) return jobs[a].pass < jobs[b].pass;
     return jobs[a].job < jobs[b].job;
   });
