@@ -1,20 +1,20 @@
 # apiary/tests/mutants/gandiva.cmake - mutants of gandiva; ../cmake/mutants.cmake says how to write one.
 # SPDX-License-Identifier: MIT
 
-mutant(packed_rate gandiva/detail/jobs.h "missing reset: a rate that was measured in an earlier pack counts"
+mutant(packed_rate gandiva/detail/gandiva_jobs.h "missing reset: a rate that was measured in an earlier pack counts"
   FROM [[follower.packed_rate = leader.packed_rate = 0;]] TO [[]] STATEMENT)
-mutant(kept_stays gandiva/detail/jobs.h "missing reset: a pack that proved to pay stays so with another job"
+mutant(kept_stays gandiva/detail/gandiva_jobs.h "missing reset: a pack that proved to pay stays so with another job"
   FROM [[follower.kept = false;]] TO [[]] STATEMENT)
-mutant(pass_of_new gandiva/detail/jobs.h "wrong choice: a job that comes to a server begins behind all others"
+mutant(pass_of_new gandiva/detail/gandiva_jobs.h "wrong choice: a job that comes to a server begins behind all others"
   FROM [[o.pass < least.pass]] TO [[o.pass > least.pass]])
-mutant(leader_leaves gandiva/detail/jobs.h "forgotten update: GPUs of a leader that leaves become idle under its follower"
+mutant(leader_leaves gandiva/detail/gandiva_jobs.h "forgotten update: GPUs of a leader that leaves become idle under its follower"
   FROM [[servers_.pool().take(follower.request.job, r.where);]] TO [[]] STATEMENT)
-mutant(moved_time gandiva/detail/jobs.h "forgotten update: a job that has just moved may move again"
+mutant(moved_time gandiva/detail/gandiva_jobs.h "forgotten update: a job that has just moved may move again"
   IN [[    r.moved = now_;
     touched_.]] FROM [[r.moved = now_;]] TO [[]] STATEMENT)
-mutant(waits_in_order gandiva/detail/jobs.h "forgotten update: the time in the queue counts as waiting for a slice again"
+mutant(waits_in_order gandiva/detail/gandiva_jobs.h "forgotten update: the time in the queue counts as waiting for a slice again"
   FROM [[waited[delay_cause::order] += now_ - r.since;]] TO [[]] STATEMENT)
-mutant(shrinks_highest gandiva/detail/jobs.h "wrong index: a shrinking job gives its lowest GPUs"
+mutant(shrinks_highest gandiva/detail/gandiva_jobs.h "wrong index: a shrinking job gives its lowest GPUs"
   FROM [[mask ^= std::bit_floor(mask);]] TO [[mask &= mask - 1;]] STATEMENT)
 mutant(pays_equal gandiva/packing.h "wrong comparison: a pack that is as fast as slices pays"
   FROM [[packed_rate > sliced_rate]] TO [[packed_rate >= sliced_rate]])
@@ -23,17 +23,17 @@ mutant(failures_of_gpu gandiva/packing.h "forgotten step: failures with a job th
 mutant(failed_order gandiva/packing.h "wrong order: failures are not found again"
   FROM [[if (at == failures_.end() || *at != pair) failures_.insert(at, pair);]]
   TO [[failures_.insert(failures_.begin(), pair);]] STATEMENT)
-mutant(judge_both gandiva/detail/packing.h "forgotten update: a pack that failed is tried the other way round"
+mutant(judge_both gandiva/detail/pack_trials.h "forgotten update: a pack that failed is tried the other way round"
   FROM [[trials.fail({leader.request.job, job.value});]] TO [[]] STATEMENT)
-mutant(pack_memory gandiva/detail/packing.h "forgotten term: the leader's memory is free"
+mutant(pack_memory gandiva/detail/pack_trials.h "forgotten term: the leader's memory is free"
   FROM [[gpu_memory_ - r->alone.memory]] TO [[gpu_memory_]])
-mutant(pack_alike gandiva/detail/packing.h "dropped condition: jobs of different priorities are packed"
+mutant(pack_alike gandiva/detail/pack_trials.h "dropped condition: jobs of different priorities are packed"
   FROM [[follower.gpus == leader.gpus && follower.priority == leader.priority]] TO [[follower.gpus == leader.gpus]])
 mutant(slice_tie gandiva/detail/time_slice.h "wrong tie: of jobs that ran equally long the last runs"
   FROM [[return jobs[a].job < jobs[b].job;]] TO [[return jobs[a].job > jobs[b].job;]] STATEMENT)
 mutant(slice_priority gandiva/detail/time_slice.h "swapped comparison: low priorities run first"
   FROM [[return jobs[a].priority > jobs[b].priority;]] TO [[return jobs[a].priority < jobs[b].priority;]] STATEMENT)
-mutant(grows_smallest gandiva/detail/elastic.h "wrong tie: jobs with equal GPUs grow in the opposite order"
+mutant(grows_smallest gandiva/detail/gandiva_jobs.h "wrong tie: jobs with equal GPUs grow in the opposite order"
   FROM [[std::pair(j.has, j.job) < std::pair(next->has, next->job)]] TO [[std::pair(j.has, next->job) < std::pair(next->has, j.job)]])
 mutant(affinity_kept gandiva/detail/servers.h "missing reset: an empty server keeps its affinity"
   FROM [[if (s.jobs.empty()) s.affinity = 0;]] TO [[]] STATEMENT)
@@ -72,12 +72,12 @@ mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes 
   IN [[pass = least_pass();]] FROM [[least_pass()]] TO [[std::int64_t{0}]])
 mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next tick"
   IN [[retry_sliced_ = true;  // at the next tick]] FROM [[retry_sliced_ = true;]] TO [[]] STATEMENT)
-mutant(queue_failed gandiva/detail/wait_queues.h "missing reset: a queue whose first job changes stays failed"
+mutant(queue_failed gandiva/detail/slice_waits.h "missing reset: a queue whose first job changes stays failed"
   IN [[    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
     q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
 mutant(held_equal gandiva/detail/servers.h "wrong comparison: jobs of equal priority hold GPUs"
   FROM [[at->first > priority]] TO [[at->first >= priority]])
-mutant(least_passes gandiva/detail/jobs.h "forgotten update: the least pass stays when the jobs that have it leave"
+mutant(least_passes gandiva/detail/gandiva_jobs.h "forgotten update: the least pass stays when the jobs that have it leave"
   FROM [[least.jobs += comes ? 1U : ~0U;]] TO [[]] STATEMENT)
 mutant(marked_again gandiva/gandiva.h "dropped condition: a server that is marked bad again asks for decisions"
   FROM [[if (!pool().healthy(n)) return ran;]] TO [[]] STATEMENT)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 

@@ -6,7 +6,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/detail/locality_search.h>
-#include <apiary/philly/detail/victims.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
 

@@ -6,9 +6,9 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/gandiva/detail/migration.h>
-#include <apiary/gandiva/detail/packing.h>
+#include <apiary/gandiva/detail/pack_trials.h>
 #include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/relocation.h>
 #include <apiary/gandiva/detail/time_slice.h>

@@ -6,8 +6,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gandiva/backend.h>
+#include <apiary/gandiva/detail/slice_waits.h>
 #include <apiary/gandiva/detail/time_slice.h>
-#include <apiary/gandiva/detail/wait_queues.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>

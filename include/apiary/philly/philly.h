@@ -8,10 +8,9 @@
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/philly/detail/jobs.h>
 #include <apiary/philly/detail/locality_search.h>
-#include <apiary/philly/detail/victims.h>
-#include <apiary/philly/detail/wait_queues.h>
+#include <apiary/philly/detail/philly_jobs.h>
+#include <apiary/philly/detail/philly_queues.h>
 #include <apiary/philly/options.h>
 
 #include <absl/status/status.h>

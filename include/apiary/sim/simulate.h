@@ -7,7 +7,6 @@
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/sim/detail/check_simulation.h>
 #include <apiary/sim/detail/simulator.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>

@@ -3,7 +3,7 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/model/job.h>

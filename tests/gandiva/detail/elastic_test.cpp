@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/elastic.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 
 #include <doctest/doctest.h>
 

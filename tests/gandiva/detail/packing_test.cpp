@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #include "support/gandiva_scene.h"
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/detail/jobs.h>
-#include <apiary/gandiva/detail/packing.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
+#include <apiary/gandiva/detail/pack_trials.h>
 #include <apiary/gandiva/packing.h>
 #include <apiary/model/job.h>
 

@@ -4,7 +4,7 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/packing.h>
+#include <apiary/gandiva/detail/pack_trials.h>
 #include <apiary/gandiva/detail/relocation.h>
 #include <apiary/gandiva/gandiva.h>
 

@@ -6,7 +6,6 @@
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 #include <apiary/philly/detail/locality_search.h>
-#include <apiary/philly/detail/victims.h>
 #include <apiary/philly/options.h>
 
 #include <doctest/doctest.h>

@@ -7,8 +7,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
-#include <apiary/gandiva/detail/elastic.h>
-#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>

@@ -1,84 +1,64 @@
-// apiary/gandiva/detail/queue.h - jobs that wait for a server under Gandiva, why, and which server they get.
+// apiary/gandiva/detail/queue.h - jobs that wait for a server under Gandiva, and which one they get.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
-#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/model/job.h>
+#include <apiary/queue/kinds.h>
 
-#include <algorithm>
+#include <compare>
 #include <cstdint>
-#include <map>
-#include <utility>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The jobs that wait for a server: one queue for each number of GPUs and priority, by arrival. All
-// jobs of a queue wait for the same cause, so one clock a queue measures the delays of all its jobs.
-// Cost: enter, leave O(log waiting jobs); the rest O(queues), callbacks excluded.
+// The jobs that wait for a server, by arrival. Those with as many GPUs and the same priority are of
+// one kind (queue/kinds.h).
+// Cost: enter, leave O(log waiting jobs); the rest O(kinds), callbacks excluded.
 class gandiva_queue {
  public:
   // Adds a job that waits from now on.
   void enter(gandiva_job& r, time_ms now) {
-    queue& q = queues_[key_of(r)];
-    q.jobs.emplace(std::pair(r.key, r.request.job.value), r.request.job);
-    r.entered = q.clock.at(now);
+    r.entered = waiting_.enter(kind_of(r), r.request.job, r.key, 0, now);
   }
   // Removes a waiting job, and adds the time that it waited to r.waited.
   void leave(gandiva_job& r, time_ms now) {
-    const auto at = queues_.find(key_of(r));
-    at->second.jobs.erase({r.key, r.request.job.value});
-    r.waited += at->second.clock.at(now);
-    r.waited -= r.entered;
+    r.waited += waiting_.leave(kind_of(r), r.request.job, r.key, r.entered, now);
     r.since = now;
-    if (at->second.jobs.empty()) queues_.erase(at);
   }
   // Whether no job waits.
-  [[nodiscard]] bool empty() const noexcept { return queues_.empty(); }
+  [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
   // Calls place(job) by arrival; it returns whether the job left the queue. If a job stays, the
-  // others of its queue are not tried.
+  // others of its kind are not tried.
   template <class Place>
   void place_all(Place&& place) {
-    std::vector<queue_key> failed;  // ascending
-    while (true) {
-      const job_list::value_type* first = nullptr;
-      queue_key wanted;
-      for (const auto& [key, q] : queues_) {
-        if (std::binary_search(failed.begin(), failed.end(), key)) continue;
-        if (first != nullptr && first->first < q.jobs.begin()->first) continue;
-        first = &*q.jobs.begin();
-        wanted = key;
-      }
-      if (first == nullptr) return;
-      if (!place(first->second)) insert_sorted(failed, wanted);
-    }
+    waiting_.visit_in_order([&](const auto& next) { return place(next.job); });
   }
-  // Sets the cause of each queue, from the number of idle GPUs.
+  // Sets the cause of each kind, from the number of idle GPUs.
   void explain(std::uint32_t idle, time_ms now) {
-    for (auto& [key, q] : queues_) {
-      q.clock.set(key.first > idle ? delay_cause::capacity : delay_cause::fragmentation, now);
-    }
+    waiting_.set_causes(
+        [&](const kind& k, bool) {
+          return k.gpus > idle ? delay_cause::capacity : delay_cause::fragmentation;
+        },
+        now);
   }
 
  private:
-  using job_list = std::map<std::pair<time_ms, std::uint32_t>, job_id>;  // by arrival, id
-  struct queue {
-    job_list jobs{};
-    delay_clock clock{};
+  struct kind {
+    std::uint32_t gpus = 0;
+    std::int32_t priority = 0;
+    friend constexpr auto operator<=>(const kind&, const kind&) noexcept = default;
   };
-  using queue_key = std::pair<std::uint32_t, std::int32_t>;  // GPUs, priority
-  [[nodiscard]] static queue_key key_of(const gandiva_job& r) noexcept {
+  [[nodiscard]] static kind kind_of(const gandiva_job& r) noexcept {
     return {r.request.gpus, r.request.priority};
   }
-  std::map<queue_key, queue> queues_;
+  kind_queues<kind> waiting_;
 };
 
-// Assigns queued jobs to servers by arrival, by the published rule (the module's page lists its cases).
+// Assigns queued jobs to servers by arrival, by the published rule (see the module's page).
 // Cost: O(GPUs of a server * log64 servers) for each number of GPUs and priority.
 inline void assign_queued(gandiva_jobs& jobs, gandiva_queue& queue, time_ms now) {
   const gandiva_servers& servers = jobs.servers();

@@ -5,8 +5,8 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/detail/jobs.h>
-#include <apiary/gandiva/detail/packing.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
+#include <apiary/gandiva/detail/pack_trials.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>

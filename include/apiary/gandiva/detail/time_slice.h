@@ -62,8 +62,8 @@ inline constexpr std::int64_t slice_pass_unit = 0xfffff;
 }
 
 // Chooses the jobs of the next time slice on `gpus` GPUs, each that fits into the GPUs left: by
-// priority (highest first), then by pass (lowest first) and id. Returns their indices, ascending. A new job starts with the lowest pass on
-// its server. O(jobs log jobs).
+// priority (highest first), then by pass (lowest first) and id. Returns their indices, ascending. A
+// new job starts with the lowest pass on its server. O(jobs log jobs).
 // Model: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995); Gandiva: round robin.
 [[nodiscard]] inline std::vector<std::size_t> choose_slice(std::span<const sliced_job> jobs,
                                                            std::uint32_t gpus) {

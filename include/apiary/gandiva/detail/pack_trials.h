@@ -1,10 +1,10 @@
-// apiary/gandiva/detail/packing.h - which jobs Gandiva packs, and which packings it keeps.
+// apiary/gandiva/detail/pack_trials.h - which jobs Gandiva packs, and which packings it keeps.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/gandiva/packing.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// apiary/tests/gandiva/detail/wait_queues_test.cpp - the waiting jobs of time_sharing_queue.
+// apiary/tests/gandiva/detail/slice_waits_test.cpp - the waiting jobs of time_sharing_queue.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/detail/wait_queues.h>
+#include <apiary/gandiva/detail/slice_waits.h>
 #include <apiary/model/job.h>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/wait_queues.h - the waiting jobs of time_sharing_queue, and why they wait.
+// apiary/gandiva/detail/slice_waits.h - the waiting jobs of time_sharing_queue, and why they wait.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/philly/detail/jobs.h - the jobs of a Philly scheduler, and all changes of their state.
+// apiary/philly/detail/philly_jobs.h - the jobs of a Philly scheduler, and all changes of their state.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,8 +9,7 @@
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/detail/locality_search.h>
-#include <apiary/philly/detail/victims.h>
-#include <apiary/philly/detail/wait_queues.h>
+#include <apiary/philly/detail/philly_queues.h>
 #include <apiary/philly/options.h>
 
 #include <absl/status/status.h>

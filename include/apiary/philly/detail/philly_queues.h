@@ -1,4 +1,4 @@
-// apiary/philly/detail/wait_queues.h - waiting jobs, a queue for each tenant and number of GPUs.
+// apiary/philly/detail/philly_queues.h - waiting jobs, a queue for each tenant and number of GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 

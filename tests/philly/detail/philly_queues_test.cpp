@@ -1,8 +1,8 @@
-// apiary/tests/philly/detail/wait_queues_test.cpp - waiting jobs of Philly, against a list that is scanned.
+// apiary/tests/philly/detail/philly_queues_test.cpp - waiting jobs of Philly, against a list that is scanned.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/model/job.h>
-#include <apiary/philly/detail/wait_queues.h>
+#include <apiary/philly/detail/philly_queues.h>
 #include <apiary/philly/options.h>
 
 #include <doctest/doctest.h>

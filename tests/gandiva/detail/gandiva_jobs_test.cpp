@@ -1,8 +1,8 @@
-// apiary/tests/gandiva/detail/jobs_test.cpp - each change of a job, with its action and its GPUs.
+// apiary/tests/gandiva/detail/gandiva_jobs_test.cpp - each change of a job, with its action and its GPUs.
 // SPDX-License-Identifier: MIT
 #include "support/gandiva_scene.h"
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
 
