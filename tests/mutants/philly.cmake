@@ -20,9 +20,9 @@ mutant(locality_rack philly/detail/locality_search.h "swapped order: the fullest
 mutant(locality_failed philly/detail/locality_search.h "forgotten update: GPUs that become idle do not allow another try"
   IN [[    pool_.give(where);
     given_ = true;]] FROM [[given_ = true;]] TO [[]] STATEMENT)
-mutant(victims_given_back philly/detail/victims.h "dropped step: a job that need not stop is a victim"
+mutant(victims_given_back philly/detail/locality_search.h "dropped step: a job that need not stop is a victim"
   FROM [[!fits || !search.look(gpus, locality).empty()]] TO [[!fits]])
-mutant(victims_taken philly/detail/victims.h "dropped restore: victims' GPUs stay idle"
+mutant(victims_taken philly/detail/locality_search.h "dropped restore: victims' GPUs stay idle"
   FROM [[for (const std::size_t i : victims) search.take(candidates[i].job, candidates[i].where);]]
   TO [[]] STATEMENT)
 mutant(cause_quota philly/philly.h "wrong comparison: a quota that is just used up is not exhausted"

@@ -34,7 +34,7 @@ mutant(resized_alone sim/detail/gpu_tenants.h "dropped condition: a job that is 
   FROM [[how == tenancy::resized && t.job == job]] TO [[false]])
 mutant(broken_start sim/detail/simulator.h "dropped condition: a job starts on a broken server"
   FROM [[std::binary_search(broken_.begin(), broken_.end(), at.node)]] TO [[false]])
-mutant(fewer_gpus sim/detail/check_simulation.h "dropped condition: a job runs on fewer GPUs than it asks for"
+mutant(fewer_gpus sim/detail/simulator.h "dropped condition: a job runs on fewer GPUs than it asks for"
   FROM [[gpus >= r.gpus && gpus <= most]] TO [[gpus <= most]])
 mutant(never_saves sim/detail/simulator.h "dropped condition: an interval that is too long overflows"
   FROM [[(std::min)(options_.checkpoint_interval, max_time / full_speed)]] TO [[options_.checkpoint_interval]])
@@ -44,7 +44,7 @@ mutant(order_of_events sim/detail/simulator.h "wrong comparison: a repair is see
   FROM [[repairs[repaired].first == now]] TO [[repairs[repaired].first < now]])
 mutant(waited_again sim/detail/simulator.h "forgotten update: only the last wait of a job counts"
   FROM [[r.waited += action.waited;]] TO [[r.waited = action.waited;]] STATEMENT)
-mutant(outage_overlap sim/detail/check_simulation.h "wrong comparison: a server may break at the moment of its repair"
+mutant(outage_overlap sim/detail/simulator.h "wrong comparison: a server may break at the moment of its repair"
   FROM [[o.from < until]] TO [[o.from <= until]])
 mutant(scattered_end sim/detail/idle_servers.h "forgotten update: the area of an earlier state is lost"
   FROM [[area_ = area(now);]] TO [[]] STATEMENT)
