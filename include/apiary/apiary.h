@@ -58,6 +58,7 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_placer.h>
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -70,6 +71,7 @@
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_jobs.h>
+#include <apiary/hived/hived_placer.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/hived/ids.h>
 #include <apiary/hived/layout.h>

@@ -50,7 +50,7 @@ concept Placer = std::copy_constructible<P> && std::totally_ordered<typename P::
   { r.job } -> std::convertible_to<job_id>;
   { k.gpus } -> std::convertible_to<std::uint32_t>;
   { constant.kind_of(r) } -> std::same_as<typename P::kind>;
-  { constant.check(r) } -> std::same_as<absl::Status>;
+  { p.check(r) } -> std::same_as<absl::Status>;
   { p.propose(r) } -> std::same_as<absl::StatusOr<std::optional<typename P::placement_type>>>;
   { p.commit(r, w) } -> std::same_as<absl::Status>;
   { p.finish(j) } -> std::same_as<absl::Status>;

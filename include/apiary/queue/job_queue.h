@@ -151,7 +151,10 @@ class job_queue {
     // not fit, its kind fails in this round.
     template <class Accept>
     [[nodiscard]] absl::StatusOr<bool> start(const entry& e, time_ms now, Accept&& accept) const {
-      if (e.kind.gpus > placer().idle_gpus()) return false;
+      if (e.kind.gpus > placer().idle_gpus()) {
+        queues().fail(e.kind);
+        return false;
+      }
       record& r = record_of(e.job);
       APIARY_ASSIGN_OR_RETURN(const bool started, all_->jobs_.start(r, now, *actions_, accept));
       if (!started) return false;
