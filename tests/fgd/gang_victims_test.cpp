@@ -119,4 +119,42 @@ TEST_CASE("the lower bound for a gang is that of what runs now, and of the nodes
   CHECK(bound() == 21);
 }
 
+TEST_CASE("of sets of victims for a gang that cost the same, one with the fewest jobs is taken") {
+  // As above, and two jobs on node 2 that each use a half of both GPUs.
+  node_table nodes;
+  nodes.add({.host = {.cpu_milli = 2000}, .gpus = 1});
+  for (int n = 0; n < 2; ++n) nodes.add({.host = {.cpu_milli = 9000}, .gpus = 2});
+  auto scheduler = *preempting_best_fit::create(std::move(nodes), best_fit{});
+  const task_request one{.job = job_id(0), .gpus = 1, .gpu_milli = whole_gpu};
+  const task_request two{.job = job_id(1), .gpus = 2, .gpu_milli = whole_gpu};
+  REQUIRE(scheduler.recover(one, {node_id(0), 1}, {.cost = 5}).ok());
+  REQUIRE(scheduler.recover(two, {node_id(1), 3}, {.cost = 6}).ok());
+  topology_constraints halves;
+  halves.groups = {{.tasks = 2, .gpus = 1, .gpu_milli = 500}};
+  const std::vector<task_placement> where{{0, {node_id(2), 1}}, {0, {node_id(2), 2}}};
+  for (const std::uint32_t job : {2U, 3U})
+    REQUIRE(scheduler.recover(job_id(job), halves, where, {.cost = 3}).ok());
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 2000}}};
+  const preemption_plan plan = *scheduler.propose(job_id(9), gang, 1);
+  CHECK(plan.victims == std::vector<job_id>{job_id(1)});
+  CHECK(plan.cost == 6);
+  CHECK(plan.lower_bound == 6);
+}
+
+TEST_CASE("a victim that has ended and runs again can be a victim again") {
+  auto scheduler = one_gpu_each(1, {1000}, {5});
+  const auto task = [](std::uint32_t job) {
+    return task_request{.job = job_id(job), .gpus = 1, .gpu_milli = whole_gpu};
+  };
+  const preemption_plan first = *scheduler.propose(task(1), 1);
+  REQUIRE(scheduler.commit(task(1), first, {.priority = 1}).ok());
+  REQUIRE(scheduler.finish(job_id(0)).ok());
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  REQUIRE(scheduler.recover(task(0), {node_id(0), 1}, {}).ok());
+  const preemption_plan second = *scheduler.propose(task(2), 1);
+  CHECK(second.victims == std::vector<job_id>{job_id(0)});
+  CHECK(scheduler.commit(task(2), second, {.priority = 1}).ok());
+}
+
 }  // namespace
