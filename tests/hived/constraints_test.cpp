@@ -93,7 +93,7 @@ void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool we
     const std::uint32_t chain = h.layout().chain_of(plan.tasks[0].node).value;
     for (const vc_chain_id c : apiary_test::clusters_for(h, r)) {
       const virtual_cluster& cluster = h.cells().cluster(c);
-      if (!understood(h, r, cluster.chain()) || is_spread_over_whole_cells(cluster, *r.constraints))
+      if (!understood(h, r, cluster.chain()) || apiary_test::depends_on_bindings(r, cluster))
         return;
       const bool fits = fits_beside_others(h, r, c);
       REQUIRE((!fits || !own_victims));
@@ -118,7 +118,7 @@ void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool we
   ++seen.waiting;
   if (plan.wait.reason == wait_reason::undecided) {
     ++seen.undecided;
-    REQUIRE((!well || apiary_test::has_spread(r)));
+    REQUIRE(!well);
     return;
   }
   if (r.priority < 0) {
@@ -132,7 +132,9 @@ void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool we
     return;
   }
   for (const vc_chain_id c : apiary_test::clusters_for(h, r)) {
-    if (!understood(h, r, h.cells().cluster(c).chain())) continue;
+    const virtual_cluster& cluster = h.cells().cluster(c);
+    if (!understood(h, r, cluster.chain()) || apiary_test::depends_on_bindings(r, cluster))
+      continue;
     apiary_test::naive_tenant naive(h, r, c);
     if (naive.unbound() > (well ? 2U : 3U)) {
       ++seen.too_large;

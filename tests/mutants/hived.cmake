@@ -145,31 +145,9 @@ mutant(spread_highest hived/detail/constrained_search.h "wrong choice: the highe
   FROM [[s.level < lowest]] TO [[(lowest == any_level || s.level > lowest)]])
 mutant(spread_of_two hived/detail/constrained_search.h "off by one: two whole cells are in no common cell"
   FROM [[below > 1]] TO [[below > 2]])
-mutant(apart_tie hived/detail/topology_fit.h "wrong tie: of equal cells the last is bound"
-  FROM [[best.valid() && cost >= least]] TO [[best.valid() && cost > least]])
-mutant(apart_usable hived/detail/topology_fit.h "dropped condition: unusable cells are bound"
-  FROM [[!usable.healthy(p) || !chain.cells().can_allocate_at(p)]] TO [[!chain.cells().can_allocate_at(p)]])
-mutant(apart_bound hived/detail/topology_fit.h "forgotten update: whole cells are bound in one rack"
-  FROM [[if (best.valid()) add(best, l, tree.leaves_per_cell(l));]] TO [[]] STATEMENT)
 mutant(capacity_of_earlier hived/detail/topology_fit.h "forgotten update: nodes keep leaves that were free in an earlier search"
   FROM [[capacities->set(n, view.count(n));]]
   TO [[capacities->set(n, (std::max)(capacities->free(n), view.count(n)));]] STATEMENT)
-mutant(as_bound_order hived/detail/topology_fit.h "missing reset: nodes are numbered as in an earlier search as bound"
-  IN [[    order_.clear();
-    unused_.clear();
-    if (known_.size()]] FROM [[order_.clear();]] TO [[]] STATEMENT)
-mutant(as_bound_unbound hived/detail/topology_fit.h "dropped condition: nodes that are not bound are used under a spread"
-  FROM [[over != any_level && !at.at.valid()]] TO [[false]])
-mutant(as_bound_twice hived/detail/topology_fit.h "forgotten update: two tasks of a spread over nodes are on one node"
-  FROM [[bound_->set(other, 0);]] TO [[]] STATEMENT)
-mutant(as_bound_rank hived/detail/topology_fit.h "swapped comparison: of nodes on one physical node the one with fewer leaves counts"
-  FROM [[rank(n) > rank(best)]] TO [[rank(n) < rank(best)]])
-mutant(as_bound_victims hived/detail/topology_fit.h "forgotten update: victims are sought on a node that is not used"
-  FROM [[unused_[other] = true;]] TO [[]] STATEMENT)
-mutant(as_bound_number hived/detail/topology_fit.h "wrong index: nodes as bound are taken for nodes of the tenant"
-  FROM [=[order_.empty() ? n : order_[n]]=] TO [[n]])
-mutant(may_fit_slices hived/detail/topology_fit.h "wrong bound: slices that bindings may satisfy refuse a gang"
-  FROM [[m.slices.clear();]] TO [[]] STATEMENT)
 mutant(forecast_rest hived/detail/cell_forecast.h "dropped condition: the smaller task needs no GPUs besides"
   FROM [[tasks_then(smaller(g), then, beside) > g.tasks]] TO [[tasks_then(smaller(g), then, beside) >= g.tasks]])
 mutant(forecast_changed hived/detail/cell_forecast.h "forgotten update: the nodes of a gang that has started keep their free leaves"

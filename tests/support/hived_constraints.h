@@ -8,6 +8,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/constraints.h>
+#include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/ragged_tree.h>
@@ -113,10 +114,18 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
     r.constraints.edit().groups.clear();
 }
 
-// Whether its task groups have a spread.
-[[nodiscard]] inline bool has_spread(const apiary::gang_request& r) {
-  for (const apiary::request_constraints::of_group& m : r.constraints->groups)
-    if (!m.spread.empty()) return true;
+// Whether a spread of a guaranteed gang depends on bindings: its tenant has several whole cells below
+// the level of the spread.
+[[nodiscard]] inline bool depends_on_bindings(const apiary::gang_request& r,
+                                              const apiary::detail::virtual_cluster& cluster) {
+  if (r.constraints->required != apiary::any_level) return false;
+  for (const apiary::request_constraints::of_group& m : r.constraints->groups) {
+    for (const apiary::level_count& s : m.spread) {
+      std::uint32_t below = 0;
+      for (apiary::level_t l = 0; l < s.level; ++l) below += cluster.tree().roots(l).size();
+      if (below > 1) return true;
+    }
+  }
   return false;
 }
 

@@ -389,11 +389,10 @@ class hived_play {
       commit(*again, r);
     }
   }
-  // Where all hardware is well and suggested, every gang that waits has a proof; one with a spread
-  // need not.
+  // Where all hardware is well and suggested, every gang that waits has a proof.
   void check(const apiary::gang_wait& wait, const apiary::gang_request& r) {
     const bool proven = check_proof(scheduler, r, wait, random);
-    if (habits_.marks == 0 && r.suggested == nullptr && !has_spread(r)) REQUIRE(proven);
+    if (habits_.marks == 0 && r.suggested == nullptr) REQUIRE(proven);
     seen.proven += proven ? 1U : 0U;
   }
   // What a plan must say whatever the state.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_constraints.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
@@ -94,6 +95,12 @@ inline bool check_proof(const apiary::hived& scheduler, const apiary::gang_reque
       continue;
     const apiary::chain_layout& in = scheduler.layout().chains[c];
     if (!gang.valid(in.node_level, in.tree.num_levels())) continue;
+    if (request.priority >= 0) {
+      const apiary::detail::hived_cells& cells = scheduler.cells();
+      const apiary::vc_chain_id own = request.pinned ? cells.cluster_of_pinned(*request.pinned)
+                                                     : cells.cluster_of(request.tenant, c);
+      if (depends_on_bindings(request, cells.cluster(own))) continue;
+    }
     usable.push_back(c);
   }
   REQUIRE(chains == usable);

@@ -24,8 +24,8 @@ using leaf_type_id = id<struct leaf_type_tag>;  // a GPU model of the configurat
 
 // Topology constraints of a gang, as in topology_constraints; levels are nodes or above. For a
 // guaranteed gang they refer to virtual cells: cells that a tenant owns one by one are never in one
-// larger cell. Anti-affinity (spread) refers to physical cells, because several virtual cells can
-// share one.
+// larger cell. Anti-affinity (spread) refers to physical cells: at a level below which the tenant
+// owns several cells one by one it is refused, because these can share a physical cell.
 struct request_constraints {
   // Topology constraints of one task group.
   struct of_group {

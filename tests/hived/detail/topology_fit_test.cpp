@@ -112,84 +112,12 @@ TEST_CASE("whole cells that are nodes are in no common rack, in use or not, spre
   }
 }
 
-TEST_CASE("gangs of lower priority yield to a spread over racks; lazy gangs run on") {
-  for (const bool lazy : {false, true}) {
-    CAPTURE(lazy);
-    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
-    for (const std::uint32_t job : {1U, 2U}) {
-      gang_request low = constrained_gang(job, {{1, 4}}, {});
-      low.lazy = lazy;
-      start_constrained(h, low);
-    }
-    const std::uint32_t rack = h.gangs()[*h.gangs().find(job_id(1))].leaves[0].leaf.value / 16;
-    REQUIRE(h.gangs()[*h.gangs().find(job_id(2))].leaves[0].leaf.value / 16 == rack);
-    gang_request r = constrained_gang(9, {{2, 4}}, {}, 10);
-    r.constraints.edit().groups.resize(1);
-    r.constraints.edit().groups[0].spread = {{rack_of_nodes, 1}};
-    const gang_plan plan = plan_for(h, r);
-    REQUIRE(plan.result != plan_result::wait);
-    CHECK(racks_spanned(plan.tasks).size() == 2);
-    if (lazy) {
-      CHECK(plan.result == plan_result::bind);
-      CHECK(plan.downgraded.size() == 2);
-    } else {
-      CHECK(plan.result == plan_result::preempt);
-    }
-    REQUIRE(h.commit(plan).ok());
-    CHECK(apiary_test::faults_of(h) == "");
-  }
-}
-
-TEST_CASE("no more gangs than necessary yield to a spread over racks") {
-  for (const bool lazy : {false, true}) {
-    CAPTURE(lazy);
-    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
-    for (const std::uint32_t job : {1U, 2U, 3U}) {
-      gang_request low = constrained_gang(job, {{1, 4}}, {});
-      low.lazy = lazy;
-      start_constrained(h, low);
-      const auto rack_of = [&](job_id j) {
-        return h.gangs()[*h.gangs().find(j)].leaves[0].leaf.value / 16;
-      };
-      REQUIRE(rack_of(job_id(job)) == rack_of(job_id(1)));
-    }
-    gang_request r = constrained_gang(9, {{3, 4}}, {}, 10);
-    r.constraints.edit().groups.resize(1);
-    r.constraints.edit().groups[0].spread = {{rack_of_nodes, 1}};
-    const gang_plan plan = plan_for(h, r);
-    CHECK(racks_spanned(plan.tasks).size() == 3);
-    // Its own cell goes to a second rack, that of one that gives way to a third.
-    CHECK(plan.result == (lazy ? plan_result::bind : plan_result::preempt));
-    CHECK(plan.downgraded.size() == (lazy ? 2U : 0U));
-    CHECK(plan.victims.size() == (lazy ? 0U : 2U));
-    REQUIRE(h.commit(plan).ok());
-    CHECK(apiary_test::faults_of(h) == "");
-  }
-}
-
 TEST_CASE("a gang under constraints has no more task groups than its search is made for") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   const std::vector<task_group> many(1025, {1, 1});
   const auto plan = h.propose(constrained_gang(1, many, {.required = rack_of_nodes}));
   CHECK(plan.status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(h.propose(constrained_gang(1, many, {})).ok());
-}
-
-TEST_CASE("what is undecided on all nodes is not refused on suggested nodes") {
-  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}},
-                      {.name = "b", .cells = {{"ROW.RACK.NODE", 12}}}});
-  gang_request others = constrained_gang(1, {{12, 4}}, {});  // all racks but the first
-  others.tenant = tenant_id(1);
-  std::vector<hived_placement> there;
-  for (std::uint32_t n = 4; n < 16; ++n) there.push_back({.node = node_id(n), .leaves = 15});
-  REQUIRE(h.recover(others, there).ok());
-  gang_request r = constrained_gang(9, {{2, 4}}, {}, 10);
-  r.constraints.edit().groups.resize(1);
-  r.constraints.edit().groups[0].spread = {{rack_of_nodes, 1}};
-  CHECK(plan_for(h, r).wait.reason == wait_reason::undecided);
-  const summary_bitset none(16);
-  r.suggested = &none;
-  CHECK(plan_for(h, r).wait.reason == wait_reason::undecided);
 }
 
 TEST_CASE("a gang that requires more than any rack has waits with a proof that can be counted") {
@@ -243,57 +171,6 @@ TEST_CASE("slices are consecutive tasks, a leader has its workers beside it") {
   }
 }
 
-TEST_CASE("a spread counts cells of the hardware, wherever whole cells are bound") {
-  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 6}}}, {.name = "b"}});
-  request_constraints constraints;
-  constraints.groups = {{.spread = {{rack_of_nodes, 1}}}};
-  const gang_plan apart = plan_for(h, constrained_gang(1, {{4, 4}}, constraints));
-  CHECK(apart.result == plan_result::bind);
-  CHECK(racks_spanned(apart.tasks).size() == 4);
-  CHECK(plan_for(h, constrained_gang(2, {{5, 4}}, constraints)).result == plan_result::wait);
-  // Two tasks in one rack are bound there; two more go to other racks.
-  start_constrained(h, constrained_gang(3, {{2, 4}}, {}));
-  const gang_plan beside = plan_for(h, constrained_gang(4, {{4, 4}}, constraints));
-  CHECK(beside.result == plan_result::bind);
-  CHECK(racks_spanned(beside.tasks).size() == 4);
-  // Halves of nodes: on four nodes.
-  hived halves = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE.GPU", 8}}}});
-  constraints.groups = {{.spread = {{node_of_racks, 1}}}};
-  CHECK(plan_for(halves, constrained_gang(1, {{8, 1}}, constraints)).result == plan_result::bind);
-}
-
-TEST_CASE(
-    "of nodes that cost as much, a spread over racks binds the first healthy one of each rack") {
-  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
-  const auto nodes_bound = [&] {
-    request_constraints constraints;
-    constraints.groups = {{.spread = {{rack_of_nodes, 1}}}};
-    std::set<std::uint32_t> nodes;
-    for (const hived_placement& t : plan_for(h, constrained_gang(1, {{2, 4}}, constraints)).tasks)
-      nodes.insert(t.node.value);
-    return nodes;
-  };
-  CHECK(nodes_bound() == std::set<std::uint32_t>{0, 4});
-  REQUIRE(h.mark_bad(node_id(0), 3).ok());
-  CHECK(nodes_bound() == std::set<std::uint32_t>{1, 4});
-}
-
-TEST_CASE("slices for which whole cells would have to be bound in one rack refuse no gang") {
-  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
-  request_constraints pairs;
-  pairs.groups = {{.slices = {{rack_of_nodes, 2}}, .spread = {{rack_of_nodes, 4}}}};
-  const gang_request r = constrained_gang(9, {{4, 3}}, pairs);
-  // The search binds the nodes in four racks. It tries no other bindings.
-  CHECK(plan_for(h, r).wait.reason == wait_reason::undecided);
-  // Once a gang has bound them in one rack, each slice is in it.
-  request_constraints apart;
-  apart.groups = {{.spread = {{node_of_racks, 1}}}};
-  start_constrained(h, constrained_gang(1, {{4, 1}}, apart));
-  const gang_plan plan = plan_for(h, r);
-  CHECK(plan.result == plan_result::bind);
-  CHECK(racks_spanned(plan.tasks).size() == 1);
-}
-
 TEST_CASE("whole cells below a rack are in no common rack, wherever they are bound") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
   const gang_plan plan = plan_for(h, constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
@@ -322,35 +199,6 @@ TEST_CASE("a gang under constraints preempts the fewest gangs that its constrain
   const gang_plan bound = plan_for(h, r);
   CHECK(bound.result == plan_result::bind);
   REQUIRE(h.commit(bound).ok());
-}
-
-TEST_CASE("of whole cells on one node, victims for a spread over nodes are sought in one alone") {
-  struct runs_at {
-    std::uint32_t tasks, node;
-    std::int32_t priority;
-  };
-  const auto victims_among = [](const std::vector<runs_at>& running) {
-    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE.GPU", 5}}}});
-    std::uint32_t job = 0;
-    for (const runs_at& at : running) {
-      summary_bitset nodes(16, false);
-      nodes.set(at.node);
-      gang_request r = constrained_gang(++job, {{at.tasks, 1}}, {}, at.priority);
-      r.suggested = &nodes;
-      start_constrained(h, r);
-    }
-    request_constraints constraints;
-    constraints.groups = {{.spread = {{node_of_racks, 1}}}};
-    const gang_plan plan = plan_for(h, constrained_gang(9, {{2, 1}}, constraints, 10));
-    CHECK(plan.result == plan_result::preempt);
-    return plan.victims;
-  };
-  // The cheapest has two GPUs of one node, which serve one task.
-  CHECK(victims_among({{2, 0, 0}, {1, 2, 5}, {1, 3, 5}, {1, 4, 5}}) ==
-        std::vector<job_id>{job_id(1), job_id(2)});
-  // On its node the cheapest stands beside one that stays.
-  CHECK(victims_among({{1, 0, 20}, {1, 0, 0}, {1, 2, 5}, {1, 3, 5}, {1, 4, 5}}) ==
-        std::vector<job_id>{job_id(2), job_id(3)});
 }
 
 TEST_CASE("a preempting gang under constraints that goes elsewhere keeps them there") {
@@ -456,25 +304,36 @@ TEST_CASE("a gang under constraints that runs already is taken wherever it is") 
   CHECK(apiary_test::faults_of(h) == "");
 }
 
-TEST_CASE("a tree as its whole cells are bound has nodes of one rack in one rack") {
-  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}, {"ROW.RACK", 1}}}});
-  start_constrained(h, constrained_gang(1, {{2, 4}}, {}));
-  const virtual_cluster& cluster = h.cells().cluster(h.cells().cluster_of(tenant_id(0), 0));
-  const bound_tree tree = tree_as_bound(cluster, h.cells().chain(0));
-  CHECK(tree.tree.cells(node_of_racks).size() == 8);
-  CHECK(tree.nodes.size() == 8);
-  std::set<std::uint32_t> numbers;
-  std::set<std::uint32_t> racks;
-  for (std::uint32_t i = 0; i < 8; ++i) {
-    numbers.insert(tree.nodes[i].number);
-    if (tree.nodes[i].at.valid())
-      racks.insert(tree.tree.ancestor(tree.tree.cells(node_of_racks)[i], rack_of_nodes).value);
-  }
-  CHECK(numbers.size() == 8);
-  CHECK(racks.size() == 1);
-}
-
 }  // namespace
+
+TEST_CASE("a spread that depends on bindings is refused in words, and nothing changes") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 6}}},
+                      {.name = "b", .cells = {{"ROW.RACK", 1}, {"ROW.RACK.NODE", 1}}},
+                      {.name = "c", .cells = {{"ROW.RACK", 1}}}});
+  const std::uint64_t before = h.hash();
+  request_constraints over_racks;
+  over_racks.groups = {{.spread = {{rack_of_nodes, 1}}}};
+  gang_request r = constrained_gang(1, {{2, 4}}, over_racks);
+  const auto plan = h.propose(r);
+  CHECK(plan.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(plan.status().message() ==
+        "gang 1: anti-affinity at level 2: tenant a has 6 cells below that level, and several of "
+        "them may lie in one cell of it; a tenant needs cells of that level for it");
+  CHECK(h.hash() == before);
+  // Over nodes, within one rack, as an opportunistic gang, and in a rack beside one node it is possible.
+  r.constraints.edit().groups[0].spread = {{node_of_racks, 1}};
+  CHECK(plan_for(h, r).result == plan_result::bind);
+  r.constraints = request_constraints{.required = node_of_racks, .groups = over_racks.groups};
+  r.groups = {{1, 4}};
+  CHECK(plan_for(h, r).result == plan_result::bind);
+  r = constrained_gang(1, {{2, 4}}, over_racks, -1);
+  CHECK(racks_spanned(plan_for(h, r).tasks).size() == 2);
+  r = constrained_gang(1, {{2, 4}}, over_racks);
+  r.tenant = tenant_id(1);
+  CHECK(racks_spanned(plan_for(h, r).tasks).size() == 2);
+  r.tenant = tenant_id(2);
+  CHECK(plan_for(h, r).wait.reason == wait_reason::never);
+}
 
 TEST_CASE("spread_above: the lowest level of a spread that is above a level") {
   request_constraints constraints;

@@ -47,7 +47,6 @@ struct hived_search_options {
   std::uint32_t task_gpus = 1;
   std::span<const std::uint32_t> skips{};
   bool again = false;
-  bool apart = false;                     // with a filter and anti-affinity: call bind_apart first
   std::span<const gang_slot> yielding{};  // these gangs lose their guaranteed cells first
 };
 
@@ -75,9 +74,6 @@ class hived_search_step {
     cells.begin();
     release_yielding(cells, q, how.yielding);
     const bool constrained = request.constraints.any();
-    const bool spread = constrained && is_spread_over_whole_cells(cluster, *request.constraints);
-    if (spread && (usable == nullptr || how.apart))
-      constrained_(request).bind_apart(cells, c, request, view.usable());
     if (usable != nullptr)
       whole_ = cells.bind_whole_cells(c, *usable, how.task_gpus, how.skips, how.again);
     if (!whole_.complete) {
@@ -85,18 +81,16 @@ class hived_search_step {
       cells.rollback();
       return false;
     }
-    bool fit = fits(view, request, spread);
+    bool fit = fits(view, request);
     const bool evicting = !fit && q.preempting;
     if (evicting) {
-      verdict_ = constrained ? eviction_.preempt_under_constraints(
-                                   cells, gangs, request, c, constrained_(request), view, spread)
+      verdict_ = constrained ? eviction_.preempt_under_constraints(cells, gangs, request, c,
+                                                                   constrained_(request), view)
                              : eviction_.preempt(cells, gangs, request, c, view, nodes(view));
       if (!constrained) shortage_ = eviction_.shortage();
-      fit = verdict_ == fit_verdict::fits && fits(view, request, spread);
+      fit = verdict_ == fit_verdict::fits && fits(view, request);
     }
     if (!fit) {
-      // The gang might fit if whole cells were bound to other physical cells.
-      if (spread) verdict_ = fit_verdict::budget_ended;
       cells.rollback();
       return false;
     }
@@ -111,13 +105,13 @@ class hived_search_step {
     for (const gang_slot s : how.yielding)
       (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
           .push_back(s);
-    preempt_holders(cells, gangs, cluster, leaves, usable == nullptr && !spread);
+    preempt_holders(cells, gangs, cluster, leaves, usable == nullptr);
     if (!map(cells, c, leaves)) {
       mapped_ = false;
       cells.rollback();
       return false;
     }
-    if (!spread) spare_guests(cells, gangs);
+    spare_guests(cells, gangs);
     cells.rollback();
     return true;
   }
@@ -132,7 +126,7 @@ class hived_search_step {
     place_ = {};
     place_.chain = c;
     const leaf_view view(cells, c, usable);
-    if (!fits(view, request, false)) return false;
+    if (!fits(view, request)) return false;
     choose_nodes(view, request);
     for (const cell_id leaf : choose_gpus(request)) place_.leaves.push_back({cell_id(), leaf});
     return true;
@@ -195,12 +189,11 @@ class hived_search_step {
             eviction_.least_cost_of_ending(cells, gangs),
             [&](gang_slot s) { return eviction_.cost_of_ending(cells, gangs[s]); });
   }
-  // Whether the gang fits. `as_bound`: anti-affinity depends on bindings, and all of them are made.
-  bool fits(const leaf_view& view, const gang_request& request, bool as_bound) {
+  // Whether the gang fits.
+  bool fits(const leaf_view& view, const gang_request& request) {
     if (request.constraints.any()) {
       shortage_.reset();
-      constrained_search& search = constrained_(request);
-      verdict_ = as_bound ? search.as_bound(view, request) : search.fit(view, request);
+      verdict_ = constrained_(request).fit(view, request);
       return verdict_ == fit_verdict::fits;
     }
     if (view.filtered()) filtered_ = view.filtered_nodes();
@@ -234,7 +227,7 @@ class hived_search_step {
                                      : placer_.choose_gpus_of(nodes_, request.groups);
   }
   // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
-  // the lazy gangs on them; false if all bindings must stay (with a filter or with anti-affinity).
+  // the lazy gangs on them; false if all bindings must stay (with a filter).
   void preempt_holders(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                        const lean_vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());

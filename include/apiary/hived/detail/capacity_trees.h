@@ -4,7 +4,6 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
-#include <apiary/core/sort.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -13,11 +12,8 @@
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/ragged_tree.h>
-#include <apiary/topology/uniform_tree.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -47,60 +43,6 @@ struct gang_capacity {
   }
   fan_outs[0] = {cells.cells(levels - 1).size() + alone};
   return ragged_tree(fan_outs);
-}
-// The same tree, but whole cells bound inside one physical cell above the node level lie in one
-// tree cell. Nodes are in the order of the hardware that they are bound to, unbound nodes last.
-struct bound_tree {
-  struct node {
-    std::uint32_t number = 0;  // in the cluster
-    level_t whole = 0;         // the level of its whole cell
-    cell_id at{};              // the first physical leaf of its whole cell; not valid: unbound
-  };
-  ragged_tree tree;
-  std::vector<node> nodes{};
-};
-// The tree as bound now. Cost: O(nodes of the tenant * levels), and a sort of its whole cells.
-[[nodiscard]] inline bound_tree tree_as_bound(const virtual_cluster& cluster,
-                                              const physical_chain& chain) {
-  const quota_tree& cells = cluster.tree();
-  const uniform_tree& hardware = chain.tree();
-  const level_t levels = cells.num_levels();
-  struct whole_cell {
-    cell_id at{};
-    cell_id root{};
-    level_t level = 0;
-  };
-  std::vector<whole_cell> all;
-  for (level_t l = 0; l < levels; ++l) {
-    for (const cell_id root : cells.roots(l)) {
-      const cell_id image = cluster.image(root);
-      all.push_back({image.valid() ? hardware.descendants(image, 0).first : image, root, l});
-    }
-  }
-  merge_sort(all, [](const whole_cell& a, const whole_cell& b) { return a.at < b.at; });
-  std::vector<bound_tree::node> nodes;
-  std::vector<std::vector<std::uint32_t>> fan_outs(levels);  // from the highest level down
-  fan_outs[0] = {0};
-  std::vector<cell_id> open(levels);  // by level: the physical cell of the last tree cell
-  for (const whole_cell& w : all) {
-    for (level_t l = levels; --l > w.level;) {
-      const bool shares = w.at.valid() && l > chain.node_level();
-      const cell_id above = shares ? hardware.ancestor(w.at, l) : cell_id();
-      if (above.valid() && above == open[l]) continue;
-      open[l] = above;
-      ++fan_outs[levels - 1 - l].back();
-      fan_outs[levels - l].push_back(0);
-    }
-    ++fan_outs[levels - 1 - w.level].back();
-    for (level_t l = w.level; l-- > 0;) {
-      std::vector<std::uint32_t>& of_level = fan_outs[levels - 1 - l];
-      of_level.insert(of_level.end(), cells.leaves_per_cell(w.level) / cells.leaves_per_cell(l + 1),
-                      hardware.fan_out(l + 1));
-    }
-    for (const cell_id node : cells.descendants(w.root, (std::min)(w.level, chain.node_level())))
-      nodes.push_back({cluster.node_of(cells.descendants(node, 0).first), w.level, w.at});
-  }
-  return {ragged_tree(fan_outs), std::move(nodes)};
 }
 // The physical cells of a chain as a tree.
 [[nodiscard]] inline ragged_tree tree_of(const physical_chain& chain) {

@@ -15,8 +15,6 @@
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/victim_set.h>
-#include <apiary/topology/health.h>
-#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <memory>
@@ -36,17 +34,18 @@ namespace detail {
       if (s.level > l && s.level < lowest) lowest = s.level;
   return lowest;
 }
-// Whether a spread depends on bindings: the tenant has several whole cells below the level of a
-// spread, and these may lie in one physical cell of that level.
-[[nodiscard]] inline bool is_spread_over_whole_cells(
+// A level for which the constraints have a spread that depends on bindings: the tenant has several
+// whole cells below it, and these may lie in one physical cell of that level. any_level: there is
+// none.
+[[nodiscard]] inline level_t spread_over_whole_cells(
     const virtual_cluster& cluster, const request_constraints& constraints) noexcept {
-  if (constraints.required != any_level) return false;  // all tasks are in one whole cell
+  if (constraints.required != any_level) return any_level;  // all tasks are in one whole cell
   std::uint32_t below = 0;
   for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
     below += cluster.tree().roots(l).size();
-    if (below > 1) return spread_above(constraints, l) != any_level;
+    if (below > 1) return spread_above(constraints, l);
   }
-  return false;
+  return any_level;
 }
 
 // A search for gangs under topology constraints (hived_topology_fit). Only programs that include
@@ -60,21 +59,10 @@ class constrained_search {
   // Why the constraints are not valid in a tree with these levels; empty if they are valid.
   [[nodiscard]] virtual std::string fault(const gang_request& request, level_t node_level,
                                           level_t num_levels) const = 0;
-  // Binds the unbound whole cells on which a spread depends, of each level at most as many as the
-  // gang has tasks, so that they lie in many physical cells. For a search, which rolls it back.
-  virtual void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& request,
-                          const health<uniform_tree>& usable) const = 0;
   // Whether the gang fits on the leaves of the view.
   virtual fit_verdict fit(const leaf_view& view, const gang_request& request) = 0;
-  // The same for a tenant, with whole cells as bound now; does_not_fit is true of that only.
-  virtual fit_verdict as_bound(const leaf_view& view, const gang_request& request) = 0;
-  // Before victims() as bound: `after_preemption` has the leaves of each node once all possible
-  // victims have ended.
-  virtual void set_capacities_as_bound(const leaf_view& view, const gang_request& request,
-                                       std::span<const std::uint32_t> after_preemption) = 0;
-  // The position that an allocation names for each node of the view, or unused_node.
-  [[nodiscard]] virtual lean_vector<std::uint32_t> positions_of_nodes() const = 0;
-  // After fit() or as_bound() said no: the victims of least cost for the same view and gang.
+  // After fit() said no: the victims of least cost for the same view and gang. Allocations name
+  // the nodes of the view.
   virtual victim_set victims(std::span<const eviction_candidate> candidates,
                              std::span<const gpus_on_node> allocations) = 0;
   // After `fits`: the nodes used, numbered as in the cluster or chain.
@@ -82,7 +70,7 @@ class constrained_search {
   // Chooses leaves for all tasks, by group; slices are consecutive tasks. nodes[i]: of nodes()[i].
   virtual const lean_vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                                      std::span<const task_group> groups) = 0;
-  // The steps of the last fit() or as_bound().
+  // The steps of the last fit().
   [[nodiscard]] virtual std::uint64_t steps() const noexcept = 0;
   // Whether the gang may fit on the leaves that count for `at`; false is certain.
   virtual bool may_fit(const hived_cells& cells, const gang_table& gangs,
@@ -92,9 +80,6 @@ class constrained_search {
                                                    const gang_table& gangs,
                                                    const gang_request& request,
                                                    const refused_chain& at) = 0;
-
-  // The position of a node that is not used.
-  static constexpr std::uint32_t unused_node = ~std::uint32_t{0};
 };
 
 // A search that is constructed for the first request with constraints.

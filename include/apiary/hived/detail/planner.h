@@ -64,8 +64,8 @@ class hived_planner {
       }
       if (r.constraints.any()) {
         const physical_chain& chain = cells.chain(c);
-        const std::string here =
-            constrained_(r).fault(r, chain.node_level(), chain.tree().num_levels());
+        std::string here = constrained_(r).fault(r, chain.node_level(), chain.tree().num_levels());
+        if (here.empty() && r.priority >= 0) here = spread_fault(catalog, cells, r, cluster);
         if (invalid.empty()) invalid = here;
         if (!here.empty()) continue;
       }
@@ -151,6 +151,19 @@ class hived_planner {
   }
 
  private:
+  // Why a spread of the constraints is not possible on the cells of the tenant; empty if it is.
+  [[nodiscard]] static std::string spread_fault(const hived_catalog& catalog,
+                                                const hived_cells& cells, const gang_request& r,
+                                                vc_chain_id c) {
+    const level_t level = spread_over_whole_cells(cells.cluster(c), *r.constraints);
+    if (level == any_level) return {};
+    std::uint32_t below = 0;
+    for (level_t l = 0; l < level; ++l) below += cells.cluster(c).tree().roots(l).size();
+    return absl::StrCat("anti-affinity at level ", level, ": tenant ",
+                        catalog.layout().tenants[r.tenant.value].name, " has ", below,
+                        " cells below that level, and several of them may lie in one cell of it; "
+                        "a tenant needs cells of that level for it");
+  }
   // The search of find(), for the task groups in groups_.
   bool search(const hived_catalog& catalog, hived_state& state, const gang_request& r,
               std::optional<gang_slot> restarted) {

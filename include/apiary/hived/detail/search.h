@@ -35,8 +35,7 @@ namespace detail {
 // The search tries the cells that are best for each task size, then all ways to grant whole cells,
 // within a budget. Then it lets few gangs of the tenant with lower priority give up cells, so that
 // these can be bound elsewhere: preempting gangs, which are cancelled, and lazy gangs, which keep
-// running as opportunistic; if they do not suffice, others, which must end. If anti-affinity
-// depends on how whole cells are bound, bind_apart binds them, and a refusal is not certain.
+// running as opportunistic; if they do not suffice, others, which must end.
 // Cost: as gang_placer (or hived_topology_fit), and hived_cells::bind_leaf for each node and leaf
 //       used; hived_victims for a preemption. With a filter or bad hardware also O(cells of the
 //       tenant) and, if bindings matter, up to the budget; once or twice more if only bad or not
@@ -55,10 +54,8 @@ class hived_search {
     if (usable != nullptr) {
       found = try_filtered(cells, q, *usable);
     } else {
-      // Under anti-affinity other bindings may succeed or end fewer gangs, on good hardware, too.
-      const bool apart = is_spread_over_whole_cells(cells.cluster(c), *request.constraints);
       found = attempt(cells, q, {});
-      if (!apart && (found || (attempt_.mapped() && !chain.any_bad()))) return found;
+      if (found || (attempt_.mapped() && !chain.any_bad())) return found;
       if (!found && !attempt_.mapped()) found = try_filtered(cells, q, chain.healthy());
       usable = &chain.healthy();
     }
@@ -98,9 +95,6 @@ class hived_search {
   bool try_filtered(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, std::span<const gang_slot> yielding = {}) {
     hived_search_options way{.usable = &usable, .yielding = yielding};
-    way.apart = is_spread_over_whole_cells(cells.cluster(q.cluster), *q.request.constraints);
-    if (way.apart && attempt(cells, q, way)) return true;
-    way.apart = false;
     if (attempt(cells, q, way)) return true;
     const hived_cells::bound_whole_cells& whole = attempt_.whole();
     if (whole.all_usable || whole.bound == 0) return false;
@@ -167,8 +161,6 @@ class hived_search {
       shortage_ = refusal_.shortage();
       return false;
     }
-    const bool spread =
-        is_spread_over_whole_cells(cells.cluster(q.cluster), *q.request.constraints);
     gang_placement best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
     const auto try_first = [&](std::size_t n) {  // choose among the first n gangs
@@ -179,10 +171,7 @@ class hived_search {
         return true;
       };
       const auto suffice = [&](std::span<const gang_slot> some) {
-        hived_search_options way{.usable = &usable, .apart = true, .yielding = some};
-        bool good = spread && accept(attempt(cells, q, way));
-        way.apart = false;
-        if (!good || most > 0) good = accept(attempt(cells, q, way)) || good;
+        const bool good = accept(attempt(cells, q, {.usable = &usable, .yielding = some}));
         if (good || found || some.size() < n) return good;
         return accept(try_filtered(cells, q, usable, some));
       };

@@ -48,7 +48,8 @@ class hived_victims {
     }
     list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts());
-    list_gpus_of_candidates(gangs, request.priority, view, {});
+    list_gpus_of_candidates(gangs, request.priority, view,
+                            [&](std::uint32_t node) { return entry(node, view); });
     for (const std::uint32_t n : named_) entry_[n] = none;
     named_.clear();
     list_classes(others_);
@@ -57,24 +58,13 @@ class hived_victims {
     shortage_ = found.shortage;
     return free_victims(cells, gangs, found, request.priority, view);
   }
-  // The same under topology constraints, after `constrained` said no; as_bound: by its as_bound().
+  // The same under topology constraints, after `constrained` said no.
   fit_verdict preempt_under_constraints(hived_cells& cells, const gang_table& gangs,
                                         const gang_request& request, vc_chain_id c,
-                                        constrained_search& constrained, const leaf_view& view,
-                                        bool as_bound) {
+                                        constrained_search& constrained, const leaf_view& view) {
     freed_.clear();
     list_candidates(cells, gangs, request.priority, c);
-    if (as_bound) {
-      free_after_preemption_.resize(view.num_nodes());
-      for (std::uint32_t n = 0; n < free_after_preemption_.size(); ++n)
-        free_after_preemption_[n] = view.count(n);
-      for (const gang_slot slot : slots_) {
-        list_gpus_of_gang(gangs, slot, request.priority, view);
-        for (const gpus_on_node& g : gpus_of_gang_) free_after_preemption_[g.node] += g.gpus;
-      }
-      constrained.set_capacities_as_bound(view, request, free_after_preemption_);
-    }
-    list_gpus_of_candidates(gangs, request.priority, view, constrained.positions_of_nodes());
+    list_gpus_of_candidates(gangs, request.priority, view, [](std::uint32_t node) { return node; });
     const victim_set found = constrained.victims(candidates_, gpus_of_candidates_);
     return free_victims(cells, gangs, found, request.priority, view);
   }
@@ -156,7 +146,7 @@ class hived_victims {
   }
 
  private:
-  static constexpr std::uint32_t none = constrained_search::unused_node;
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
   static constexpr std::uint64_t max_cost = std::uint64_t{1} << 40;  // of a gang that runs
   struct ranked_gang {
     gang_table::ranked rank{};
@@ -215,16 +205,15 @@ class hived_victims {
     for (std::uint32_t f = 1; f < counts.size(); ++f)
       if (counts[f] > 0) classes_.push_back({f, counts[f]});
   }
-  // Lists the leaves that each candidate frees on each node: positions[n] if not none, or entry(n).
+  // Lists the leaves that each candidate frees on each node n, as position(n).
+  template <class Position>
   void list_gpus_of_candidates(const gang_table& gangs, std::int32_t priority,
-                               const leaf_view& view, std::span<const std::uint32_t> positions) {
+                               const leaf_view& view, const Position& position) {
     for (std::size_t j = 0; j < slots_.size(); ++j) {
       list_gpus_of_gang(gangs, slots_[j], priority, view);
       candidates_[j].first = static_cast<std::uint32_t>(gpus_of_candidates_.size());
-      for (const gpus_on_node& g : gpus_of_gang_) {
-        const std::uint32_t node = positions.empty() ? entry(g.node, view) : positions[g.node];
-        if (node != none) gpus_of_candidates_.push_back({node, g.gpus});
-      }
+      for (const gpus_on_node& g : gpus_of_gang_)
+        gpus_of_candidates_.push_back({position(g.node), g.gpus});
       candidates_[j].last = static_cast<std::uint32_t>(gpus_of_candidates_.size());
     }
   }
@@ -288,7 +277,6 @@ class hived_victims {
   lean_vector<std::uint32_t> named_;
   lean_vector<std::uint32_t> at_;
   lean_vector<gpus_on_node> gpus_of_gang_;
-  lean_vector<std::uint32_t> free_after_preemption_;  // of each node, once all candidates end
   lean_vector<std::uint32_t> others_;  // nodes by free leaves, without the listed nodes
   lean_vector<gang_fit::node_class> classes_;
   lean_vector<std::pair<chain_leaf, leaf_holders>> freed_;
