@@ -2,10 +2,10 @@
 // hardware, and a gang that waits gets the reason. A cell of a tenant is doomed if only bad
 // hardware is left for it.
 // SPDX-License-Identifier: MIT
+#include "hived_drawing.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/plan.h>
@@ -58,7 +58,7 @@ int main() {
   if (!scheduler.mark_bad(n0, 2).ok() || !scheduler.mark_bad(n1).ok()) return 1;
   show_doomed(scheduler);
   submit(scheduler, 1, 1);
-  std::printf("%s\n", draw(scheduler).c_str());
+  std::printf("%s\n", example::draw(scheduler).c_str());
 
   if (!scheduler.finish(job_id(0)).ok()) return 1;
   show_doomed(scheduler);

@@ -2,9 +2,9 @@
 // task gets GPUs of one node that are close together. The last gang has tasks of different sizes;
 // the exact search places it where greedy placement fails.
 // SPDX-License-Identifier: MIT
+#include "hived_drawing.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
@@ -52,12 +52,12 @@ int main() {
   start(scheduler, 2, {{.tasks = 1, .gpus = 1}});
   start(scheduler, 3, {{.tasks = 2, .gpus = 8}});
   if (!scheduler.finish(job_id(1)).ok()) return 1;
-  std::printf("%s\n", draw(scheduler).c_str());
+  std::printf("%s\n", example::draw(scheduler).c_str());
 
   // Two nodes have 6 and 7 free GPUs. They have two slots of 4 GPUs (4 free GPUs on one node).
   start(scheduler, 4, {{.tasks = 3, .gpus = 4}});
   // Greedy placement, the largest task on the fullest node, puts 5 on the first node and 4 + 2 on
   // the second; then the last task of 2 GPUs does not fit. The exact search puts 5 + 2 on the second.
   start(scheduler, 5, {{.tasks = 1, .gpus = 5}, {.tasks = 1, .gpus = 4}, {.tasks = 2, .gpus = 2}});
-  std::printf("%s", draw(scheduler).c_str());
+  std::printf("%s", example::draw(scheduler).c_str());
 }

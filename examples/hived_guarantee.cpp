@@ -2,9 +2,9 @@
 // quota counted in GPUs leaves a tenant free GPUs scattered among the other tenant's jobs. A quota
 // of cells gives it whole nodes, no matter what the other tenant does.
 // SPDX-License-Identifier: MIT
+#include "hived_drawing.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 
@@ -53,7 +53,7 @@ int main() {
     while (free[node_of[job]] == 0) ++node_of[job];
     --free[node_of[job]];
   }
-  std::printf("%s\n", draw(scheduler).c_str());
+  std::printf("%s\n", example::draw(scheduler).c_str());
 
   // The jobs of research end, and research submits a gang of two tasks with four GPUs each.
   for (std::uint32_t job = 0; job < 16; job += 2) {
@@ -65,5 +65,5 @@ int main() {
   std::printf("quotas in GPUs: the nodes have %u, %u, %u and %u free GPUs; the gang waits\n",
               free[0], free[1], free[2], free[3]);
   std::printf("quotas in cells: the gang %s\n", start(scheduler, gang) ? "runs" : "waits");
-  std::printf("%s", draw(scheduler).c_str());
+  std::printf("%s", example::draw(scheduler).c_str());
 }

@@ -1,9 +1,9 @@
 // What is lazy preemption? A gang of lower priority loses its tenant's cell, but keeps its GPUs
 // and keeps running as opportunistic. If the preemptor is cancelled, the gang gets its cell back.
 // SPDX-License-Identifier: MIT
+#include "hived_drawing.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 
@@ -61,12 +61,13 @@ int main() {
   if (!scheduler.finish(first.job).ok()) return 1;
   submit(scheduler, opportunistic);
   submit(scheduler, high);
-  std::printf("%s", draw(scheduler).c_str());
+  std::printf("%s", example::draw(scheduler).c_str());
 
   if (!scheduler.cancel(high.job).ok()) return 1;
-  std::printf("gang 2 is cancelled before its victim has ended\n%s", draw(scheduler).c_str());
+  std::printf("gang 2 is cancelled before its victim has ended\n%s",
+              example::draw(scheduler).c_str());
 
   if (!scheduler.finish(opportunistic.job).ok()) return 1;
   submit(scheduler, high);
-  std::printf("%s", draw(scheduler).c_str());
+  std::printf("%s", example::draw(scheduler).c_str());
 }

@@ -2,9 +2,9 @@
 // of any tenant. When the owner needs its cells, it gets idle ones first; if there are none, an
 // opportunistic gang is preempted as a whole.
 // SPDX-License-Identifier: MIT
+#include "hived_drawing.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 
@@ -65,11 +65,11 @@ int main() {
   submit(scheduler, opportunistic);
   submit(scheduler, one_node);
   submit(scheduler, two_nodes);
-  std::printf("%s", draw(scheduler).c_str());
+  std::printf("%s", example::draw(scheduler).c_str());
 
   // The host ends the victim's tasks, calls finish, and proposes the same request again.
   if (!scheduler.finish(opportunistic.job).ok()) return 1;
   submit(scheduler, two_nodes);
-  std::printf("%s", draw(scheduler).c_str());
+  std::printf("%s", example::draw(scheduler).c_str());
   submit(scheduler, opportunistic);
 }

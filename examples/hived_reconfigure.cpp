@@ -1,9 +1,9 @@
 // How do gangs survive a change of the configuration, or a restart of the scheduler? All gangs
 // keep running. They keep their tenant's cells if the new configuration has them.
 // SPDX-License-Identifier: MIT
+#include "hived_drawing.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
@@ -51,13 +51,13 @@ int main() {
         {.job = job_id(2), .tenant = research, .priority = 5, .groups = {{.tasks = 1, .gpus = 4}}});
   start(scheduler, {.job = job_id(3), .tenant = research, .groups = {{.tasks = 2, .gpus = 2}}});
   start(scheduler, {.job = job_id(4), .tenant = product, .groups = {{.tasks = 1, .gpus = 2}}});
-  std::printf("%s\n", draw(scheduler).c_str());
+  std::printf("%s\n", example::draw(scheduler).c_str());
 
   // Node n0 is removed, n4 is added, and the quota of research falls from three nodes to one.
   const hived_config next = cluster({"n1", "n2", "n3", "n4"}, 1);
   const hived_reconfiguration report = scheduler.reconfigure(next).value();
   std::printf("gone:%s; downgraded:%s\n%s\n", list(report.gone).c_str(),
-              list(report.downgraded).c_str(), draw(scheduler).c_str());
+              list(report.downgraded).c_str(), example::draw(scheduler).c_str());
 
   // Gang 5 preempts gang 4. A host stores the configuration and, after each change, a snapshot. After
   // a restart it restores both, and gang 5 still waits for the end of gang 4.

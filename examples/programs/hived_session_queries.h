@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "../hived_drawing.h"
 #include "hived_session_addresses.h"
 #include "hived_session_answer.h"
 #include "hived_session_event.h"
@@ -12,7 +13,6 @@
 #include <apiary/core/status.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
@@ -210,7 +210,7 @@ class session_queries {
 
   absl::Status draw(json_object& out) const {
     out.key("result").value("ok").key("lines").open('[');
-    const std::string text = apiary::draw(scheduler_);
+    const std::string text = example::draw(scheduler_);
     for (std::size_t from = 0; from < text.size();) {
       const std::size_t end = text.find('\n', from);
       out.value(text.substr(from, end - from));

@@ -66,7 +66,6 @@
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

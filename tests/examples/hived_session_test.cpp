@@ -3,7 +3,6 @@
 #include "../../examples/programs/hived_session.h"
 
 #include <apiary/core/rng.h>
-#include <apiary/hived/draw.h>
 
 #include <doctest/doctest.h>
 
@@ -1189,7 +1188,7 @@ TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
   CHECK(told("'gang_state','group':'guest'") == guest("being_preempted"));
   ask_op(s, "'node_bad','node':'n1'");
   CHECK(told("'vc_state','vc':'blue'").find("'bound':0,'doomed':1") != std::string::npos);
-  std::string lines = apiary::draw(*s.scheduler());
+  std::string lines = example::draw(*s.scheduler());
   REQUIRE(lines.find("  R2  job 2, priority 0, claims 4 GPU\n") != std::string::npos);
   for (std::size_t at = lines.find('\n'); at + 1 < lines.size(); at = lines.find('\n', at))
     lines.replace(at, 1, "','");

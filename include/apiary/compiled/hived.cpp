@@ -5,7 +5,6 @@
 #endif
 
 #include <apiary/hived/detail/audit_inl.h>
-#include <apiary/hived/detail/draw_inl.h>
 #include <apiary/hived/detail/hived_inl.h>
 #include <apiary/hived/detail/layout_inl.h>
 #include <apiary/hived/detail/queries_inl.h>

@@ -3,7 +3,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
@@ -30,6 +29,7 @@ int main() {
   if (!scheduler->commit(*plan).ok() || scheduler->hash() == before.hash()) return 3;
   if (hived_queries::usage_of(*scheduler, tenant_id(0))->guaranteed != 2) return 4;
   if (!audit(*scheduler).empty()) return 5;
-  std::printf("%s", draw(*scheduler).c_str());
+  for (const hived_placement& task : plan->tasks)
+    std::printf("%s\n", scheduler->layout().node_name(task.node).c_str());
   return 0;
 }

@@ -1,9 +1,10 @@
-// apiary/tests/hived/draw_test.cpp - drawings as they should be; every leaf and gang in its line.
+// apiary/tests/examples/hived_drawing_test.cpp - drawings as they should be; every leaf and gang in its line.
 // SPDX-License-Identifier: MIT
+#include "../../examples/hived_drawing.h"
+
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 
 #include <doctest/doctest.h>
@@ -21,6 +22,7 @@
 
 using namespace apiary;
 using namespace apiary::detail;
+using example::draw;
 
 namespace {
 
@@ -32,7 +34,8 @@ void run(hived& h, const gang_request& gang) {
 }
 
 // Racks of eight nodes of sockets, and one tenant after another.
-hived_config racks(std::uint32_t count, std::uint32_t sockets, std::uint32_t per_socket) {
+hived_config racks_of_sockets(std::uint32_t count, std::uint32_t sockets,
+                              std::uint32_t per_socket) {
   hived_config c;
   c.cell_types = {
       {"SOCKET", "GPU", per_socket}, {"NODE", "SOCKET", sockets, true}, {"RACK", "NODE", 8}};
@@ -236,8 +239,8 @@ xx: bad; !: used and bad; next: claimed by
 TEST_CASE("every leaf and every gang is drawn once, or is like those that are summed up") {
   rng random(3);
   for (int round = 0; round < apiary_test::scaled(60); ++round) {
-    auto h =
-        hived::create(racks(2 + random.uniform(6), 1 + random.uniform(2), 1 + random.uniform(4)));
+    auto h = hived::create(
+        racks_of_sockets(2 + random.uniform(6), 1 + random.uniform(2), 1 + random.uniform(4)));
     REQUIRE(h.ok());
     const std::uint32_t size = h->cells().chain(0).node_leaves();
     for (std::uint32_t job = 0; job < 40; ++job) {
@@ -318,7 +321,7 @@ capitals: guaranteed; small letters: opportunistic; digit: last digit of the job
 }
 
 TEST_CASE("lines are as wide as asked, whatever the nodes, names and letters") {
-  hived_config c = racks(3, 8, 8);
+  hived_config c = racks_of_sockets(3, 8, 8);
   c.physical_cells[1].children[2].address = "a-node-with-a-name-that-is-long-\xc3\xa9-12";
   c.virtual_clusters[0].name = "\xc3\xa9t\xc3\xa9 and something that is longer than a line may be";
   for (std::uint32_t t = 0; t < 40; ++t)
@@ -346,7 +349,7 @@ TEST_CASE("lines are as wide as asked, whatever the nodes, names and letters") {
 }
 
 TEST_CASE("much that is idle, or alike, is a few lines") {
-  auto h = hived::create(racks(2000, 2, 4));
+  auto h = hived::create(racks_of_sockets(2000, 2, 4));
   REQUIRE(h.ok());
   CHECK(draw(*h) == R"(RACK: 128000 GPU
   ... 2000 idle RACK

@@ -1,4 +1,4 @@
-// apiary/hived/detail/draw_inl.h - bodies of hived/draw.h.
+// apiary/examples/hived_drawing.h - draws a HiveD cluster as text: which gang uses which leaf.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,7 +6,6 @@
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/draw.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
@@ -27,8 +26,11 @@
 #include <utility>
 #include <vector>
 
-APIARY_NAMESPACE_BEGIN
-namespace detail {
+namespace example {
+namespace drawing {
+
+using namespace apiary;
+using apiary::detail::text_of;
 
 // Draws a cluster. An object makes one drawing.
 class hived_drawing {
@@ -305,7 +307,7 @@ class hived_drawing {
   // first, then those of higher priority, then those of lower job id.
   [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
     std::vector<gang_slot> all = h_.gangs().by_job();
-    merge_sort(all, [&](gang_slot a, gang_slot b) {
+    detail::merge_sort(all, [&](gang_slot a, gang_slot b) {
       const gang_record& first = h_.gangs()[a];
       const gang_record& second = h_.gangs()[b];
       if (first.request.tenant != second.request.tenant)
@@ -360,10 +362,16 @@ class hived_drawing {
   bool claims_ = false;
 };
 
-}  // namespace detail
+}  // namespace drawing
 
-APIARY_INLINE std::string draw(const hived& h, std::size_t width) {
-  return detail::hived_drawing(h, width)();
+// Draws racks, nodes and leaves in ASCII, in lines of at most `width` characters (at least 40),
+// then the tenants with their gangs (job, priority, state, leaves) and a legend. A node or
+// larger cell names the tenant that owns it now; ".." is an idle leaf. Adjacent idle cells, and
+// nodes and gangs that look alike, are summarized.
+// Cost:    O(leaves + gangs * chains + tenants * chains), and a sort of the gangs.
+// Example: hived_guarantee.cpp
+[[nodiscard]] inline std::string draw(const apiary::hived& h, std::size_t width = 100) {
+  return drawing::hived_drawing(h, width)();
 }
 
-APIARY_NAMESPACE_END
+}  // namespace example
