@@ -3,8 +3,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/cell_types.h>
-#include <apiary/hived/detail/chain_reader.h>
+#include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/uniform_tree.h>
 

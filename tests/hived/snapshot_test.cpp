@@ -8,8 +8,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/snapshot_reader.h>
-#include <apiary/hived/detail/snapshot_writer.h>
+#include <apiary/hived/detail/snapshot_text.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

@@ -29,11 +29,11 @@ mutant(restored_leaves hived/detail/attempt.h "dropped restore: victims look end
 mutant(rollback_misfit hived/detail/attempt.h "dropped restore: an attempt that found no leaf keeps its bindings"
   IN [[      mapped_ = false;
       cells.rollback();]] FROM [[cells.rollback();]] TO [[cells.keep();]] STATEMENT)
-mutant(ended_once hived/detail/guest_fates.h "dropped condition: a gang that ends on several leaves counts several times"
+mutant(ended_once hived/detail/guest_choice.h "dropped condition: a gang that ends on several leaves counts several times"
   FROM [[if (at(s).ended++ == 0) all += cost_of(s, cost);]] TO [[++at(s).ended; all += cost_of(s, cost);]] STATEMENT)
-mutant(bound_of_gang hived/detail/guest_fates.h "dropped condition: the lower bound counts a gang once for each leaf"
+mutant(bound_of_gang hived/detail/guest_choice.h "dropped condition: the lower bound counts a gang once for each leaf"
   FROM [[f.scan == scan_ ? 0U : 1U]] TO [[1U]])
-mutant(bound_of_ended hived/detail/guest_fates.h "dropped condition: the lower bound counts gangs that end already"
+mutant(bound_of_ended hived/detail/guest_choice.h "dropped condition: the lower bound counts gangs that end already"
   FROM [[if (f.ended > 0) continue;]] TO [[]] STATEMENT)
 mutant(guests_exact hived/detail/guest_choice.h "dropped step: only the first choice of each cell is tried"
   FROM [[parts_.size() <= max_exact && best_cost_ > 0]] TO [[false]])
@@ -85,9 +85,9 @@ mutant(idle_bad hived/detail/physical_chain.h "dropped condition: a bad leaf is 
   FROM [[holders(leaf).idle() && health_.healthy(leaf)]] TO [[holders(leaf).idle()]])
 mutant(granted_rack hived/detail/physical_chain.h "forgotten update: nodes of a rack that is granted keep their class"
   FROM [[granted_[r] = now;]] TO [[]] STATEMENT)
-mutant(ranking_opportunistic hived/detail/grant_ranking.h "forgotten comparison: cells with more opportunistic leaves are granted first"
+mutant(ranking_opportunistic hived/detail/cell_choice.h "forgotten comparison: cells with more opportunistic leaves are granted first"
   FROM [[std::tie(b.tasks, a.unusable, a.opportunistic)]] TO [[std::tie(b.tasks, a.unusable, b.opportunistic)]])
-mutant(ranking_passed hived/detail/grant_ranking.h "dropped step: equal whole cells are tried again"
+mutant(ranking_passed hived/detail/cell_choice.h "dropped step: equal whole cells are tried again"
   FROM [[if (whole) passed |= std::uint64_t{1} << from;]] TO [[]] STATEMENT)
 mutant(range_of_node hived/detail/virtual_cluster.h "wrong comparison: the first node of a range is in the range before"
   FROM [[ranges_[i].first_node > node]] TO [[ranges_[i].first_node >= node && i > 0]])
@@ -111,33 +111,33 @@ mutant(suggested_bad hived/detail/planner.h "dropped step: bad leaves of suggest
   FROM [[if (!chain.healthy().healthy(leaf)) usable.mark_bad(leaf);]] TO [[]] STATEMENT)
 mutant(root_unbound hived/detail/bindings.h "forgotten update: a whole cell that was given back is not found again"
   FROM [[cluster.set_root_bound(v, false);]] TO [[]] STATEMENT)
-mutant(snapshot_bad hived/detail/snapshot_reader.h "dropped step: bad leaves of a snapshot are healthy"
+mutant(snapshot_bad hived/detail/snapshot_text.h "dropped step: bad leaves of a snapshot are healthy"
   FROM [[if (good_) bindings_.mark(l.chain, l.leaf, false);]] TO [[]] STATEMENT)
-mutant(snapshot_bad_again hived/detail/snapshot_reader.h "dropped condition: a bad leaf may occur again and again"
+mutant(snapshot_bad_again hived/detail/snapshot_text.h "dropped condition: a bad leaf may occur again and again"
   FROM [[!bad_.empty() && l <= bad_.back()]] TO [[false]])
-mutant(snapshot_bound_again hived/detail/snapshot_reader.h "dropped condition: a bound cell may occur again and again"
+mutant(snapshot_bound_again hived/detail/snapshot_text.h "dropped condition: a bound cell may occur again and again"
   FROM [[v < next]] TO [[false]])
-mutant(snapshot_leaves hived/detail/snapshot_reader.h "forgotten limit: a gang of a snapshot may have any number of leaves"
+mutant(snapshot_leaves hived/detail/snapshot_text.h "forgotten limit: a gang of a snapshot may have any number of leaves"
   FROM [[size > max_leaves_ - leaves_]] TO [[false]])
-mutant(snapshot_leaves_of_one hived/detail/snapshot_reader.h "wrong limit: a gang that has grown is too large"
+mutant(snapshot_leaves_of_one hived/detail/snapshot_text.h "wrong limit: a gang that has grown is too large"
   FROM [[64 * catalog.max_leaves()]] TO [[catalog.max_leaves()]])
-mutant(snapshot_inside hived/detail/snapshot_reader.h "dropped condition: a cell of a tenant is bound outside its whole cell"
+mutant(snapshot_inside hived/detail/snapshot_text.h "dropped condition: a cell of a tenant is bound outside its whole cell"
   FROM [[if (!fits) return fail("a cell is bound outside its tenant's cells");]] TO [[]] STATEMENT)
-mutant(snapshot_own_leaf hived/detail/snapshot_reader.h "dropped condition: a guaranteed gang has leaves of no tenant"
+mutant(snapshot_own_leaf hived/detail/snapshot_text.h "dropped condition: a guaranteed gang has leaves of no tenant"
   FROM [[gang.guaranteed() && owner != gang.cluster]] TO [[false]])
-mutant(snapshot_claims hived/detail/snapshot_reader.h "dropped condition: an opportunistic gang preempts"
+mutant(snapshot_claims hived/detail/snapshot_text.h "dropped condition: an opportunistic gang preempts"
   FROM [[gang.state == gang_state::preempting && !gang.guaranteed()]] TO [[false]])
-mutant(snapshot_audit hived/detail/snapshot_reader.h "dropped step: the audit of a snapshot is not looked at"
+mutant(snapshot_audit hived/detail/snapshot_text.h "dropped step: the audit of a snapshot is not looked at"
   FROM [[!found.empty()]] TO [[false]])
-mutant(snapshot_audit_bindings hived/detail/audit_snapshot.h "dropped step: the bindings of a snapshot are not audited"
+mutant(snapshot_audit_bindings hived/detail/audit_gangs.h "dropped step: the bindings of a snapshot are not audited"
   FROM [[audit_images(notes, c, count_active(cells, c));]] TO [[]] STATEMENT)
-mutant(snapshot_audit_owners hived/detail/audit_snapshot.h "dropped step: bad hardware of a snapshot is not audited"
+mutant(snapshot_audit_owners hived/detail/audit_gangs.h "dropped step: bad hardware of a snapshot is not audited"
   FROM [[audit_owners(notes, c, count_leaves(cells.chain(c)));]] TO [[]] STATEMENT)
 mutant(audit_victims hived/detail/audit_gangs.h "off by one: a downgraded victim may occur twice"
   FROM [[a >= b]] TO [[a > b]])
 mutant(audit_levels hived/detail/audit_gangs.h "dropped condition: a gang that is not downgraded has lost levels"
   FROM [[g.downgraded && levels == asked]] TO [[levels == asked]])
-mutant(snapshot_run hived/detail/snapshot_writer.h "dropped condition: a leaf that is there continues a run of missing ones"
+mutant(snapshot_run hived/detail/snapshot_text.h "dropped condition: a leaf that is there continues a run of missing ones"
   FROM [[        (b == 0) == (first_b_ == 0)]] TO [[        true]])
 mutant(spread_own_level hived/detail/constrained_search.h "off by one: a spread over a level counts as one above it"
   FROM [[s.level > l]] TO [[s.level >= l]])
@@ -192,7 +192,7 @@ mutant(host_health hived/detail/hived_inl.h "dropped loop: the other node of a h
   FROM [[!position && n != node]] TO [[false]])
 mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chains that it does not name"
   FROM [[!r.chains.empty() && std::find(r.chains.begin(), r.chains.end(), c) == r.chains.end()]] TO [[false]])
-mutant(device_in_chains hived/detail/chain_reader.h "dropped condition: a device in two chains is accepted"
+mutant(device_in_chains hived/detail/config_reader.h "dropped condition: a device in two chains is accepted"
   FROM [[fresh || other->second == &in]] TO [[true]])
 mutant(node_index_fullness hived/detail/node_index.h "wrong comparison: a group with one node left is lost"
   FROM [[if (n > 1) by_fullness_.set(key(from, group, n - 1));]]

@@ -6,7 +6,7 @@
 #include "support/hived_documents.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/detail/audit_notes.h>
+#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>

@@ -8,7 +8,7 @@
 #include <apiary/explain/proof_check.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/hived/detail/capacity_trees.h>
+#include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>

@@ -5,7 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/name_index.h>
+#include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/request.h>
 
 #include <absl/status/statusor.h>

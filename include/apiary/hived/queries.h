@@ -16,7 +16,7 @@
 APIARY_NAMESPACE_BEGIN
 
 namespace detail {
-struct gang_capacity;  // hived/detail/capacity_trees.h
+struct gang_capacity;  // hived/detail/capacity.h
 }  // namespace detail
 
 // Answers questions about a scheduler that no decision depends on.

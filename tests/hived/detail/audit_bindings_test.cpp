@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_bindings.h>
-#include <apiary/hived/detail/audit_counts.h>
-#include <apiary/hived/detail/audit_notes.h>
+#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/topology/tree.h>
 
 #include <doctest/doctest.h>

@@ -4,8 +4,6 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/detail/audit_cells.h>
-#include <apiary/hived/detail/audit_counts.h>
-#include <apiary/hived/detail/audit_notes.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/health.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_counts.h>
+#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

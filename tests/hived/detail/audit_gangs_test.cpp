@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
 #include <apiary/core/ids.h>
+#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/audit_gangs.h>
-#include <apiary/hived/detail/audit_notes.h>
 #include <apiary/hived/gang_table.h>
 
 #include <doctest/doctest.h>

@@ -3,8 +3,7 @@
 #include "support/audit_scene.h"
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_notes.h>
-#include <apiary/hived/detail/audit_quotas.h>
+#include <apiary/hived/detail/audit_cells.h>
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/hived/detail/guest_fates.h>
+#include <apiary/hived/detail/guest_choice.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/uniform_tree.h>
 

@@ -1,6 +1,6 @@
 // apiary/tests/hived/detail/name_index_test.cpp - names and their numbers, against std::map.
 // SPDX-License-Identifier: MIT
-#include <apiary/hived/detail/name_index.h>
+#include <apiary/hived/detail/config_reader.h>
 
 #include <doctest/doctest.h>
 

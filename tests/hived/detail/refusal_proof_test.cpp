@@ -10,7 +10,7 @@
 #include <apiary/explain/unblock_search.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/capacity_trees.h>
+#include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>

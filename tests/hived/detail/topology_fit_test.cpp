@@ -10,7 +10,7 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
-#include <apiary/hived/detail/capacity_trees.h>
+#include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/hived.h>

@@ -1,22 +1,262 @@
-// apiary/hived/detail/audit_cells.h - checks the counts that cells and nodes keep.
+// apiary/hived/detail/audit_cells.h - checks the cells of a HiveD scheduler: counts, bindings, quotas.
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_counts.h>
-#include <apiary/hived/detail/audit_notes.h>
+#include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/quota_tree.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/violation.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
+
+// A number or an id as text.
+[[nodiscard]] inline std::string audit_text(std::uint64_t n) { return std::to_string(n); }
+[[nodiscard]] inline std::string audit_text(cell_id c) {
+  return c.valid() ? audit_text(c.value) : std::string("none");
+}
+
+// The state that is audited, texts for its cells and gangs, and the violations found. Requires:
+// layout, cells and gangs outlive it and do not change. Cost: O(gangs log gangs) to construct.
+struct audit_notes {
+  const hived_layout& layout;
+  const hived_cells& cells;
+  const gang_table& gangs;
+  std::vector<gang_slot> all;  // by job
+  std::vector<bool> known{};   // whether a slot has a gang
+  std::vector<violation> found{};
+
+  audit_notes(const hived_layout& in, const hived_cells& of, const gang_table& by)
+      : layout(in), cells(of), gangs(by), all(by.by_job()) {
+    for (const gang_slot s : all) {
+      if (s.value >= known.size()) known.resize(std::size_t{s.value} + 1, false);
+      known[s.value] = true;
+    }
+  }
+
+  void report(const char* invariant, std::string witness) {
+    found.push_back({invariant, std::move(witness)});
+  }
+  // Reports the invariant with the text of witness() (ids, names and counts), unless it holds.
+  void expect(bool holds, const char* invariant, const auto& witness) {
+    if (!holds) report(invariant, witness());
+  }
+
+  [[nodiscard]] bool exists(gang_slot s) const noexcept {
+    return s.value < known.size() && known[s.value];
+  }
+  // The text of a gang, of a leaf of a chain, and of a cell of a chain or of a virtual cluster.
+  [[nodiscard]] std::string gang(gang_slot s) const {
+    if (!s.valid()) return "no gang";
+    return exists(s) ? "gang " + audit_text(gangs[s].request.job.value)
+                     : "unknown slot " + audit_text(s.value);
+  }
+  [[nodiscard]] std::string leaf(std::uint32_t c, cell_id at) const {
+    const physical_chain& chain = cells.chain(c);
+    const std::uint32_t node = chain.node_of(at);
+    return "leaf " + audit_text(at.value - chain.first_leaf(node).value) + " of node " +
+           layout.chains[c].node_names[node];
+  }
+  [[nodiscard]] std::string cell_of_chain(std::uint32_t c, cell_id at) const {
+    return layout.chains[c].name + " cell " + audit_text(at);
+  }
+  [[nodiscard]] std::string cell_of_tenant(vc_chain_id c, cell_id at) const {
+    const std::uint32_t tenant = cells.cluster(c).tenant().value;
+    return layout.tenants[tenant].name + " (cluster " + audit_text(c.value) + ") cell " +
+           audit_text(at);
+  }
+};
+
+// The sum of of_leaf(leaf) over the leaves of every cell of a tree, by cell id. Cost: O(cells).
+template <class Tree, class F>
+[[nodiscard]] std::vector<std::uint32_t> sum_of_leaves(const Tree& tree, F&& of_leaf) {
+  std::vector<std::uint32_t> n(tree.num_cells(), 0);
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    for (const cell_id c : tree.cells(l)) {
+      if (l == 0) n[c.value] = of_leaf(c);
+      if (const cell_id above = tree.parent(c, l); above.valid()) n[above.value] += n[c.value];
+    }
+  }
+  return n;
+}
+
+// For each physical cell of a chain, by id: its leaves that are bad, opportunistic, ...
+struct chain_counts {
+  std::vector<std::uint32_t> bad, opportunistic, guaranteed, allocated;
+};
+
+// For every cell, by id, the number of its leaves that lie in allocated cells. Cost: O(cells).
+[[nodiscard]] inline std::vector<std::uint32_t> count_allocated(const physical_chain& chain) {
+  const uniform_tree& tree = chain.tree();
+  std::vector<std::uint32_t> inside(tree.num_cells(), 0);
+  for (level_t l = tree.num_levels(); l-- > 0;) {
+    for (const cell_id c : tree.cells(l)) {
+      const cell_id above = tree.parent(c, l);
+      const bool in_live = above.valid() && inside[above.value] != 0;
+      inside[c.value] = in_live || chain.cells().cells().is_live(c) ? 1U : 0U;
+    }
+  }
+  return sum_of_leaves(tree, [&](cell_id c) { return inside[c.value]; });
+}
+
+// For each level the number of cells without an allocated leaf that do not lie in a larger such
+// cell; allocated: the result of count_allocated. Cost: O(cells).
+[[nodiscard]] inline std::vector<std::uint32_t> count_largest_free(
+    const uniform_tree& tree, const std::vector<std::uint32_t>& allocated) {
+  std::vector<std::uint32_t> counts(tree.num_levels(), 0);
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    for (const cell_id c : tree.cells(l)) {
+      const cell_id above = tree.parent(c, l);
+      const bool largest = !above.valid() || allocated[above.value] != 0;
+      counts[l] += allocated[c.value] == 0 && largest ? 1U : 0U;
+    }
+  }
+  return counts;
+}
+
+// Counts leaves by their holders, their health, and the allocated cells. Cost: O(cells).
+[[nodiscard]] inline chain_counts count_leaves(const physical_chain& chain) {
+  const uniform_tree& tree = chain.tree();
+  chain_counts n;
+  n.bad = sum_of_leaves(tree, [&](cell_id c) { return chain.healthy().healthy(c) ? 0U : 1U; });
+  n.opportunistic = sum_of_leaves(tree, [&](cell_id c) {
+    return chain.holders(c).user.valid() && !chain.holders(c).taken() ? 1U : 0U;
+  });
+  n.guaranteed = sum_of_leaves(tree, [&](cell_id c) { return chain.holders(c).taken() ? 1U : 0U; });
+  n.allocated = count_allocated(chain);
+  return n;
+}
+
+// For each level the number of healthy free cells, also those in larger free cells. Cost: O(cells).
+[[nodiscard]] inline std::vector<std::uint32_t> count_healthy_free(const physical_chain& chain) {
+  const uniform_tree& tree = chain.tree();
+  const chain_counts n = count_leaves(chain);
+  std::vector<std::uint32_t> counts(tree.num_levels(), 0);
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    for (const cell_id c : tree.cells(l))
+      counts[l] += n.allocated[c.value] == 0 && n.bad[c.value] == 0 ? 1U : 0U;
+  }
+  return counts;
+}
+
+// The physical leaf that a virtual leaf is bound to; not valid if there is none.
+[[nodiscard]] inline cell_id leaf_image(const hived_cells& cells, vc_chain_id c, cell_id leaf) {
+  const virtual_cluster& cluster = cells.cluster(c);
+  const cell_id image = cluster.image(leaf);
+  return cells.chain(cluster.chain()).tree().cells(0).contains(image) ? image : cell_id();
+}
+
+// Whether the physical leaf that a virtual leaf is bound to is taken.
+[[nodiscard]] inline bool leaf_taken(const hived_cells& cells, vc_chain_id c, cell_id leaf) {
+  const cell_id image = leaf_image(cells, c, leaf);
+  return image.valid() && cells.chain(cells.cluster(c).chain()).holders(image).taken();
+}
+
+// For every cell of a virtual cluster, by id, the number of its taken leaves. Cost: O(cells).
+[[nodiscard]] inline std::vector<std::uint32_t> count_active(const hived_cells& cells,
+                                                             vc_chain_id c) {
+  return sum_of_leaves(cells.cluster(c).tree(),
+                       [&](cell_id leaf) { return leaf_taken(cells, c, leaf) ? 1U : 0U; });
+}
+
+// Checks a bound virtual cell; active: one of its leaves is taken. Invariants:
+// bijection  the physical cell has the same level, and is bound to this virtual cell
+// shape      the parent of a bound cell is bound to the parent of its image
+// roots      a physical cell is allocated if and only if a root is bound to it
+// needless   a bound cell has a leaf in use, is a pinned root, or is unhealthy in a bound cell
+inline void audit_binding(audit_notes& notes, vc_chain_id c, cell_id v, level_t l, bool active) {
+  const virtual_cluster& cluster = notes.cells.cluster(c);
+  const physical_chain& chain = notes.cells.chain(cluster.chain());
+  const cell_id p = cluster.image(v);
+  const auto witness = [&] {
+    return notes.cell_of_tenant(c, v) + " of level " + audit_text(l) + ", bound to " +
+           notes.cell_of_chain(cluster.chain(), p);
+  };
+  const bool both = p.value < chain.tree().num_cells() && chain.tree().level(p) == l &&
+                    chain.owner(p) == virtual_cell{c, v};
+  notes.expect(both, "bijection", witness);
+  if (!both) return;
+  const cell_id above = cluster.tree().parent(v, l);
+  if (above.valid()) {
+    notes.expect(cluster.image(above).valid() && cluster.image(above) == chain.tree().parent(p, l),
+                 "shape", witness);
+  } else {
+    notes.expect(chain.cells().cells().is_live(p), "roots",
+                 [&] { return witness() + ", which is not allocated"; });
+  }
+  const bool needed =
+      active || (above.valid() ? !chain.healthy().healthy(p) : notes.cells.is_pinned(c));
+  notes.expect(needed, "needless", witness);
+}
+
+// Checks a physical cell; n: the counts of its chain. Also checks bijection and roots, as above.
+// own cells  a leaf that is taken is bound
+// hidden     every unhealthy cell inside a bound cell is bound
+inline void audit_owner(audit_notes& notes, std::uint32_t c, cell_id p, level_t l,
+                        const chain_counts& n) {
+  const physical_chain& chain = notes.cells.chain(c);
+  const virtual_cell owner = chain.owner(p);
+  const cell_id above = chain.tree().parent(p, l);
+  if (owner.cell.valid()) {
+    const bool both = owner.cluster.value < notes.cells.num_clusters() &&
+                      notes.cells.cluster(owner.cluster).chain() == c &&
+                      owner.cell.value < notes.cells.cluster(owner.cluster).tree().num_cells() &&
+                      notes.cells.cluster(owner.cluster).image(owner.cell) == p;
+    notes.expect(both, "bijection", [&] {
+      return notes.cell_of_chain(c, p) + " names cluster " + audit_text(owner.cluster.value) +
+             " cell " + audit_text(owner.cell) + ", which is not bound to it";
+    });
+    if (both && chain.cells().cells().is_live(p)) {
+      notes.expect(!notes.cells.cluster(owner.cluster).tree().parent(owner.cell, l).valid(),
+                   "roots", [&] {
+                     return notes.cell_of_chain(c, p) +
+                            " is allocated; it is bound to a cell inside a whole cell";
+                   });
+    }
+    return;
+  }
+  notes.expect(!chain.cells().cells().is_live(p), "roots",
+               [&] { return notes.cell_of_chain(c, p) + " is allocated and bound to nothing"; });
+  notes.expect(l != 0 || !chain.holders(p).taken(), "own cells",
+               [&] { return notes.leaf(c, p) + " is taken and bound to nothing"; });
+  notes.expect(
+      !above.valid() || !chain.owner(above).cell.valid() || n.bad[p.value] == 0, "hidden",
+      [&] { return notes.cell_of_chain(c, p) + " is unhealthy and not bound, the cell above is"; });
+}
+
+// Checks all bound cells of a virtual cluster; active: the taken leaves of each cell, by cell id.
+// Cost: O(cells of the cluster).
+inline void audit_images(audit_notes& notes, vc_chain_id c,
+                         const std::vector<std::uint32_t>& active) {
+  const virtual_cluster& cluster = notes.cells.cluster(c);
+  for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
+    for (const cell_id v : cluster.tree().cells(l)) {
+      if (cluster.image(v).valid()) audit_binding(notes, c, v, l, active[v.value] > 0);
+    }
+  }
+}
+
+// Checks all cells of a chain; n: its counts. Cost: O(cells of the chain).
+inline void audit_owners(audit_notes& notes, std::uint32_t c, const chain_counts& n) {
+  const uniform_tree& tree = notes.cells.chain(c).tree();
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    for (const cell_id p : tree.cells(l)) audit_owner(notes, c, p, l, n);
+  }
+}
 
 // Checks the cells of a tenant in a chain; active: the number of their leaves in use, recounted.
 // Cost: O(cells of the cluster).
@@ -134,6 +374,66 @@ inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts&
   notes.expect(chain.any_bad() == (chain.healthy().usable().count() != tree.num_cells()), "health",
                [&] { return "chain " + notes.layout.chains[c].name + " has bad leaves, or none"; });
   for (std::uint32_t k = 0; k < chain.num_nodes(); ++k) audit_node(notes, c, k);
+}
+
+// The number of roots of a level that are bound to a physical cell.
+[[nodiscard]] inline std::uint32_t bound_roots(const virtual_cluster& cluster, level_t l) {
+  std::uint32_t n = 0;
+  for (const cell_id root : cluster.tree().roots(l)) n += cluster.image(root).valid() ? 1U : 0U;
+  return n;
+}
+
+// Checks the quotas and the reservations of a chain. Cost: O(cells of the chain + roots in it).
+// reservations  one cell is reserved for each unbound root that is not pinned, and all can be
+//               granted: the number of cells of each level that can be split besides them is
+//               recounted and at least 0
+// ledger        the quotas are those of the layout, the quotas in use are the bound roots, and the
+//               remaining total is the number of unbound roots
+inline void audit_reservations(audit_notes& notes, std::uint32_t c) {
+  const physical_chain& chain = notes.cells.chain(c);
+  const level_t levels = chain.tree().num_levels();
+  std::vector<std::uint32_t> unbound(levels, 0);
+  for (std::uint32_t t = 0; t < notes.layout.tenants.size(); ++t) {
+    const vc_chain_id of = notes.cells.cluster_of(tenant_id(t), c);
+    for (level_t l = 0; l < levels; ++l) {
+      const std::uint32_t quota = notes.layout.tenants[t].quota[c][l];
+      const std::uint32_t bound = of.valid() ? bound_roots(notes.cells.cluster(of), l) : 0;
+      unbound[l] += quota - bound;
+      const quota_ledger& ledger = notes.cells.ledger(c);
+      notes.expect(
+          ledger.quota(tenant_id(t), l) == quota && ledger.allocated(tenant_id(t), l) == bound,
+          "ledger", [&] {
+            return notes.layout.tenants[t].name + " in " + notes.layout.chains[c].name + " level " +
+                   audit_text(l) + ": " + audit_text(ledger.allocated(tenant_id(t), l)) + " of " +
+                   audit_text(ledger.quota(tenant_id(t), l)) + " in use; bound are " +
+                   audit_text(bound) + " of " + audit_text(quota);
+          });
+    }
+  }
+  for (level_t l = 0; l < levels; ++l) {
+    notes.expect(chain.cells().reserved(l) == unbound[l], "reservations", [&] {
+      return notes.layout.chains[c].name + " level " + audit_text(l) + ": " +
+             audit_text(chain.cells().reserved(l)) + " are reserved, " + audit_text(unbound[l]) +
+             " cells are unbound";
+    });
+    notes.expect(notes.cells.ledger(c).total_remaining()[l] == unbound[l], "ledger", [&] {
+      return notes.layout.chains[c].name + " level " + audit_text(l) + ": the total is " +
+             audit_text(notes.cells.ledger(c).total_remaining()[l]) + " for " +
+             audit_text(unbound[l]);
+    });
+  }
+  const std::vector<std::uint32_t> free = count_largest_free(chain.tree(), count_allocated(chain));
+  std::int64_t splittable = 0;
+  for (level_t l = levels; l-- > 0;) {
+    if (l + 1 < levels) splittable *= chain.tree().fan_out(l + 1);
+    splittable += std::int64_t{free[l]} - unbound[l];
+    const std::string where = notes.layout.chains[c].name + " level " + audit_text(l) + ": ";
+    notes.expect(splittable >= 0, "reservations", [&] { return where + "not all can be met"; });
+    notes.expect(splittable == chain.cells().splittable(l), "reservations", [&] {
+      return where + std::to_string(splittable) + " cells can be split, the allocator counts " +
+             audit_text(chain.cells().splittable(l));
+    });
+  }
 }
 
 }  // namespace detail

@@ -1,19 +1,23 @@
-// apiary/hived/detail/audit_gangs.h - checks the gangs of a HiveD scheduler and their leaves.
+// apiary/hived/detail/audit_gangs.h - checks the gangs of a HiveD scheduler, and a state that was read from a snapshot.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_notes.h>
+#include <apiary/hived/detail/audit_cells.h>
+#include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/gang_table.h>
+#include <apiary/hived/ids.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
+#include <apiary/hived/violation.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -255,6 +259,23 @@ inline void audit_gangs(audit_notes& notes) {
   audit_table(notes);
   audit_holders(notes);
   for (const gang_slot s : notes.all) audit_gang(notes, s);
+}
+
+// Checks the invariants of gangs and bindings. The other ones of audit() concern counts and quotas,
+// which the scheduler computes from these; a text cannot make them wrong.
+// Cost: O(cells * levels + leaves of all gangs * levels), and a sort of the gangs.
+[[nodiscard]] inline std::vector<violation> audit_snapshot(const hived_layout& layout,
+                                                           const hived_cells& cells,
+                                                           const gang_table& gangs) {
+  audit_notes notes(layout, cells, gangs);
+  audit_gangs(notes);
+  for (std::uint32_t i = 0; i < cells.num_clusters(); ++i) {
+    const vc_chain_id c(i);
+    audit_images(notes, c, count_active(cells, c));
+  }
+  for (std::uint32_t c = 0; c < cells.num_chains(); ++c)
+    audit_owners(notes, c, count_leaves(cells.chain(c)));
+  return std::move(notes.found);
 }
 
 }  // namespace detail

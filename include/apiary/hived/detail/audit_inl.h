@@ -4,12 +4,8 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/detail/audit_bindings.h>
 #include <apiary/hived/detail/audit_cells.h>
-#include <apiary/hived/detail/audit_counts.h>
 #include <apiary/hived/detail/audit_gangs.h>
-#include <apiary/hived/detail/audit_notes.h>
-#include <apiary/hived/detail/audit_quotas.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>

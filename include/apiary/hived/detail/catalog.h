@@ -7,7 +7,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>

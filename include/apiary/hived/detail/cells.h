@@ -8,7 +8,6 @@
 #include <apiary/hived/detail/bindings.h>
 #include <apiary/hived/detail/cell_choice.h>
 #include <apiary/hived/detail/gang_placement.h>
-#include <apiary/hived/detail/grant_ranking.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/layout.h>

@@ -6,9 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/cell_types.h>
-#include <apiary/hived/detail/chain_reader.h>
-#include <apiary/hived/detail/tenant_reader.h>
+#include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/layout.h>
 
 #include <absl/status/statusor.h>

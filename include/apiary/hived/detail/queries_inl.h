@@ -7,7 +7,6 @@
 #include <apiary/core/status.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/detail/capacity.h>
-#include <apiary/hived/detail/capacity_trees.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

@@ -4,8 +4,7 @@
 
 #include <apiary/core/status.h>
 #include <apiary/hived/detail/hived_inl.h>
-#include <apiary/hived/detail/snapshot_reader.h>
-#include <apiary/hived/detail/snapshot_writer.h>
+#include <apiary/hived/detail/snapshot_text.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/hived.h>
 

@@ -12,7 +12,6 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
-#include <apiary/hived/detail/capacity_trees.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/gang_placer.h>

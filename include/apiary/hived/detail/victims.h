@@ -8,7 +8,7 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
-#include <apiary/hived/detail/guest_fates.h>
+#include <apiary/hived/detail/guest_choice.h>
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/gang_table.h>

@@ -1,0 +1,602 @@
+// apiary/hived/detail/config_reader.h - reads a HiveD configuration: cell types, physical cells, tenants.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/reserving_buddy_allocator.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/digest.h>
+#include <apiary/core/digits.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
+#include <apiary/core/status.h>
+#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/config.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A hash table from names to numbers; no template, so that it is compiled only once. Cost: find and
+// add O(length of the name), expected; 16 bytes and one string for each name.
+class name_index {
+ public:
+  // Adds a name unless the table has it already. Returns whether it was added.
+  bool add(std::string_view name, std::uint32_t value) {
+    if (2 * (entries_.size() + 1) > buckets_.size()) grow();
+    std::uint32_t& bucket = buckets_[bucket_of(name)];
+    if (bucket != none) return false;
+    bucket = static_cast<std::uint32_t>(entries_.size());
+    entries_.push_back({std::string(name), value});
+    return true;
+  }
+  [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const noexcept {
+    if (buckets_.empty()) return std::nullopt;
+    const std::uint32_t bucket = buckets_[bucket_of(name)];
+    return bucket == none ? std::nullopt : std::optional(entries_[bucket].value);
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+
+ private:
+  struct entry {
+    std::string name{};
+    std::uint32_t value = 0;
+  };
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  // The bucket of the name, or the empty bucket where it belongs. Requires: some bucket is empty.
+  [[nodiscard]] std::size_t bucket_of(std::string_view name) const noexcept {
+    const std::size_t mask = buckets_.size() - 1;
+    std::size_t at = static_cast<std::size_t>(digest().add(name).value()) & mask;
+    while (buckets_[at] != none && entries_[buckets_[at]].name != name) at = (at + 1) & mask;
+    return at;
+  }
+  void grow() {
+    buckets_.assign(buckets_.empty() ? 8 : 2 * buckets_.size(), none);
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) buckets_[bucket_of(entries_[i].name)] = i;
+  }
+
+  std::vector<entry> entries_;          // in the order of the calls of add
+  lean_vector<std::uint32_t> buckets_;  // indices of entries_; a power of two, at least half empty
+};
+
+// Collects the faults of a configuration document, one per line, as "path: what is wrong".
+class document_faults {
+ public:
+  void add(std::initializer_list<absl::AlphaNum> path, std::initializer_list<absl::AlphaNum> what) {
+    if (!text_.empty()) text_ += '\n';
+    text_ += text_of(path) + ": " + text_of(what);
+  }
+  // OK if there is no fault. kInvalidArgument: lists all faults.
+  [[nodiscard]] absl::Status status() const {
+    return text_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(text_);
+  }
+
+ private:
+  std::string text_;
+};
+
+// A name as error messages show it, on one line. Quotes, backslashes and control characters become
+// C escapes (octal where C has no letter); bytes beyond ASCII stay.
+[[nodiscard]] inline std::string escaped(std::string_view name) {
+  constexpr std::string_view marks = "\n\r\t\"'\\";
+  std::string out;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (const std::size_t at = marks.find(c); at != std::string_view::npos) {
+      out += '\\';
+      out += "nrt\"'\\"[at];
+    } else if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else {
+      out += '\\';
+      for (const int shift : {6, 3, 0}) out += static_cast<char>('0' + (byte >> shift & 7));
+    }
+  }
+  return out;
+}
+// The escaped name in double quotes.
+[[nodiscard]] inline std::string in_quotes(std::string_view name) {
+  return text_of({"\"", escaped(name), "\""});
+}
+
+// The levels of a cell, and how many children a cell of each level has.
+struct cell_shape {
+  std::vector<std::string> types{};       // of each level, from the leaf up
+  std::vector<std::uint32_t> fan_outs{};  // number of children, from the cell itself down
+  level_t node_level = 0;
+};
+
+// Finds the levels and children of each cell type, which must outlive this object. Cost: O(types);
+// shape_of O(levels). Model: hierarchical uniform composability, HiveD (OSDI 2020) section 3.
+class hived_cell_types {
+ public:
+  // The leaves of a node are the bits of a 64-bit mask.
+  static constexpr std::uint32_t max_leaves_per_node = 64;
+  // Adds these faults: a type without name, child type or number of children; a dot in a name; a
+  // type that is defined twice, or that contains itself.
+  hived_cell_types(std::span<const cell_type_config> types, document_faults& faults) {
+    for (const cell_type_config& type : types) {
+      const std::string path = path_of(type);
+      if (type.name.empty()) faults.add({path}, {"a cell type without name"});
+      if (has_dot(type.name)) faults.add({path}, {"has a dot in its name; dots separate types"});
+      if (type.child_type.empty()) faults.add({path, ".childCellType"}, {"is missing"});
+      if (has_dot(type.child_type)) {
+        faults.add({path, ".childCellType"}, {"has a dot in its name; dots separate types"});
+      }
+      if (type.child_count == 0) faults.add({path, ".childCellNumber"}, {"is 0 or missing"});
+      if (index_.add(type.name, static_cast<std::uint32_t>(types_.size()))) {
+        types_.push_back({&type});
+      } else {
+        faults.add({path}, {"is defined twice"});
+      }
+    }
+    find_cycles(types, faults);
+  }
+  // The levels and children of a cell of type `top`; nullopt if they have a fault. Adds, with
+  // `path`, the faults that the constructor has not: `top` is unknown or a leaf, more levels than a
+  // tree can have, not exactly one node level, or a node with too many leaves.
+  [[nodiscard]] std::optional<cell_shape> shape_of(const std::string& top, const std::string& path,
+                                                   document_faults& faults) const {
+    lean_vector<const cell_type_config*> down;
+    for (const entry* at = find(top); at != nullptr; at = find(down.back()->child_type)) {
+      const cell_type_config& type = *at->type;
+      if (at->cyclic || type.child_count == 0 || type.child_type.empty()) return std::nullopt;
+      if (down.size() + 1 == uniform_tree::max_levels) {
+        faults.add({path},
+                   {in_quotes(top), " has more than ", uniform_tree::max_levels, " levels"});
+        return std::nullopt;
+      }
+      down.push_back(&type);
+    }
+    if (down.empty()) {
+      if (top.empty()) {
+        faults.add({path}, {"is missing"});
+      } else {
+        faults.add({path}, {in_quotes(top), " is not one of the cellTypes"});
+      }
+      return std::nullopt;
+    }
+    cell_shape shape;
+    shape.types.push_back(down.back()->child_type);
+    std::uint32_t node_levels = 0;
+    std::uint64_t leaves = 1;  // of a cell of this level, at most limit + 1
+    std::uint64_t leaves_of_node = 0;
+    for (std::size_t i = down.size(); i-- > 0;) {
+      leaves = (std::min<std::uint64_t>)(leaves * down[i]->child_count, max_leaves_per_node + 1);
+      shape.types.push_back(down[i]->name);
+      if (!down[i]->is_node) continue;
+      ++node_levels;
+      leaves_of_node = leaves;
+      shape.node_level = static_cast<level_t>(down.size() - i);
+    }
+    for (const cell_type_config* type : down) shape.fan_outs.push_back(type->child_count);
+    if (node_levels != 1) {
+      std::string end;
+      if (node_levels == 0) {
+        end = text_of(
+            {"; it ends at ", in_quotes(shape.types[0]), ", which is not one of the cellTypes"});
+      }
+      faults.add({path},
+                 {in_quotes(top), " has ", node_levels, " node levels instead of one", end});
+      return std::nullopt;
+    }
+    if (leaves_of_node > max_leaves_per_node) {
+      faults.add({path}, {"the nodes in ", in_quotes(top), " have more than ", max_leaves_per_node,
+                          " leaf cells"});
+      return std::nullopt;
+    }
+    return shape;
+  }
+
+ private:
+  struct entry {
+    const cell_type_config* type = nullptr;
+    std::uint32_t walk = 0;  // the number of the find_cycles walk that visited it
+    bool cyclic = false;     // contains itself
+  };
+  [[nodiscard]] static std::string path_of(const cell_type_config& type) {
+    return text_of({"physicalCluster.cellTypes.", escaped(type.name)});
+  }
+  [[nodiscard]] static bool has_dot(const std::string& name) {
+    return name.find('.') != std::string::npos;
+  }
+  [[nodiscard]] const entry* find(const std::string& name) const {
+    const std::optional<std::uint32_t> found = index_.find(name);
+    return found ? &types_[*found] : nullptr;
+  }
+  [[nodiscard]] entry* find(const std::string& name) {
+    const std::optional<std::uint32_t> found = index_.find(name);
+    return found ? &types_[*found] : nullptr;
+  }
+  // Walks down from each type through types not visited before; one that meets itself is a cycle.
+  void find_cycles(std::span<const cell_type_config> types, document_faults& faults) {
+    std::uint32_t walk = 0;
+    for (const cell_type_config& type : types) {
+      ++walk;
+      entry* at = find(type.name);
+      for (; at != nullptr && at->walk == 0; at = find(at->type->child_type)) at->walk = walk;
+      if (at == nullptr || at->walk != walk || at->cyclic) continue;
+      faults.add({path_of(*at->type)}, {"contains itself"});
+      for (; !at->cyclic; at = find(at->type->child_type)) at->cyclic = true;
+    }
+  }
+
+  name_index index_;
+  lean_vector<entry> types_;
+};
+
+// Reads the physical cells of a configuration document. The address of a cell that is neither a
+// node nor a leaf is ignored. An entry with a fault is reported and left out; that causes no
+// further report. Cost: O(cells of the document + leaves).
+class hived_chain_reader {
+ public:
+  std::vector<chain_layout> chains{};   // by descending name
+  std::vector<bool> complete{};         // by chain: all its cells are known
+  bool all_complete = true;             // no chain is left out, and all chains are complete
+  std::vector<pinned_layout> pinned{};  // in the order of the document
+  name_index chain_of_type{};           // chain_id values; not valid: the chain is left out
+  name_index node_of_name{};            // node_id values; of a host in several chains, the first
+  // The other nodes of a host in several chains, by its first.
+  std::map<std::uint32_t, std::vector<std::uint32_t>> more_of_host{};
+  name_index pinned_of_id{};  // indices in `pinned`
+
+  hived_chain_reader(const hived_config& config, document_faults& faults) : faults_(faults) {
+    add_chains(config.physical_cells, hived_cell_types(config.cell_types, faults));
+    add_cells(config.physical_cells);
+    check_hosts();
+  }
+
+ private:
+  // An entry below physicalCells.
+  struct place {
+    const place* above;
+    std::size_t child;
+  };
+  // The cell of the tree for an entry.
+  struct position {
+    chain_id chain;
+    level_t level;
+    std::uint32_t index;
+  };
+
+  [[nodiscard]] static std::string path_of(const place& at) {
+    if (at.above == nullptr) return text_of({"physicalCluster.physicalCells[", at.child, "]"});
+    return text_of({path_of(*at.above), ".cellChildren[", at.child, "]"});
+  }
+  [[nodiscard]] chain_layout& chain(chain_id c) noexcept { return chains[c.value]; }
+  // Adds one chain for each cell type in physicalCells; reports faults at the first such entry.
+  void add_chains(std::span<const physical_cell_config> cells, const hived_cell_types& types) {
+    struct use {
+      std::size_t first;
+      std::uint32_t count;
+    };
+    std::map<std::string_view, use, std::greater<>> uses;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      ++uses.try_emplace(cells[i].type, use{i, 0}).first->second.count;
+    if (uses.empty()) faults_.add({"physicalCluster.physicalCells"}, {"no cells"});
+    std::uint32_t nodes = 0;
+    for (const auto& [type, used] : uses) {
+      const std::string path = text_of({path_of({nullptr, used.first}), ".cellType"});
+      std::optional<cell_shape> shape = types.shape_of(std::string(type), path, faults_);
+      if (shape) shape->fan_outs.insert(shape->fan_outs.begin(), used.count);
+      if (shape && !has_tree(shape->fan_outs)) {
+        faults_.add({path}, {"more than 2^31 - 1 cells in total"});
+        shape.reset();
+      }
+      if (shape && !has_node_index(*shape, path)) shape.reset();
+      if (!shape) {
+        all_complete = false;
+        chain_of_type.add(type, chain_id().value);
+        continue;
+      }
+      const chain_id c(static_cast<std::uint32_t>(chains.size()));
+      chain_of_type.add(type, c.value);
+      chains.push_back({.name = std::string(type),
+                        .tree = uniform_tree(shape->fan_outs),
+                        .level_types = std::move(shape->types),
+                        .node_level = shape->node_level,
+                        .first_node = nodes});
+      nodes += chain(c).tree.cells(shape->node_level).size();
+    }
+    complete.assign(chains.size(), true);
+  }
+  [[nodiscard]] static bool has_tree(const std::vector<std::uint32_t>& fan_outs) noexcept {
+    std::uint64_t width = 1;
+    std::uint64_t cells = 0;
+    for (const std::uint32_t n : fan_outs) {
+      width *= n;
+      cells += width;
+      if (cells >= std::uint64_t{1} << 31) return false;
+    }
+    return true;
+  }
+  // Whether physical_chain can index the nodes by idle_class in one bitset. Requires: has_tree.
+  [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
+    std::uint64_t nodes = 1;
+    std::uint64_t leaves = 1;
+    const std::size_t levels = shape.fan_outs.size();
+    for (std::size_t i = 0; i < levels; ++i)
+      (i + shape.node_level < levels ? nodes : leaves) *= shape.fan_outs[i];
+    const std::uint64_t most = (summary_bitset::npos - 64) / ((leaves + 1) * (leaves + 2));
+    if (nodes <= most) return true;
+    faults_.add({path}, {"chain ", in_quotes(shape.types.back()), ": ", nodes, " nodes of ", leaves,
+                         " leaf cells; the limit is ", most, " nodes"});
+    return false;
+  }
+  void add_cells(std::span<const physical_cell_config> cells) {
+    std::vector<std::uint32_t> roots(chains.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const physical_cell_config& cell = cells[i];
+      const chain_id c(*chain_of_type.find(cell.type));
+      if (!c.valid()) continue;
+      const level_t top = chain(c).tree.num_levels() - 1;
+      add_cell({nullptr, i}, cell, {c, top, roots[c.value]++}, false);
+    }
+  }
+  void add_cell(const place& at, const physical_cell_config& cell, position where,
+                bool inside_pinned) {
+    chain_layout& in = chain(where.chain);
+    const std::string& type = in.level_types[where.level];
+    if (!cell.type.empty() && cell.type != type) {
+      faults_.add({path_of(at), ".cellType"},
+                  {in_quotes(cell.type), " instead of ", in_quotes(type)});
+    }
+    if (!cell.pinned_id.empty()) {
+      if (inside_pinned) faults_.add({path_of(at), ".pinnedCellId"}, {"inside a pinned cell"});
+      add_pinned(at, cell.pinned_id, where);
+      inside_pinned = true;
+    }
+    if (where.level == in.node_level) add_node(at, cell.address, where);
+    if (where.level == 0) {
+      add_device(at, cell.address, where);
+    } else if (cell.children.empty() && where.level <= in.node_level) {
+      const cell_id c = in.tree.at(where.level, where.index);
+      for (const cell_id leaf : in.tree.descendants(c, 0))
+        add_device(at, "", {where.chain, 0, in.tree.index(leaf, 0)});
+      return;
+    }
+    const std::uint32_t n = in.tree.fan_out(where.level);
+    if (cell.children.size() != n) {
+      const std::string path = text_of({path_of(at), ".cellChildren"});
+      if (cell.children.empty()) {
+        faults_.add({path}, {"is missing; it holds the names of the nodes"});
+      } else {
+        faults_.add({path}, {cell.children.size(), " cells instead of ", n, " in a cell of type ",
+                             in_quotes(type)});
+      }
+      complete[where.chain.value] = false;
+      all_complete = false;
+      return;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const place child{&at, i};
+      add_cell(child, cell.children[i], {where.chain, where.level - 1, where.index * n + i},
+               inside_pinned);
+    }
+  }
+  void add_pinned(const place& at, const std::string& id, position where) {
+    const auto index = static_cast<std::uint32_t>(pinned.size());
+    if (!pinned_of_id.add(id, index)) {
+      faults_.add({path_of(at), ".pinnedCellId"}, {in_quotes(id), " already pins another cell"});
+    }
+    const cell_id c = chain(where.chain).tree.at(where.level, where.index);
+    pinned.push_back({.id = id, .chain = where.chain, .cell = c});
+  }
+  void add_node(const place& at, const std::string& name, position where) {
+    chain_layout& in = chain(where.chain);
+    first_leaf_of_node_ = in.device_of_leaf.size();
+    in.node_names.push_back(name);
+    if (name.empty()) {
+      faults_.add({path_of(at), ".cellAddress"}, {"a node without name"});
+      return;
+    }
+    const std::uint32_t node = in.first_node + where.index;
+    if (node_of_name.add(name, node)) return;
+    const std::uint32_t first = *node_of_name.find(name);
+    std::vector<std::uint32_t>& more = more_of_host[first];
+    const auto here = [&](std::uint32_t n) { return n >= in.first_node && n < node; };
+    if (here(first) || std::any_of(more.begin(), more.end(), here)) {
+      faults_.add({path_of(at), ".cellAddress"}, {"node ", in_quotes(name), " is named twice"});
+    } else {
+      more.push_back(node);
+    }
+  }
+  // A device of a host must be in one chain only: otherwise two gangs could get it.
+  void check_hosts() {
+    if (!all_complete) return;
+    for (const auto& [first, more] : more_of_host) {
+      std::map<std::uint32_t, const chain_layout*> chain_of_device;
+      add_devices_of(first, chain_of_device);
+      for (const std::uint32_t node : more) add_devices_of(node, chain_of_device);
+    }
+  }
+  void add_devices_of(std::uint32_t node,
+                      std::map<std::uint32_t, const chain_layout*>& chain_of_device) {
+    std::size_t c = 0;
+    while (c + 1 < chains.size() && chains[c + 1].first_node <= node) ++c;
+    const chain_layout& in = chains[c];
+    if (in.device_of_leaf.size() != in.tree.num_leaves()) return;  // a device has a fault
+    const std::size_t leaves = in.tree.leaves_per_cell(in.node_level);
+    const std::size_t index = node - in.first_node;
+    for (std::size_t i = index * leaves; i < (index + 1) * leaves; ++i) {
+      const auto [other, fresh] = chain_of_device.try_emplace(in.device_of_leaf[i], &in);
+      if (fresh || other->second == &in) continue;
+      faults_.add({"physicalCluster.physicalCells"},
+                  {"device ", in.device_of_leaf[i], " of node ", in_quotes(in.node_names[index]),
+                   " is in chain ", in_quotes(other->second->name), " and in chain ",
+                   in_quotes(in.name), "; two gangs could get it: give each its cellAddress"});
+      return;
+    }
+  }
+  // Adds a leaf. Without an address, its device index is its position in the node.
+  void add_device(const place& at, const std::string& address, position where) {
+    chain_layout& in = chain(where.chain);
+    std::uint32_t device = where.index % in.tree.leaves_per_cell(in.node_level);
+    if (!address.empty()) {
+      const std::optional<std::uint64_t> index = read_digits(address);
+      if (!index) {
+        faults_.add({path_of(at), ".cellAddress"}, {in_quotes(address), " is not a device index"});
+        return;
+      }
+      device = static_cast<std::uint32_t>(*index);
+    }
+    std::vector<std::uint32_t>& devices = in.device_of_leaf;
+    for (std::size_t i = first_leaf_of_node_; i < devices.size(); ++i) {
+      if (devices[i] != device) continue;
+      faults_.add({path_of(at), ".cellAddress"}, {"device ", device, " is in this node twice"});
+      break;
+    }
+    devices.push_back(device);
+  }
+
+  document_faults& faults_;
+  std::size_t first_leaf_of_node_ = 0;  // in device_of_leaf
+};
+
+// Reads the tenants of a configuration after its physical cells, and checks that the cluster has
+// enough cells for all quotas. Cost: O(entries of the tenants + tenants * levels + cells / 64).
+class hived_tenant_reader {
+ public:
+  std::vector<tenant_layout> tenants{};  // in the order of the configuration
+  name_index tenant_of_name{};
+  // Reads all tenants, sets the owner of each pinned cell in `cells`, and adds to `faults`.
+  hived_tenant_reader(const hived_config& config, hived_chain_reader& cells,
+                      document_faults& faults)
+      : cells_(cells), faults_(faults), reserved_(cells.chains.size()) {
+    for (const virtual_cluster_config& cluster : config.virtual_clusters) add_tenant(cluster);
+    for (std::uint32_t c = 0; c < cells_.chains.size(); ++c)
+      if (cells_.complete[c]) check_reservations(chain_id(c));
+  }
+
+ private:
+  void add_tenant(const virtual_cluster_config& cluster) {
+    const std::string path = text_of({"virtualClusters.", escaped(cluster.name)});
+    const tenant_id tenant(static_cast<std::uint32_t>(tenants.size()));
+    if (cluster.name.empty()) faults_.add({path}, {"a virtual cluster without name"});
+    if (!tenant_of_name.add(cluster.name, tenant.value)) {
+      faults_.add({path}, {"is defined twice"});
+    }
+    tenants.push_back({.name = cluster.name});
+    for (const chain_layout& c : cells_.chains)
+      tenants.back().quota.emplace_back(c.tree.num_levels());
+    for (std::size_t i = 0; i < cluster.cells.size(); ++i) {
+      add_quota(text_of({path, ".virtualCells[", i, "].cellType"}), cluster.cells[i]);
+    }
+    for (std::size_t i = 0; i < cluster.pinned_ids.size(); ++i) {
+      own_pinned(text_of({path, ".pinnedCells[", i, "].pinnedCellId"}), cluster.pinned_ids[i],
+                 tenant);
+    }
+  }
+  // A quota of 32 bits overflows only if the sum in reserved_ is more than the chain can have.
+  void add_quota(const std::string& path, const virtual_cell_config& cells) {
+    const auto where = find_level(path, cells.type);
+    if (!where) return;
+    const auto [c, level] = *where;
+    tenants.back().quota[c.value][level] += cells.count;
+    reserved_[c.value][level] += cells.count;
+  }
+  // The chain and level of a qualified cell type, such as rack.node; nullopt if there is no such
+  // type (a fault is added), or if its chain has faults.
+  [[nodiscard]] std::optional<std::pair<chain_id, level_t>> find_level(const std::string& path,
+                                                                       std::string_view type) {
+    std::size_t dot = type.find('.');
+    std::string_view part = type.substr(0, dot);
+    const auto found = cells_.chain_of_type.find(part);
+    if (!found) {
+      faults_.add({path}, {type.empty() ? std::string("is missing") : no_chain(part, type)});
+      return std::nullopt;
+    }
+    const chain_id chain(*found);
+    if (!chain.valid()) return std::nullopt;
+    const std::vector<std::string>& types = cells_.chains[chain.value].level_types;
+    auto level = static_cast<level_t>(types.size() - 1);
+    while (dot != std::string_view::npos) {
+      type.remove_prefix(dot + 1);
+      dot = type.find('.');
+      part = type.substr(0, dot);
+      if (level == 0 || part != types[level - 1]) {
+        faults_.add({path}, {in_quotes(types[level]), " is not made of ", in_quotes(part)});
+        return std::nullopt;
+      }
+      --level;
+    }
+    return std::pair(chain, level);
+  }
+  // Says that no physical cell is of type `first`, with which the qualified type starts, and which
+  // qualified types end with it.
+  [[nodiscard]] std::string no_chain(std::string_view first, std::string_view type) const {
+    std::string text = text_of({"no physical cell is of type ", in_quotes(first)});
+    if (first != type) text += text_of({", the first name of ", in_quotes(type)});
+    const char* separator = "; write ";
+    for (const chain_layout& chain : cells_.chains) {
+      const std::vector<std::string>& types = chain.level_types;
+      const auto at = std::find(types.begin(), types.end(), first);
+      if (first.empty() || at == types.end()) continue;
+      std::string qualified;
+      for (auto above = types.end(); --above != at;) qualified += text_of({*above, "."});
+      text += text_of({separator, in_quotes(qualified.append(type))});
+      separator = " or ";
+    }
+    return text;
+  }
+  // Sets the owner of the pinned cell with this id, if there is one.
+  void own_pinned(const std::string& path, const std::string& id, tenant_id tenant) {
+    const auto found = cells_.pinned_of_id.find(id);
+    if (id.empty()) {
+      faults_.add({path}, {"is missing"});
+    } else if (found) {
+      tenant_id& owner = cells_.pinned[*found].tenant;
+      if (owner.valid()) {
+        faults_.add({path}, {in_quotes(id), " already belongs to virtual cluster ",
+                             in_quotes(tenants[owner.value].name)});
+      }
+      owner = tenant;
+    } else if (cells_.all_complete) {
+      faults_.add({path}, {"no physical cell is pinned as ", in_quotes(id)});
+    }
+  }
+  // Allocates the pinned cells and reserves the quotas, the largest cells first. Reports the first
+  // quota that cannot be reserved.
+  void check_reservations(chain_id c) {
+    const chain_layout& in = cells_.chains[c.value];
+    reserving_buddy_allocator free(in.tree);
+    for (const pinned_layout& pin : cells_.pinned) {
+      if (pin.chain != c || !pin.tenant.valid()) continue;
+      if (!free.cells().enclosing_free_level(pin.cell)) continue;
+      APIARY_VERIFY(free.reserve(in.tree.level(pin.cell), 1) && free.allocate_at(pin.cell));
+    }
+    for (level_t l = in.tree.num_levels(); l-- > 0;) {
+      const std::uint64_t wanted = reserved_[c.value][l];
+      const std::uint32_t left = free.splittable(l);
+      if (wanted > left) {
+        faults_.add({"virtualClusters"}, {wanted, " cells of type ", in_quotes(in.level_types[l]),
+                                          " are requested; chain ", in_quotes(in.name), " has ",
+                                          left, " besides pinned and larger cells"});
+        return;
+      }
+      APIARY_VERIFY(free.reserve(l, static_cast<std::uint32_t>(wanted)));
+    }
+  }
+  hived_chain_reader& cells_;
+  document_faults& faults_;
+  std::vector<std::array<std::uint64_t, uniform_tree::max_levels>> reserved_;  // [chain][level]
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
