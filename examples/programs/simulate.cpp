@@ -10,7 +10,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
-#include <apiary/gang_scheduler/detail/job_demand.h>
+#include <apiary/gang_scheduler/detail/job_division.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
@@ -88,7 +88,8 @@ absl::Status leave_out_never(const simulate_options& o, job_list& list, left_out
     return absl::OkStatus();
   const gang_cluster cluster = gang_cluster_of(o.cluster);
   const std::vector<job_demand> demands = number_demands(list);
-  APIARY_ASSIGN_OR_RETURN(const demand_placer placer, demand_placer::create(cluster, demands));
+  APIARY_ASSIGN_OR_RETURN(apiary::gang_placer placer,
+                          apiary::gang_placer::create(cluster, {.demands = demands}));
   APIARY_ASSIGN_OR_RETURN(gang_scheduler scheduler, gang_scheduler::create(cluster));
   gang_queue queue(std::move(scheduler), {.demands = demands});
   std::map<std::pair<std::uint32_t, std::uint32_t>, bool> fit;  // by GPUs and demand

@@ -276,8 +276,9 @@ inline absl::StatusOr<cluster_placer> placer_for(const job_cluster& cluster,
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::server_placer::create(cluster.servers()));
     return cluster_placer(std::move(made));
   }
-  APIARY_ASSIGN_OR_RETURN(auto made,
-                          demand_placer::create(gang_cluster_of(cluster), number_demands(list)));
+  APIARY_ASSIGN_OR_RETURN(
+      auto made,
+      apiary::gang_placer::create(gang_cluster_of(cluster), {.demands = number_demands(list)}));
   return cluster_placer(std::move(made));
 }
 

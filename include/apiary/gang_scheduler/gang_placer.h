@@ -5,7 +5,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gang_scheduler/detail/job_demand.h>
 #include <apiary/gang_scheduler/detail/job_division.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>

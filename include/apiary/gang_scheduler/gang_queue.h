@@ -4,9 +4,9 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gang_scheduler/detail/job_demand.h>
 #include <apiary/gang_scheduler/detail/job_division.h>
 #include <apiary/gang_scheduler/detail/waiting_kinds.h>
+#include <apiary/gang_scheduler/gang_placer.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
@@ -34,11 +34,7 @@ APIARY_NAMESPACE_BEGIN
 
 // Options of a gang_queue.
 struct gang_queue_options {
-  // What a job needs besides its number of GPUs.
-  struct demand {
-    resources per_gpu{};                // CPU and memory beside each GPU
-    std::vector<std::string> models{};  // one of these GPU models; empty: any
-  };
+  using demand = gang_job_demand;  // what a job needs besides its number of GPUs
   // A job may start before the first waiting job if, by the estimates of the running jobs, this does
   // not delay the first one. If the first one waits for a bad node, every job that fits may start. If
   // it is undecided whether the first one can start when a job has ended, no job starts that ends later.

@@ -1,6 +1,6 @@
-// apiary/tests/gang_scheduler/detail/job_demand_test.cpp - what a job needs, in words, and the GPUs of nodes.
+// apiary/tests/gang_scheduler/detail/job_words_test.cpp - what a job needs, in words, and the GPUs of nodes.
 // SPDX-License-Identifier: MIT
-#include <apiary/gang_scheduler/detail/job_demand.h>
+#include <apiary/gang_scheduler/detail/job_division.h>
 
 #include <doctest/doctest.h>
 
