@@ -71,22 +71,18 @@ mutant(sets_evicted preempt/detail/group_victim_sets.h "missing reset: victims o
   FROM [[for (const std::uint32_t j : set_) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
 mutant(sets_within_budgets preempt/detail/group_victim_sets.h "dropped condition: a set beyond the disruption budgets is kept"
   FROM [[cost >= cost_ || !tally_->within_budgets()]] TO [[cost >= cost_]])
-mutant(sets_looked_at preempt/detail/simple_victim_sets.h "missing reset: gangs of a unit that was only looked at stay evicted"
+mutant(sets_looked_at preempt/detail/group_victim_sets.h "missing reset: gangs of a unit that was only looked at stay evicted"
   FROM [[for (const std::uint32_t j : more_) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
-mutant(sets_old_costs preempt/detail/simple_victim_sets.h "forgotten step: a unit keeps its cost when gangs there end"
+mutant(sets_old_costs preempt/detail/group_victim_sets.h "forgotten step: a unit keeps its cost when gangs there end"
   FROM [[known[unit_of_[allocations_[a].node] - first_unit_] = 0;]] TO [[]] STATEMENT)
-mutant(sets_exchanged preempt/detail/simple_victim_sets.h "missing reset: victims stay evicted after an exchange"
+mutant(sets_exchanged preempt/detail/group_victim_sets.h "missing reset: victims stay evicted after an exchange"
   FROM [[for (const std::uint32_t j : victims) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
 mutant(branch_with preempt/detail/group_victim_search.h "wrong bound: the half without a gang is not searched"
   FROM [[(std::min)(with, without)]] TO [[with]])
 mutant(branch_unforced preempt/detail/group_victim_search.h "dropped restore: a gang that was protected in a branch stays so"
   FROM [[cells_.set_protected(j, false);]] TO [[]] STATEMENT)
-mutant(branch_by_steps preempt/detail/group_victim_search.h "dropped condition: slices are never searched one after the other"
-  IN [[of_unit != nullptr && step() > 1]] FROM [[step() > 1]] TO [[false]])
 mutant(budget_of_slices preempt/detail/split_cost_bound.h "wrong factor: a step pays for one operation with slices, too"
   FROM [[step() > 1 ? of_slices : 1]] TO [[1]])
-mutant(excerpt_running preempt/detail/unit_excerpt.h "dropped condition: gangs that are evicted run in a cell that is copied"
-  FROM [[cells.runs(i.candidate)]] TO [[true]])
 mutant(topology_too_few preempt/topology_victim_search.h "off by one: one victim more than enough stays"
   FROM [[too_few + 1 < enough]] TO [[too_few + 2 < enough]]
   EQUIVALENT "the set is made minimal afterwards: the victim that is too many is reprieved")

@@ -237,7 +237,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     detail::read_levels(evictions_.capacities(), level, colocated_, 0, levels_);
     const auto found =
         group_search_(levels_, evictions_.capacities().free(), evictions_.hosts(), candidates_,
-                      allocations_, evictions_.freed(), tally_, cost_, left(), &unit_search_);
+                      allocations_, evictions_.freed(), tally_, cost_, left());
     this->spend(found.steps);
     if (found.cost < cost_) {
       set_.assign(found.victims);
@@ -390,7 +390,6 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   colocated_groups colocated_;
   detail::eviction_levels levels_;
   detail::group_victim_search group_search_;
-  detail::group_victim_search unit_search_;  // of one slice, in one of the cells that hold slices
   detail::bounded_cells by_bound_;
   detail::lean_vector<std::uint32_t> all_;      // the candidates
   detail::lean_vector<std::uint32_t> evicted_;  // by evict_cheapest

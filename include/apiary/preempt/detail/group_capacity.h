@@ -48,7 +48,6 @@ class group_capacity {
     list_by_node();
     sum_capacities();
   }
-  [[nodiscard]] const eviction_levels& levels() const noexcept { return *levels_; }
   [[nodiscard]] std::uint32_t capacity(std::size_t h, std::uint32_t c) const noexcept {
     return levels_->bound(h, capacity_[h][c]);
   }
@@ -68,7 +67,6 @@ class group_capacity {
   }
   // A gang that runs, is evicted, or must not be evicted.
   [[nodiscard]] bool evicted(std::uint32_t j) const noexcept { return states_[j] == gone; }
-  [[nodiscard]] bool runs(std::uint32_t j) const noexcept { return states_[j] == running; }
   void set_evicted(std::uint32_t j, bool to) {
     if (evicted(j) == to) return;
     states_[j] = to ? gone : running;
@@ -99,10 +97,6 @@ class group_capacity {
   [[nodiscard]] std::uint32_t candidate_of(std::uint32_t a) const noexcept {
     return candidate_of_[a];
   }
-  // What a node has free now; host() if CPU and memory count.
-  [[nodiscard]] std::uint32_t free(std::uint32_t node) const noexcept { return free_[node]; }
-  [[nodiscard]] const resources& host(std::uint32_t node) const noexcept { return hosts_[node]; }
-  [[nodiscard]] bool hosted() const noexcept { return hosted_; }
   // The allocations of all candidates.
   [[nodiscard]] std::size_t num_allocations() const noexcept { return on_.size(); }
 

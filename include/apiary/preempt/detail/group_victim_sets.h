@@ -8,7 +8,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/preempt/detail/disruption_tally.h>
 #include <apiary/preempt/detail/incremental_sort.h>
-#include <apiary/preempt/detail/units_by_key.h>
+#include <apiary/preempt/detail/split_cost_bound.h>
 
 #include <algorithm>
 #include <array>
@@ -19,11 +19,12 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Finds sets of victims and keeps the cheapest one: from given gangs; the cheapest gangs first; one
-// unit after the other, the cheapest first, each gang counted in full once; and from the best set,
-// without what it evicts in one unit. No victim in a set can be reprieved, and all budgets hold.
+// unit after the other, the cheapest first, each gang counted in full once; emptied nodes; and
+// the best set with one gang exchanged. No victim in a set can be reprieved, and all budgets hold.
 // Cost: the calls of cell_evictions; fill() solves units in ascending order of cheap bounds, and only
-//       as many as needed.
-class group_victim_sets : protected units_by_key {
+//       as many as needed. Emptied nodes O(nodes + allocations) of the root, and of each unit that
+//       changes; an exchange O(nodes + allocations) of the units of the gang, and O(victims).
+class group_victim_sets : protected split_cost_bound {
  protected:
   // Evicts the gangs in set_, reprieves those that are not needed, and keeps the rest if it costs
   // less than the best set.
@@ -96,13 +97,12 @@ class group_victim_sets : protected units_by_key {
 
   // Evicts the gangs in set_, then more gangs, unit by unit, the cheapest step first, until the
   // tasks fit; then continues as try_set(). `several`: takes several steps of a unit together if that
-  // costs less for each step; otherwise one step at a time. The unit `first` comes first, and
-  // `without` is left out. Before it takes the cheapest step so far, it computes better bounds for at
-  // most max_tries units; a unit that it solves counts as tries_of_solving.
-  void fill(bool several, std::uint32_t first, std::uint32_t without, std::uint32_t max_tries) {
+  // costs less for each step; otherwise one step at a time. The unit `first` comes first. Before it
+  // takes the cheapest step so far, it computes better bounds for at most few_tries units; a unit that
+  // it solves counts as tries_of_solving.
+  void fill(bool several, std::uint32_t first) {
     cells_.count_in_full(true);
     tally_->clear();
-    without_ = without;
     several_ = several ? 1 : 0;
     changed_.clear();
     protected_.clear();
@@ -113,10 +113,13 @@ class group_victim_sets : protected units_by_key {
       evict(j);
     }
     work_ += last_unit_ - first_unit_;
-    begin_units_by_key();
+    by_key_.clear();
+    for (std::uint32_t u = first_unit_; u < last_unit_; ++u)
+      if (key_of(u).key != never) by_key_.push_back({key_of(u).key, u});
+    keyed_number::make_heap(by_key_);
     later_.clear();
     if (first != none) take(first, key_of(first).steps);
-    while (!fits() && !ended() && take_cheapest(max_tries)) {
+    while (!fits() && !ended() && take_cheapest()) {
     }
     keep_minimal();
     for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
@@ -124,15 +127,14 @@ class group_victim_sets : protected units_by_key {
     for (const std::uint32_t u : changed_) units_[u].changed = false;
   }
   // Evicts what the cheapest step costs. False if no unit has a step more.
-  bool take_cheapest(std::uint32_t max_tries) {
+  bool take_cheapest() {
     for (const keyed_number& k : later_) keyed_number::push(by_key_, k);
     later_.clear();
     const std::uint32_t needed = several_ != 0 ? missing(root_) : 1;
     keyed_number best{never, 0};
-    keyed_number top;
-    for (std::uint32_t tries = 0; !ended();) {
-      if (tries >= max_tries && best.key != never) break;
-      if (!next_unit(top)) break;
+    for (std::uint32_t tries = 0; !ended() && !by_key_.empty();) {
+      if (tries >= few_tries && best.key != never) break;
+      const keyed_number top = keyed_number::pop(by_key_);
       const std::uint32_t u = top.number;
       const full_key at = key_of(u);
       if (top.key != at.key) continue;
@@ -145,7 +147,7 @@ class group_victim_sets : protected units_by_key {
         solve_in_full(u, missing(root_));
         const full_key solved = key_of(u);
         if (solved.steps > 0 && solved.steps <= needed) best = (std::min)(best, {solved.key, u});
-      } else if (tries < max_tries) {
+      } else if (tries < few_tries) {
         ++tries;
         tighten(u);
       } else {
@@ -157,13 +159,33 @@ class group_victim_sets : protected units_by_key {
     if (best.key != never) take(best.number, key_of(best.number).steps);
     return best.key != never || !later_.empty();
   }
+  // While nothing is evicted, a unit keeps its keys in units_; afterwards in now_.
+  [[nodiscard]] const full_key& key_of(std::uint32_t u) const noexcept {
+    return units_[u].changed ? now_[u][several_] : units_[u].key[several_];
+  }
+  [[nodiscard]] full_keys& keys_of(std::uint32_t u) noexcept {
+    return units_[u].changed ? now_[u] : units_[u].key;
+  }
+  void mark_changed(std::uint32_t j) {
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+      mark_unit_changed(unit_of_[allocations_[a].node]);
+  }
+  void mark_unit_changed(std::uint32_t u) {
+    if (!units_[u].changed) {
+      changed_.push_back(u);
+    } else if (now_[u][several_] == full_key{}) {
+      return;
+    }
+    units_[u].changed = true;
+    now_[u].fill({});
+    if (u >= first_unit_ && u < last_unit_) keyed_number::push(by_key_, {0, u});
+  }
   void evict(std::uint32_t j) {
     cells_.set_evicted(j, true);
     mark_changed(j);
   }
   // A better lower bound of the next step.
   void tighten(std::uint32_t u) {
-    mark_refined(u);
     const std::uint32_t now = cells_.capacity(at_, u);
     const std::uint64_t bound = now + step() > levels_->levels[at_].most
                                     ? never
@@ -171,7 +193,6 @@ class group_victim_sets : protected units_by_key {
     for (full_key& k : keys_of(u)) k = {(std::max)(k.key, bound), 0, true};
   }
   void solve_in_full(std::uint32_t u, std::uint32_t needed) {
-    mark_refined(u);
     if (!read_table(u, cost_of_unit_)) return;
     std::array<full_key, 2> keys{full_key{never, 0, true}, full_key{never, 0, true}};
     for (std::uint32_t s = 1; s < cost_of_unit_.size() && s <= needed; ++s) {
@@ -236,103 +257,127 @@ class group_victim_sets : protected units_by_key {
     keyed_number::sort(starts);
     for (std::size_t i = 1; i < starts.size() && i < max_starts && left() > reserve; ++i) {
       set_.clear();
-      fill(false, starts[i].number, none, few_tries);
+      fill(false, starts[i].number);
     }
   }
-  // Improves the best set, unit by unit, for the units where the set adds capacity. It takes out the
-  // gangs of the unit (all, or those that are in no other such unit) and fills the set again, with
-  // the unit and without it. It stops when no set is cheaper, or when no more than `reserve` is left
-  // of the budget; with the same best set the next call goes on from there.
-  void improve(std::uint64_t reserve) {
-    if (victims_.empty()) return;
+  // Empties one node after the other, the cheapest node of a unit first, until the unit holds a step
+  // more: each time in the unit where that costs least. When the tasks fit, continues as try_set().
+  // Stops if no more than `reserve` is left of the budget.
+  void empty_nodes(std::uint64_t reserve) {
     begin_root(best_root_);
-    if (cost_ != improved_.cost || best_root_ != improved_.root) begin_improving();
-    while (true) {
-      if (improved_.next == improved_.units.size() * changes.size()) {
-        if (!improved_.cheaper) return;
-        begin_improving();
-        continue;
-      }
-      if (left() <= reserve || bounds_[root_] >= cost_) return;
-      const std::size_t i = improved_.next++;
-      improve_unit(improved_.units[i / changes.size()], changes[i % changes.size()]);
-    }
-  }
-  // The units that hold more steps once the best set is evicted, ascending.
-  void list_filled_units(lean_vector<std::uint32_t>& to) {
-    to.clear();
-    for (const std::uint32_t j : victims_)
-      for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-        if (in_root(a)) to.push_back(unit_of_[allocations_[a].node]);
-    sort_unique(to);
-    more_.clear();
-    for (const std::uint32_t u : to) more_.push_back(cells_.capacity(at_, u));
-    for (const std::uint32_t j : victims_) cells_.set_evicted(j, true);
-    std::size_t filled = 0;
-    for (std::size_t i = 0; i < to.size(); ++i)
-      if (cells_.capacity(at_, to[i]) >= more_[i] + step()) to[filled++] = to[i];
-    to.resize(filled);
-    for (const std::uint32_t j : victims_) cells_.set_evicted(j, false);
-  }
-  [[nodiscard]] bool is_in_another(std::uint32_t j, std::uint32_t u,
-                                   const lean_vector<std::uint32_t>& units) const {
-    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
-      const std::uint32_t other = unit_of_[allocations_[a].node];
-      if (other != u && std::binary_search(units.begin(), units.end(), other)) return true;
-    }
-    return false;
-  }
-  [[nodiscard]] bool is_in(std::uint32_t j, std::uint32_t u) const {
-    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-      if (unit_of_[allocations_[a].node] == u) return true;
-    return false;
-  }
-
-  // How improve() changes the best set at a unit.
-  struct change {
-    bool all = false;      // without all gangs there
-    bool several = false;  // as fill()
-    bool with = false;     // the unit may be filled again
-  };
-  void begin_improving() {
-    list_filled_units(improved_.units);
-    improved_.root = best_root_;
-    improved_.cost = cost_;
-    improved_.next = 0;
-    improved_.cheaper = false;
-  }
-  void improve_unit(std::uint32_t u, const change& c) {
     set_.clear();
-    for (const std::uint32_t j : victims_)
-      if (!is_in(j, u) || (!c.all && is_in_another(j, u, improved_.units))) set_.push_back(j);
-    if (set_.size() == victims_.size()) return;
-    fill(c.several, none, c.with ? none : u, few_tries);
-    improved_.cheaper = improved_.cheaper || cost_ < improved_.cost;
-    improved_.cost = cost_;
+    tally_->clear();
+    work_ += last_unit_ - first_unit_;
+    lean_vector<std::uint64_t> costs(last_unit_ - first_unit_, 0);
+    lean_vector<unsigned char> known(costs.size(), 0);
+    while (!fits()) {
+      for (std::uint32_t u = first_unit_; u < last_unit_ && left() > reserve; ++u) {
+        if (known[u - first_unit_] != 0) continue;
+        known[u - first_unit_] = 1;
+        costs[u - first_unit_] = empty_nodes_of(u);
+        for (const std::uint32_t j : more_) cells_.set_evicted(j, false);
+      }
+      work_ += costs.size();
+      const auto least = std::min_element(costs.begin(), costs.end());
+      if (left() <= reserve || *least == never) break;
+      empty_nodes_of(first_unit_ + static_cast<std::uint32_t>(least - costs.begin()));
+      for (const std::uint32_t j : more_) {
+        tally_->add_victim(j);
+        set_.push_back(j);
+        for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+          if (in_root(a)) known[unit_of_[allocations_[a].node] - first_unit_] = 0;
+      }
+    }
+    keep_minimal();
+    for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
   }
 
-  static constexpr std::array<change, 6> changes{{{false, false, false},
-                                                  {false, true, false},
-                                                  {true, false, false},
-                                                  {true, false, true},
-                                                  {true, true, false},
-                                                  {true, true, true}}};
+  // Evicts the gangs of nodes of the unit until it holds a step more, and lists them in more_. Returns
+  // their cost; `never` if the unit does not hold a step more then.
+  std::uint64_t empty_nodes_of(std::uint32_t u) {
+    more_.clear();
+    by_cost_.clear();
+    const auto [first, last] = levels_->nodes(at_, u);
+    for (std::uint32_t n = first; n < last; ++n) {
+      std::uint64_t cost = 0;
+      for (const auto& i : cells_.on(n))
+        if (!cells_.evicted(i.candidate)) cost += candidates_[i.candidate].cost;
+      by_cost_.push_back({cost, n});
+      work_ += 1 + cells_.on(n).size();
+    }
+    keyed_number::sort(by_cost_);
+    const std::uint32_t before = cells_.capacity(at_, u);
+    std::uint64_t cost = 0;
+    for (const keyed_number& k : by_cost_) {
+      if (cells_.capacity(at_, u) > before) return cost;
+      for (const auto& i : cells_.on(k.number)) {
+        if (cells_.evicted(i.candidate)) continue;
+        cells_.set_evicted(i.candidate, true);
+        more_.push_back(i.candidate);
+        cost += candidates_[i.candidate].cost;
+      }
+    }
+    return cells_.capacity(at_, u) > before ? cost : never;
+  }
+
+  // Replaces a victim of the best set by a cheaper gang in the same units, again and again. Stops if
+  // no more than `reserve` is left of the budget.
+  void exchange_victims(std::uint64_t reserve) {
+    for (bool cheaper = !victims_.empty(); cheaper;) {
+      cheaper = false;
+      const lean_vector<std::uint32_t> victims = victims_;
+      for (std::size_t i = 0; i < victims.size() && !cheaper; ++i) {
+        if (left() <= reserve || bounds_[best_root_] >= cost_) return;
+        cheaper = exchange(victims, victims[i]);
+      }
+    }
+  }
+
+  // exchange_victims() for one victim. False if no set is cheaper.
+  bool exchange(const lean_vector<std::uint32_t>& victims, std::uint32_t victim) {
+    begin_root(best_root_);
+    more_.clear();
+    for (std::uint32_t a = candidates_[victim].first; a < candidates_[victim].last; ++a)
+      if (in_root(a)) more_.push_back(unit_of_[allocations_[a].node]);
+    sort_unique(more_);
+    for (const std::uint32_t j : victims) cells_.set_evicted(j, j != victim);
+    by_cost_.clear();
+    for (const std::uint32_t u : more_) {
+      const auto [first, last] = levels_->nodes(at_, u);
+      for (std::uint32_t n = first; n < last; ++n) {
+        for (const auto& i : cells_.on(n))
+          if (!cells_.evicted(i.candidate) &&
+              candidates_[i.candidate].cost < candidates_[victim].cost)
+            by_cost_.push_back({candidates_[i.candidate].cost, i.candidate});
+        work_ += 1 + cells_.on(n).size();
+      }
+    }
+    sort_unique(by_cost_);
+    std::uint32_t other = none;
+    for (std::size_t k = 0; k < by_cost_.size() && other == none; ++k) {
+      cells_.set_evicted(by_cost_[k].number, true);
+      if (fits()) other = by_cost_[k].number;
+      cells_.set_evicted(by_cost_[k].number, false);
+    }
+    for (const std::uint32_t j : victims) cells_.set_evicted(j, false);
+    if (other == none) return false;
+    set_ = victims;
+    std::replace(set_.begin(), set_.end(), victim, other);
+    const std::uint64_t before = cost_;
+    try_set();
+    return cost_ < before;
+  }
+
   static constexpr std::uint32_t tries_of_solving = 16;
   static constexpr std::uint64_t few_evictions = 512;
   static constexpr std::size_t max_starts = 12;
 
-  // How far improve() has come.
-  struct progress {
-    std::uint64_t cost = never;  // of the best set then
-    std::uint32_t root = none;
-    std::size_t next = 0;  // unit and change
-    bool cheaper = false;  // since the units were listed
-    lean_vector<std::uint32_t> units{};
-  };
-  progress improved_;
-
   disruption_tally* tally_ = nullptr;
-  lean_vector<keyed_number> later_;  // not looked at before the next step is taken
+  lean_vector<full_keys> now_;  // of changed units
+  lean_vector<std::uint32_t> changed_;
+  std::size_t several_ = 0;           // which key counts
+  lean_vector<keyed_number> by_key_;  // a heap of the units of the root
+  lean_vector<keyed_number> later_;   // not looked at before the next step is taken
   lean_vector<keyed_number> by_cost_;
   lean_vector<std::uint32_t> protected_;
   lean_vector<std::uint32_t> more_;

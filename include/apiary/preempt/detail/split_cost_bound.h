@@ -54,7 +54,6 @@ class split_cost_bound {
     std::uint32_t possible = 0;         // at most so many steps more
     bool solved = false;                // split: `cost` is valid
     bool changed = false;               // victims have allocations there
-    bool refined = false;               // `key` has changed since units were sorted
     lean_vector<std::uint64_t> cost{};  // split: of so many steps more than now
   };
   // Begins with no gang evicted. bounds_ has a cheap lower bound for each cell of the root level,
@@ -240,7 +239,7 @@ class split_cost_bound {
       const auto [first, last] = levels_->nodes(at_, u);
       for (std::uint32_t i = first; i < last; ++i) unit_of_[i] = u;
       set_rate(u, [&](std::uint32_t tasks) { return cells_.first_least_cost(at_, u, tasks); });
-      units_[u].changed = units_[u].refined = false;
+      units_[u].changed = false;
       units_[u].key.fill({never, 0, false});
       if (units_[u].rate == never) continue;
       const std::uint64_t rate = units_[u].rate >> cells_.scale();
