@@ -1017,11 +1017,11 @@ class static_scheduler {
     const std::uint32_t size = chain_.node_leaves();
     classes_.clear();
     for (std::uint32_t n = 1; c != nullptr && n <= size; ++n)
-      classes_.push_back({static_cast<node_index::class_t>(n), n});
+      classes_.push_back({static_cast<detail::node_index::class_t>(n), n});
     for (std::uint32_t opportunistic = size; c == nullptr && opportunistic-- > 0;)
       for (std::uint32_t idle = size - opportunistic; idle > 0; --idle)
         classes_.push_back({chain_.idle_class(false, opportunistic, idle), idle});
-    const node_index& index = c != nullptr ? c->free_nodes() : chain_.idle_nodes();
+    const detail::node_index& index = c != nullptr ? c->free_nodes() : chain_.idle_nodes();
     if (placer_.fit(index, classes_, {&group, 1}).verdict != fit_verdict::fits) return false;
     placer_.choose_nodes(
         index, c != nullptr ? detail::rack_choice::tightest : detail::rack_choice::fullest);
