@@ -637,12 +637,12 @@ void worst_bad(benchmark::State& state) {
     return gangs;
   });
 }
-// A gang of five task groups, each with slices or anti-affinity on another level.
+// A gang of five task groups, each with slices or anti-affinity.
 void worst_constraints(benchmark::State& state) {
   const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
                                          quota_kind::rows_and_racks, {.steady_arrivals = 1000});
   hived h = filled_cluster(load);
-  constexpr level_t node = 3, rack = 4, row = 5;
+  constexpr level_t node = 3, rack = 4;
   gang_request r{.groups = {{4, 8}, {4, 8}, {2, 4}, {8, 1}, {2, 8}}};
   request_constraints constraints;
   constraints.groups.resize(5);
@@ -650,7 +650,7 @@ void worst_constraints(benchmark::State& state) {
   constraints.groups[1].spread = {{rack, 1}};
   constraints.groups[2].slices = {{node, 2}};
   constraints.groups[3].spread = {{node, 2}};
-  constraints.groups[4].spread = {{row, 1}};
+  constraints.groups[4].spread = {{rack, 2}};
   r.constraints = constraints;
   gang_request preempts = r;
   preempts.priority = 1;
