@@ -21,11 +21,11 @@
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <map>
-#include <string>
+#include <utility>
 #include <vector>
 
 using namespace apiary;

@@ -2,7 +2,7 @@
 # offence named on a bad one.
 # SPDX-License-Identifier: MIT
 #
-# cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|budget|readme|joined|output|failure|
+# cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|queues|budget|readme|joined|output|failure|
 #                   discovery|scenarios|mutants|packaging|mutate|slurm_packages|allocators>
 #       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
@@ -196,6 +196,37 @@ elseif(CHECKER STREQUAL "links")
   run(OK ${check})
   write(examples/b.md "```cpp" "```" "[c] [x](none.md)")
   run("examples/b.md: none.md does not exist" ${check})
+
+elseif(CHECKER STREQUAL "queues")
+  set(check "-DROOT=${WORK}" -P "${here}/check_queues.cmake")
+  run("no include/apiary/queue/README.md" ${check})
+  write(include/apiary/queue/README.md "# queue")
+  run("has no table" ${check})
+  set(table "# queue" "" "| header of a queue | parts of the kit |" "|---|---|")
+  set(one "| `queue/one_queue.h` | `book.h`, `kinds.h` |")
+  set(two "| `hived/two_queue.h` | none |")
+  set(page include/apiary/queue/README.md)
+  write(include/apiary/queue/book.h "#include <apiary/queue/kinds.h>")
+  write(include/apiary/queue/kinds.h "")
+  write(include/apiary/queue/stop.h "")
+  write(include/apiary/queue/one_queue.h "#include <vector>" "#include <apiary/queue/book.h>")
+  write(include/apiary/hived/two_queue.h "")
+  write(include/apiary/container/timer_queue.h "")
+  write(${page} ${table} ${one} ${two})
+  run(OK ${check})
+  write(${page} ${table} ${one} "" ${two})
+  run("no row . `hived/two_queue.h` . none" ${check})
+  write(${page} ${table} ${one} ${two} "| `hived/three.h` | none |")
+  run("`hived/three.h` is not a header" ${check})
+  write(${page} ${table} "| `queue/one_queue.h` | `book.h` |" ${two})
+  run("queue/one_queue.h uses `book.h`, `kinds.h`, and not `book.h`" ${check})
+  write(${page} ${table} ${one} ${two})
+  write(include/apiary/hived/two_queue.h "#include <apiary/hived/detail/part.h>")
+  write(include/apiary/hived/detail/part.h "#include <apiary/queue/stop.h>")
+  run("hived/two_queue.h uses `stop.h`, and not none" ${check})
+  write(include/apiary/hived/detail/part.h "")
+  write(include/apiary/queue/one_queue.h "")
+  run("queue/one_queue.h uses none, and not `book.h`, `kinds.h`" ${check})
 
 elseif(CHECKER STREQUAL "budget")
   write(a.h "int a;" "int b;" "int c;")

@@ -58,8 +58,8 @@ struct reservation_events {
 // | v.fill(q, first, now) | starts other jobs with q.next_that_may and q.start; a Status          |
 // | events                | those of reservation_events, from which it derives                   |
 //
-// These are: no_backfill, first_fit, easy_by_count and easy_by_placement; a queue that plans the start of every job is
-// conservative_queue.
+// These are: no_backfill, first_fit, easy_by_count and easy_by_placement; a queue that plans the start of
+// every job is conservative_queue.
 //
 // No job overtakes the first one.
 struct no_backfill : reservation_events {
