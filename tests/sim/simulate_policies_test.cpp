@@ -36,8 +36,8 @@ const std::map<std::string, std::uint64_t> golden_logs{
     {"fifo", 0xe195db5e2574b860U},         {"backfill", 0x2b761d32547f1442U},
     {"easy", 0x85b6ca44029882e0U},         {"easy_gpus", 0x72be7ed6770cc3fdU},
     {"conservative", 0xc8d5ab656512570dU}, {"qssf", 0xdc8741f5e0659715U},
-    {"srtf", 0xcab2f7545874de25U},         {"las", 0xb668f2d47d76b1bU},
-    {"tiresias", 0x7b3c594e1f085d6U},      {"bounded", 0x33ea2a9d1fca36adU},
+    {"srtf", 0x2f902c437f03d62cU},         {"las", 0x45cc55d6e9dce21bU},
+    {"tiresias", 0xfe3c72bc36f1a8abU},     {"bounded", 0x33ea2a9d1fca36adU},
     {"bounded_srtf", 0x50887757232afc7eU}, {"philly", 0x4fa4ce08a3e80c43U},
     {"gandiva", 0x622da6ef085a0c10U},      {"gandiva_fgd", 0x8df80e55357afe6eU},
     {"hived", 0x41f5bcccc95b4240U},        {"gandiva_hived", 0xe3395793d6043713U}};
