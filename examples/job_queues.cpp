@@ -5,8 +5,8 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
-#include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>

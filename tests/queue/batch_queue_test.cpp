@@ -4,8 +4,8 @@
 #include "support/naive_batch.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/trace/job_list.h>

@@ -7,8 +7,8 @@
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
-#include <apiary/queue/policies.h>
 #include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/policies.h>
 #include <apiary/queue/server_placer.h>
 
 #include <doctest/doctest.h>

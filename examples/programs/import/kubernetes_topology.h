@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "../hived_session_json.h"
 #include "../../hosts/kubernetes/kubernetes_records.h"
+#include "../hived_session_json.h"
 #include "../strict_yaml.h"
 
 #include <absl/status/status.h>

@@ -7,7 +7,6 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/gang_scheduler/detail/budgeted_fit.h>
-#include <apiary/gang_scheduler/detail/budgeted_fit.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/ragged_tree.h>
 

@@ -4,7 +4,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cell_gangs.h>
-#include <apiary/gang_scheduler/detail/cell_gangs.h>
 #include <apiary/topology/ragged_tree.h>
 
 #include <doctest/doctest.h>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang_scheduler/detail/cluster_layout.h>
-#include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 
 #include <doctest/doctest.h>
