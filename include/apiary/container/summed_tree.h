@@ -15,12 +15,12 @@ APIARY_NAMESPACE_BEGIN
 //
 // Traits::item                     an item; its order does not change while it is in the tree
 // Traits::summary                  what a search needs to know about the items of a subtree
-// Traits::before(a, b)             the order: of two different items, exactly one is before the other
-// Traits::number(item)             a number of the item, from which its priority is hashed
+// Traits::before(a, b)             the order: of two different items, exactly one is before the
+// other Traits::number(item)             a number of the item, from which its priority is hashed
 // Traits::sum(left, item, right)   the summary of a subtree; null: there is no such child
 //
-// Model: a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities are a
-//        hash of the numbers of the items, so equal calls make equal trees.
+// Model: a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities are
+//        a hash of the numbers of the items, so equal calls make equal trees.
 // Cost:  insert, erase, edit O(log items) expected.
 template <class Traits>
 class summed_tree {

@@ -22,7 +22,8 @@ struct ascending {
 
 // Sorts in ascending order; equal values keep their order. It compiles to one function for each
 // type and order, where std::sort needs ten and std::stable_sort fifteen.
-// Requires: a vector whose values have a default. Cost: O(n log n) and a buffer of n values, if n > 8.
+// Requires: a vector whose values have a default. Cost: O(n log n) and a buffer of n values, if n >
+//           8.
 template <class Values, class Less = ascending>
 void merge_sort(Values& values, const Less& less = {}) {
   constexpr std::size_t run = 8;  // so many values are sorted by insertion

@@ -28,9 +28,10 @@ APIARY_NAMESPACE_BEGIN
 // Use it in tests, or to audit what a scheduler tells a user.
 //
 // Requires: gang.valid(); all arguments of the constructor outlive the object.
-// Invalid:  aborts (APIARY_VERIFY) if the number of nodes differs from that of the cells of their level.
-// Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell costs time that
-//           is exponential in the task groups and linear in the tasks that a node may hold.
+// Invalid:  aborts (APIARY_VERIFY) if the number of nodes differs from that of the cells of their
+//           level.
+// Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell costs time
+//           that is exponential in the task groups and linear in the tasks that a node may hold.
 // Example:  examples/shared_gang.cpp
 template <CellTree Tree, class Nodes = detail::checked_whole_gpus>
 class proof_check {

@@ -63,12 +63,11 @@ struct unblock_set {
 // Finds nodes to free: if they were emptied or repaired, a waiting gang would fit. It looks for the
 // set in which the fewest GPUs are in use. Use it to tell a user or an operator what would help.
 //
-// It computes the least set exactly (min_cost_fit) if half of the budget is enough for that: not for more
-// than some tens of kinds of tasks.
-// Otherwise it calls topology_victim_search with each node as a candidate. If constraints below the
-// required level, CPU or memory count, it frees nodes greedily instead, in the cells with most slots
-// for the largest tasks. Then it removes nodes that are not needed from the set. It changes the
-// capacity index while it runs, and restores it.
+// It computes the least set exactly (min_cost_fit) if half of the budget is enough for that: not
+// for more than some tens of kinds of tasks. Otherwise it calls topology_victim_search with each
+// node as a candidate. If constraints below the required level, CPU or memory count, it frees nodes
+// greedily instead, in the cells with most slots for the largest tasks. Then it removes nodes that
+// are not needed from the set. It changes the capacity index while it runs, and restores it.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  aborts (APIARY_VERIFY) if a capacity is below what the node has free or above
@@ -148,7 +147,8 @@ class unblock_search {
     steps_ += steps;
     return true;
   }
-  // What topology_fit looks at outside its budget: task groups, and nodes or classes of nodes in cells.
+  // What topology_fit looks at outside its budget: task groups, and nodes or classes of nodes in
+  // cells.
   [[nodiscard]] std::uint64_t fit_steps() const {
     const std::uint64_t looks = by_node_ ? now_.size() / 4 : 0;
     return 1 + looks + capacities_->num_cells(level_) / 4 + gang_.groups.size() / 2;
@@ -170,8 +170,8 @@ class unblock_search {
   fit_verdict search() {
     found_ = false;
     cost_ = 0;
-    // Each fit has enough for some greedy tries, and at most an eighth of the budget; more than for such
-    // tries only if that does not decide whether the gang fits at all.
+    // Each fit has enough for some greedy tries, and at most an eighth of the budget; more than for
+    // such tries only if that does not decide whether the gang fits at all.
     std::uint64_t of_fit =
         (std::min)(budget_ / 8, 1'000 + std::uint64_t{20} * groups_.size() * now_.size());
     fit_ = topology_fit<Tree>(of_fit);

@@ -35,8 +35,8 @@ inline void set_host(transaction& tx, resources& host, resources free) {
 namespace journaled {
 
 // Places a gang: takes the GPUs, CPU and memory of its tasks. portions: as topology_fit found them.
-// Invalid: it aborts (APIARY_VERIFY) if a task needs more than its node has free, or if `hosts` does
-//          not have one entry for each node.
+// Invalid: it aborts (APIARY_VERIFY) if a task needs more than its node has free, or if `hosts`
+//          does not have one entry for each node.
 template <CellTree Tree>
 void place_gang(transaction& tx, capacity_index<Tree>& capacities, const topology_constraints& gang,
                 std::span<const tasks_on_node> portions, std::span<resources> hosts = {}) {
@@ -59,9 +59,9 @@ void place_gang(transaction& tx, capacity_index<Tree>& capacities, const topolog
 
 // Evicts a gang: gives back the GPUs of its allocations, with the CPU and memory in `freed`.
 // Requires: what a host has free and what it gets back is below 2^32 in sum.
-// Invalid:  it aborts (APIARY_VERIFY) if an allocation has more GPUs than a node may have, if `hosts`
-//           has neither no entries nor one for each node, or if `freed` does not have one entry for
-//           each allocation (none if `hosts` is empty).
+// Invalid:  it aborts (APIARY_VERIFY) if an allocation has more GPUs than a node may have, if
+//           `hosts` has neither no entries nor one for each node, or if `freed` does not have one
+//           entry for each allocation (none if `hosts` is empty).
 template <CellTree Tree>
 void evict_gang(transaction& tx, capacity_index<Tree>& capacities, const eviction_candidate& gang,
                 std::span<const gpus_on_node> allocations, std::span<resources> hosts = {},

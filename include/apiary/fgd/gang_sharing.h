@@ -56,11 +56,11 @@ struct shared_gang_plan {
 
 // A gpu_sharing_scheduler that also places gangs. All tasks of a gang run at once, or none does.
 //
-// A gang whose task groups have no slices, anti-affinity or leader is first placed greedily, task by
-// task: in the whole cluster, or in each cell of the preferred, otherwise of the required level, the
-// cell with the fewest free GPUs first. If that fails, or with other constraints, shared_gpu_fit
-// searches exactly. If the score has a cost(before, after), it looks for the least sum of this
-// cost; if the budget ends, it takes the best placement so far.
+// A gang whose task groups have no slices, anti-affinity or leader is first placed greedily, task
+// by task: in the whole cluster, or in each cell of the preferred, otherwise of the required level,
+// the cell with the fewest free GPUs first. If that fails, or with other constraints,
+// shared_gpu_fit searches exactly. If the score has a cost(before, after), it looks for the least
+// sum of this cost; if the budget ends, it takes the best placement so far.
 //
 // Cost:    greedy placement costs a propose for each task in each cell that has enough free GPUs,
 //          and O(nodes) if the gang must be in one cell; the exact search as shared_gpu_fit.
@@ -190,8 +190,8 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     task.job = job;
     return task;
   }
-  // OK if the tasks are valid, the job has an id, and each task has one placement, or, unless `all`, at
-  // most one, on nodes that exist.
+  // OK if the tasks are valid, the job has an id, and each task has one placement, or, unless
+  // `all`, at most one, on nodes that exist.
   [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
                                               std::span<const task_placement> placements,
                                               bool all) const {

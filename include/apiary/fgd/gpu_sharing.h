@@ -82,9 +82,9 @@ class gpu_sharing_scheduler {
     return absl::InvalidArgumentError(
         absl::StrCat(detail::name_of(task.job), ": a plan to wait cannot be committed"));
   }
-  // The task runs at `where`, which the host chose. kInvalidArgument: the task is not valid() or has
-  // no job id. kAlreadyExists: the job runs. kNotFound: no such node. kAborted: the GPUs, CPU or
-  // memory are not free, or the node is bad.
+  // The task runs at `where`, which the host chose. kInvalidArgument: the task is not valid() or
+  // has no job id. kAlreadyExists: the job runs. kNotFound: no such node. kAborted: the GPUs, CPU
+  // or memory are not free, or the node is bad.
   absl::Status commit(const task_request& task, placement where) {
     return start(task, where, false);
   }
@@ -122,8 +122,8 @@ class gpu_sharing_scheduler {
     if (n.value >= bad_.size()) bad_.grow(n.value + n.value / 8 + 1);
     return n;
   }
-  // Removes a node. Its id may be given to another node later. What create() got as used on the node
-  // and no commit accounts for is forgotten. kNotFound: there is no such node.
+  // Removes a node. Its id may be given to another node later. What create() got as used on the
+  // node and no commit accounts for is forgotten. kNotFound: there is no such node.
   // kFailedPrecondition: tasks run on it; the message lists their jobs. End them first.
   absl::Status remove_node(node_id n) {
     if (!nodes_.contains(n)) return detail::no_such_node(n);
@@ -158,9 +158,9 @@ class gpu_sharing_scheduler {
     return absl::OkStatus();
   }
 
-  // Why the task waits, as a text for its user: "never: " and the limit that its request exceeds, or
-  // "not now: " and what the nodes of each GPU model lack that could run it. Empty if it fits now.
-  // kInvalidArgument: not valid(). Cost: O(nodes).
+  // Why the task waits, as a text for its user: "never: " and the limit that its request exceeds,
+  // or "not now: " and what the nodes of each GPU model lack that could run it. Empty if it fits
+  // now. kInvalidArgument: not valid(). Cost: O(nodes).
   [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task) const {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     return detail::explain_task(nodes_, task, nullptr);

@@ -35,8 +35,8 @@ APIARY_NAMESPACE_BEGIN
 
 // A placer that uses a node score, for example FGD's. A job that fits on some server is one task. A
 // larger job is a gang: tasks as large as the smallest server with GPUs, and one with the rest.
-// Cost: propose, commit, finish as gang_sharing_scheduler, but propose O(1) for a gang whose tasks have no
-//       idle servers; jobs_on O(running jobs).
+// Cost: propose, commit, finish as gang_sharing_scheduler, but propose O(1) for a gang whose tasks
+//       have no idle servers; jobs_on O(running jobs).
 template <NodeScore Score>
 class gpu_sharing_placer : public job_placer_types {
  public:
@@ -171,8 +171,8 @@ class gpu_sharing_placer : public job_placer_types {
     }
     free_tasks_ = whole_tasks_;
   }
-  // How many tasks of `task_` GPUs fit on the idle GPUs of the healthy servers of this placement, which
-  // may name a server more than once.
+  // How many tasks of `task_` GPUs fit on the idle GPUs of the healthy servers of this placement,
+  // which may name a server more than once.
   [[nodiscard]] std::uint32_t free_tasks_on(const job_placement& where) const {
     std::vector<node_id> servers;
     for (const placement& p : where) servers.push_back(p.node);

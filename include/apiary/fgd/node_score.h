@@ -32,18 +32,16 @@ concept PreparedScore = requires(const S& c, const node_table& nodes, node_id n,
 // | c.score(nodes, n, t)    | 0, ..., max_score; depends on t and nodes[n] only   | O(GPUs of n) |
 // | s.gpu_mask(nodes, n, t) | the GPUs of n that t would get, as a bit mask       | O(GPUs of n) |
 //
-// Five more functions and a constant are optional:
-// c.check() returns an absl::Status: the error of a scheduler that gets this score, for example
-// because a list of typical tasks is empty.
+// Five more functions and a constant are optional: c.check() returns an absl::Status: the error of
+// a scheduler that gets this score, for example because a list of typical tasks is empty.
 // c.prepare(nodes, t) is called once for each kind of request, before its first score. score then
 // gets what it returned as a fourth argument. It may depend on t without its memory only, and on
-// nothing that changes later.
-// s.choose(candidates, allowed) returns the index of the node that gets the task: one of the
-// score_tree `candidates`, in `*allowed` if that is not null, or npos.
+// nothing that changes later. s.choose(candidates, allowed) returns the index of the node that gets
+// the task: one of the score_tree `candidates`, in `*allowed` if that is not null, or npos.
 // s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
 // gang_sharing_scheduler minimizes its sum. It may depend only on what is left on the node.
-// S::ignores_memory: if true, the functions do not depend on memory. Tasks that differ only in memory
-// then have the same cached scores. It has no effect on a score with choose().
+// S::ignores_memory: if true, the functions do not depend on memory. Tasks that differ only in
+// memory then have the same cached scores. It has no effect on a score with choose().
 //
 // Example: examples/own_policy.cpp
 template <class S>

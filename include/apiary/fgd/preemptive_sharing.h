@@ -34,23 +34,23 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A gang_sharing_scheduler with priorities. A task or a gang that fits nowhere preempts jobs of lower
-// priority, those that cost least. A job is evicted as a whole, with all its tasks.
+// A gang_sharing_scheduler with priorities. A task or a gang that fits nowhere preempts jobs of
+// lower priority, those that cost least. A job is evicted as a whole, with all its tasks.
 //
-// After the commit of `preempt`, the job has reserved its placements. The host ends the victims, calls
-// finish() for each, and proposes the job again: the answer is `bind` when all victims have ended.
-// finish() of a preempting job cancels it, and its victims stay. A preempting job and its victims are
-// no victims of others. nodes() shows what is reserved as used.
+// After the commit of `preempt`, the job has reserved its placements. The host ends the victims,
+// calls finish() for each, and proposes the job again: the answer is `bind` when all victims have
+// ended. finish() of a preempting job cancels it, and its victims stay. A preempting job and its
+// victims are no victims of others. nodes() shows what is reserved as used.
 //
-// Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended. Those
-// for a gang are found task by task, with a lower bound; on small clusters, sets of jobs are then tried
-// in the order of their costs (detail::gang_victims has the limits). A gang under topology constraints
-// preempts nothing, and neither does one that is `undecided`: it may fit.
+// Victims for a task cost least if lower_bound == cost; otherwise a budget of the search ended.
+// Those for a gang are found task by task, with a lower bound; on small clusters, sets of jobs are
+// then tried in the order of their costs (detail::gang_victims has the limits). A gang under
+// topology constraints preempts nothing, and neither does one that is `undecided`: it may fit.
 //
-// Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index::find, so
-//          O(nodes), once for a task, and for a gang for each task group and each task that takes
-//          victims. For a gang on a small cluster also a plan for each set of jobs that is tried.
-//          commit, finish: as there, and O(jobs on the node).
+// Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as
+//          detail::victim_index::find, so O(nodes), once for a task, and for a gang for each task
+//          group and each task that takes victims. For a gang on a small cluster also a plan for
+//          each set of jobs that is tried. commit, finish: as there, and O(jobs on the node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
 class preemptive_sharing_scheduler {
@@ -69,9 +69,9 @@ class preemptive_sharing_scheduler {
   }
 
   // Where the task would run now, or when which jobs of lower priority have ended, or why it waits.
-  // Changes nothing that a caller can observe. kInvalidArgument: not valid(), or the job has reserved
-  // GPUs for another request. kAlreadyExists: the job runs; a task that is to join a running gang is
-  // proposed without a job id, and then it may evict that gang, too.
+  // Changes nothing that a caller can observe. kInvalidArgument: not valid(), or the job has
+  // reserved GPUs for another request. kAlreadyExists: the job runs; a task that is to join a
+  // running gang is proposed without a job id, and then it may evict that gang, too.
   [[nodiscard]] absl::StatusOr<preemption_plan> propose(const task_request& task,
                                                         std::uint32_t priority) {
     return decide(task, priority, nullptr);

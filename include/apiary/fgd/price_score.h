@@ -48,11 +48,11 @@ struct price_options {
 // Places each task where the value of what is left in the cluster falls least.
 //
 // A linear program packs samples of the expected load into the cluster; its dual values say what a
-// task of each kind earns above its price. V(node) is an upper bound of what tasks can still earn on
-// the resources left on a node. The gain of a placement is the change of V, less a term for
-// fragmentation for tasks of one GPU, one for idle resources, one for the id of the node, and one for
-// GPUs of a model that tasks name often. A task with a fraction of a GPU gets the GPU with the greatest
-// gain, among equals the fullest, then the first.
+// task of each kind earns above its price. V(node) is an upper bound of what tasks can still earn
+// on the resources left on a node. The gain of a placement is the change of V, less a term for
+// fragmentation for tasks of one GPU, one for idle resources, one for the id of the node, and one
+// for GPUs of a model that tasks name often. A task with a fraction of a GPU gets the GPU with the
+// greatest gain, among equals the fullest, then the first.
 //
 // Model:    Lagrangian bid prices, as in network revenue management; not in the FGD paper. The page
 //           of fgd/ has the formulas and the results.
@@ -66,9 +66,8 @@ class price_score {
   static constexpr bool ignores_memory = true;
 
   // Computes prices for this cluster and mix. The mix should cover all tasks of a history, also
-  // those without GPU: task_mix::from_history(history, 100).
-  // kInvalidArgument: no kind requests a GPU, no node has one, a node whose shape is not valid(), or
-  // an option is out of range.
+  // those without GPU: task_mix::from_history(history, 100). kInvalidArgument: no kind requests a
+  // GPU, no node has one, a node whose shape is not valid(), or an option is out of range.
   // kResourceExhausted: a linear program is not solved in 64,000 steps, or not exactly enough.
   [[nodiscard]] static absl::StatusOr<price_score> create(const node_table& nodes,
                                                           const task_mix& mix,
@@ -196,8 +195,8 @@ class price_score {
   [[nodiscard]] now now_of(const node_state& node) const noexcept {
     return {tables_.value(node), usable(metric_.row_of(node.model, node.left.cpu_milli), node)};
   }
-  // What tasks of one GPU can use of the GPUs of a node, times the weight of the mix. Those of several
-  // GPUs do not count, because V adds up what they can earn on the free GPUs of the node.
+  // What tasks of one GPU can use of the GPUs of a node, times the weight of the mix. Those of
+  // several GPUs do not count, because V adds up what they can earn on the free GPUs of the node.
   [[nodiscard]] static std::uint64_t usable(const fragmentation::row& row,
                                             const node_state& node) noexcept {
     std::uint64_t sum = 0;
@@ -274,8 +273,9 @@ static_assert(NodeScore<price_score>);
 
 // Makes prices from the tasks that arrive, for hosts without a history of tasks.
 //
-// Cost:    arrive: as recent_mix::add; and as price_score::create after 32, 64, ..., 1,024 arrivals, then
-//          after each 1,024, and from 16,384 arrivals on each time their number has grown by a sixteenth.
+// Cost:    arrive: as recent_mix::add; and as price_score::create after 32, 64, ..., 1,024
+//          arrivals, then after each 1,024, and from 16,384 arrivals on each time their number has
+//          grown by a sixteenth.
 // Example: examples/learned_prices.cpp
 class price_learner {
  public:
@@ -288,9 +288,9 @@ class price_learner {
     const task_mix one_gpu({{{.cpu_milli = 8000, .gpus = 1, .gpu_milli = whole_gpu}, 1}});
     return price_score::create(nodes, one_gpu, options_);
   }
-  // A task arrives. Returns new prices for set_score() if it is time for them, otherwise nullopt; also
-  // nullopt if they cannot be made, for example because no task has requested a GPU yet. A task that is
-  // not valid() counts for nothing.
+  // A task arrives. Returns new prices for set_score() if it is time for them, otherwise nullopt;
+  // also nullopt if they cannot be made, for example because no task has requested a GPU yet. A
+  // task that is not valid() counts for nothing.
   [[nodiscard]] std::optional<price_score> arrive(const node_table& nodes,
                                                   const task_request& task) {
     if (!task.valid()) return std::nullopt;

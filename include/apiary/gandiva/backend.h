@@ -82,10 +82,10 @@ concept TimeSharingBackend = requires(G& g, const G& constant, const typename G:
 };
 
 // A backend whose requests are jobs of whole GPUs. time_sharing_queue makes a JobScheduler of it.
-// Jobs of one tenant and priority with equally many GPUs are of one kind: start() succeeds for all of
-// them or for none. After a job failed to start, time sharing does not try others of its kind at once.
-// If g.priority(r) is 0 or more, r is a guaranteed job: it may start on GPUs that its tenant is
-// entitled to. The same request with priority -1 runs in time slices.
+// Jobs of one tenant and priority with equally many GPUs are of one kind: start() succeeds for all
+// of them or for none. After a job failed to start, time sharing does not try others of its kind at
+// once. If g.priority(r) is 0 or more, r is a guaranteed job: it may start on GPUs that its tenant
+// is entitled to. The same request with priority -1 runs in time slices.
 //
 // (g: a backend, r: a job_request, w: a placement, t: a tenant, n: a node)
 // | expression            | meaning                                                           |

@@ -58,16 +58,16 @@ struct gandiva_options {
 // Requires: times >= 0 that never decrease, all within 2^43 ms; decide() is called at wake()
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
-// Bound:    none: a job may wait for as long as jobs of other sizes use the servers. A host that needs
-//           a bound uses gandiva_with_placer (gandiva/gandiva_fgd.h) and its max_wait.
+// Bound:    none: a job may wait for as long as jobs of other sizes use the servers. A host that
+//           needs a bound uses gandiva_with_placer (gandiva/gandiva_fgd.h) and its max_wait.
 // Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
 // Cost:     a job that arrives, migrates or ends O(log servers + jobs of the server); a decision
 //           O(distinct numbers of GPUs and priorities); a quantum O(jobs log jobs) per
-//           over-subscribed server. If jobs get no time slices where they are, the quantum also costs
-//           O(jobs of over-subscribed servers), and O(servers) for each such job that migrates and for
-//           each number of GPUs and priority that has no better server.
-//           With migration, a departure also reads the jobs on several servers that could run on
-//           fewer, if GPUs are unsubscribed; between slices no other step reads jobs everywhere.
+//           over-subscribed server. If jobs get no time slices where they are, the quantum also
+//           costs O(jobs of over-subscribed servers), and O(servers) for each such job that
+//           migrates and for each number of GPUs and priority that has no better server. With
+//           migration, a departure also reads the jobs on several servers that could run on fewer,
+//           if GPUs are unsubscribed; between slices no other step reads jobs everywhere.
 //           benchmarks/README.md has the time of an event on 2,000 to 100,000 GPUs.
 // Example:  examples/gandiva.cpp
 class gandiva {

@@ -46,8 +46,8 @@ class placer_backend {
  public:
   using request = job_request;           // a job
   using placement_type = job_placement;  // servers and GPUs of a job
-  // servers: the placer's. metric: the measure that migrations lower; its tasks are whole GPUs without
-  // CPU. Requires: nothing runs on the placer's servers, and no server is marked bad.
+  // servers: the placer's. metric: the measure that migrations lower; its tasks are whole GPUs
+  // without CPU. Requires: nothing runs on the placer's servers, and no server is marked bad.
   placer_backend(Placer placer, const server_spec& servers, fragmentation metric,
                  std::uint32_t trials = 4)
       : placer_(std::move(placer)), metric_(std::move(metric)), trials_(trials) {

@@ -57,8 +57,8 @@ struct gang_migration {
 //
 // To try a migration, the backend ends the gang and proposes it again. The gang migrates if that
 // preempts no gang and lowers the measure by more than
-// time_sharing_options::migration_limits::cost. The backend tries a guaranteed gang on a copy of the
-// scheduler, because to undo the trial could change the gang's virtual cell.
+// time_sharing_options::migration_limits::cost. The backend tries a guaranteed gang on a copy of
+// the scheduler, because to undo the trial could change the gang's virtual cell.
 // Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3.
 // Cost:  start, stop, restart: one propose, commit, finish or recover of hived; with victims, two
 //        of each. A trial: also O(leaves of the gang * levels), and a copy for a guaranteed gang.
@@ -185,7 +185,8 @@ class hived_backend {
       sum += spanned_cells(in.tree, cells, l);
     return sum;
   }
-  // By how much broken_leaves() falls if the gang migrates. `without`: the cluster without the gang.
+  // By how much broken_leaves() falls if the gang migrates. `without`: the cluster without the
+  // gang.
   [[nodiscard]] static std::int64_t broken_gain(const hived& without,
                                                 std::span<const chain_leaf> old_leaves,
                                                 std::span<const chain_leaf> new_leaves) {

@@ -38,12 +38,13 @@ APIARY_NAMESPACE_BEGIN
 //          starve come first.
 // Bound:   a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
 //          quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
-// Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend). finish
-//          takes the job out of a sorted list, O(running jobs): 7 % of an event on 100,000 GPUs, which
-//          takes three times as long as on 2,000, with more cache misses. A tick: the migrations of
-//          the backend; after a change a start for each kind of prioritized jobs, and of sliced jobs
-//          that idle GPUs may fit. The first one of a quantum: for each job that displaces others, and
-//          each kind that cannot, stops, starts and O(log jobs) for each job that ran longer (or runs).
+// Cost:    submit: one start and O(distinct weights + kinds of waiting jobs, see JobBackend).
+//          finish takes the job out of a sorted list, O(running jobs): 7 % of an event on 100,000
+//          GPUs, which takes three times as long as on 2,000, with more cache misses. A tick: the
+//          migrations of the backend; after a change a start for each kind of prioritized jobs, and
+//          of sliced jobs that idle GPUs may fit. The first one of a quantum: for each job that
+//          displaces others, and each kind that cannot, stops, starts and O(log jobs) for each job
+//          that ran longer (or runs).
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -135,8 +136,8 @@ class time_sharing {
     return absl::OkStatus();
   }
   // When tick() must be called although nothing happens: at the next quantum while a job waits for
-  // a time slice, or if the last tick migrated a job; in the next millisecond while a job waits that
-  // may fit because that tick suspended or migrated jobs.
+  // a time slice, or if the last tick migrated a job; in the next millisecond while a job waits
+  // that may fit because that tick suspended or migrated jobs.
   [[nodiscard]] time_ms wake() const noexcept {
     if ((retry_sliced_ && !sliced_.empty()) || (retry_prioritized_ && !prioritized_.empty()))
       return now_ + 1;
@@ -149,7 +150,8 @@ class time_sharing {
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
   // How long the job ran until the last call, divided by its weight (see shares_gpu_time), in units
-  // of 1/0xfffff ms. A new job starts with the lowest pass of all jobs. Requires: there is such a job.
+  // of 1/0xfffff ms. A new job starts with the lowest pass of all jobs. Requires: there is such a
+  // job.
   [[nodiscard]] std::int64_t pass(job_id job) const {
     const auto found = jobs_.find(job.value);
     APIARY_VERIFY(found != jobs_.end());
@@ -306,8 +308,8 @@ class time_sharing {
     if constexpr (JobBackend<Backend>) return used_ + r.asked.gpus - backend_.total_gpus();
     return 0;
   }
-  // The running sliced jobs without an action in this tick, the one that ran longest first. They are
-  // read when they are needed; some of them may have stopped meanwhile.
+  // The running sliced jobs without an action in this tick, the one that ran longest first. They
+  // are read when they are needed; some of them may have stopped meanwhile.
   class longest_first {
    public:
     longest_first(time_sharing& all, bool reads) : all_(&all) {

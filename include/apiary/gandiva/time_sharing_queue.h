@@ -39,8 +39,8 @@ APIARY_NAMESPACE_BEGIN
 // Requires: decide() is called at wake(), and after each moment at which a job was submitted or
 //           ended or a node broke or was repaired.
 // Cost:     that of time_sharing, and O(queues): one for each number of GPUs and, for guaranteed
-//           jobs, tenant; one may_start for each queue whose first may fit now. A node that breaks costs
-//           O(its GPUs) steps of these; marking a node again as it is costs O(1).
+//           jobs, tenant; one may_start for each queue whose first may fit now. A node that breaks
+//           costs O(its GPUs) steps of these; marking a node again as it is costs O(1).
 // Example:  examples/programs/simulate.cpp
 template <JobBackend Backend>
 class time_sharing_queue {
@@ -59,7 +59,8 @@ class time_sharing_queue {
     return time_sharing_queue(std::move(scheduler));
   }
   // Each call returns kInvalidArgument for a time before that of another call, or not below
-  // time_sharing::end_of_time. An error changes nothing, unless decide() returns one of the backend.
+  // time_sharing::end_of_time. An error changes nothing, unless decide() returns one of the
+  // backend.
 
   // Submits a job. kInvalidArgument: no job id, or a weight that is not in 1, ..., 1000.
   // kAlreadyExists: there is a job of this id. Other errors are those of the backend's check().
@@ -124,9 +125,10 @@ class time_sharing_queue {
     return absl::OkStatus();
   }
   // Appends the actions of the host, at most one a job: all suspensions, then migrations, then
-  // starts. The scheduler has applied them already. An error of Backend::start() ends the decision. The
-  // jobs that started before it run, and the next call that succeeds appends their actions. Each call
-  // fails in the same way while the backend returns this error and the host does not finish() its job.
+  // starts. The scheduler has applied them already. An error of Backend::start() ends the decision.
+  // The jobs that started before it run, and the next call that succeeds appends their actions.
+  // Each call fails in the same way while the backend returns this error and the host does not
+  // finish() its job.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     now_ = now;
@@ -244,8 +246,8 @@ class time_sharing_queue {
     }
     return absl::OkStatus();
   }
-  // Submits the other jobs to time sharing, to run in time slices. After an error the job that it is
-  // about and those behind it are in outside_, in their order.
+  // Submits the other jobs to time sharing, to run in time slices. After an error the job that it
+  // is about and those behind it are in outside_, in their order.
   [[nodiscard]] absl::Status enter_others(time_ms now) {
     const std::vector<job_id> jobs = std::exchange(outside_, {});
     for (std::size_t i = 0; i < jobs.size(); ++i) {

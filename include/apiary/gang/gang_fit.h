@@ -77,7 +77,8 @@ class gang_fit {
     // If weights prove that the gang does not fit: the weight of a task of each group. The gang
     // weighs more than the nodes can hold.
     std::span<const std::uint32_t> weights{};
-    // Steps of the searches, and of best fit: one for 256 looks at nodes. 0 if they were not needed.
+    // Steps of the searches, and of best fit: one for 256 looks at nodes. 0 if they were not
+    // needed.
     std::uint64_t steps = 0;
   };
 

@@ -88,10 +88,10 @@ struct infeasibility_proof {
   [[nodiscard]] std::string text(const topology_constraints& gang, const cell_names& names,
                                  std::span<const blocking_resource> blocking = {}) const;
 
-  // Proves that a gang without constraints does not fit the whole cluster. `nodes` has the number of
-  // nodes with 0, 1, ... free GPUs. It tries weighings in this order: the tasks of each group, GPUs,
-  // slots (large ones first), the weights of a linear program. If none proves it, it makes a list.
-  // The proof has no cells if the gang fits, or if the budget of the list ended.
+  // Proves that a gang without constraints does not fit the whole cluster. `nodes` has the number
+  // of nodes with 0, 1, ... free GPUs. It tries weighings in this order: the tasks of each group,
+  // GPUs, slots (large ones first), the weights of a linear program. If none proves it, it makes a
+  // list. The proof has no cells if the gang fits, or if the budget of the list ended.
   // Requires: at least one GPU a task; `top` is the level above the roots.
   // Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node), and the linear program
   //           takes up to 5 ms with many groups; the list takes up to 1,000,000 comparisons.

@@ -35,9 +35,9 @@ APIARY_NAMESPACE_BEGIN
 // too small for that, the placement is greedy, and need not be the cheapest.
 //
 // Requires: gang.valid() for the tree. A leader_level does not count: replicas may be split.
-// Cost:     O(nodes * groups) and class_vectors, which the budget pays for. For each cell that no count
-//           refuses also cost_tables, if the product of (tasks + 1) over the groups is within the
-//           budget. The levels below the required one together get half of the budget.
+// Cost:     O(nodes * groups) and class_vectors, which the budget pays for. For each cell that no
+//           count refuses also cost_tables, if the product of (tasks + 1) over the groups is within
+//           the budget. The levels below the required one together get half of the budget.
 template <CellTree Tree>
 class min_cost_fit {
  public:
@@ -90,7 +90,8 @@ class min_cost_fit {
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, std::move(on_nodes));
   }
   // After a search: the largest weight that each cell of level l can hold (infeasibility_proof);
-  // empty if the budget ended before, or if the search got no weights and its tables would be too large.
+  // empty if the budget ended before, or if the search got no weights and its tables would be too
+  // large.
   // Cost: O(nodes) and the vectors of the classes.
   [[nodiscard]] std::vector<std::uint64_t> max_weights(counts weights, level_t l) const {
     std::vector<std::uint64_t> most;
@@ -278,8 +279,8 @@ class min_cost_fit {
     if (found) return fit_verdict::fits;
     return steps.ended() ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
   }
-  // The cheapest of a few orders in the first cell that takes all groups. The steps that are left may be
-  // too few for a cell, but enough for a smaller one.
+  // The cheapest of a few orders in the first cell that takes all groups. The steps that are left
+  // may be too few for a cell, but enough for a smaller one.
   template <class Cost>
   bool place_greedily(level_t l, const Cost& cost, detail::step_budget& steps) {
     using node = node_left<Cost>;

@@ -35,9 +35,9 @@ APIARY_NAMESPACE_BEGIN
 // search goes from the preferred level up to the required one and takes the first level that has a
 // cell for the gang. The objective chooses the cell, and the nodes if groups are placed greedily.
 //
-// A step is a comparison of two vectors, a look at a node (some 10 nanoseconds), a cell of 16 groups
-// at which gang_fit looks, or a step of gang_fit. The cells divide the budget; all levels below the required
-// one get half.
+// A step is a comparison of two vectors, a look at a node (some 10 nanoseconds), a cell of 16
+// groups at which gang_fit looks, or a step of gang_fit. The cells divide the budget; all levels
+// below the required one get half.
 //
 // Requires: gang.valid() for the tree; `hosts` holds the free CPU and memory of each node, or is
 //           empty if they do not count.

@@ -42,16 +42,18 @@ struct gang_job_demand {
 struct gang_placer_options {
   // By job_request::demand; jobs from its end on need only GPUs.
   std::vector<gang_job_demand> demands{};
-  // Whether jobs suspend running jobs of lower priority, at least cost. If not, priorities do not count.
+  // Whether jobs suspend running jobs of lower priority, at least cost. If not, priorities do not
+  // count.
   bool preempts = false;
 };
 
-// A placer of jobs that need CPU, memory or GPU models, or that suspend others: a job of n GPUs is a gang
-// of tasks that each fill a node of the largest size among the nodes of its GPU models, and one task with
-// the remaining GPUs; of smaller tasks if these do not fit even in the idle cluster. No job runs on a node
-// with taints.
-// Cost:    propose, commit, finish as those of gang_scheduler; check: a look-up, and for the first job of
-//          a size and demand one proposal on the idle cluster for each size of tasks until one fits.
+// A placer of jobs that need CPU, memory or GPU models, or that suspend others: a job of n GPUs is
+// a gang of tasks that each fill a node of the largest size among the nodes of its GPU models, and
+// one task with the remaining GPUs; of smaller tasks if these do not fit even in the idle cluster.
+// No job runs on a node with taints.
+// Cost:    propose, commit, finish as those of gang_scheduler; check: a look-up, and for the first
+//          job of a size and demand one proposal on the idle cluster for each size of tasks until
+//          one fits.
 // Example: examples/own_queue.cpp
 class gang_placer {
  public:

@@ -35,35 +35,38 @@ APIARY_NAMESPACE_BEGIN
 // Options of a gang_queue.
 struct gang_queue_options {
   using demand = gang_job_demand;  // what a job needs besides its number of GPUs
-  // A job may start before the first waiting job if, by the estimates of the running jobs, this does
-  // not delay the first one. If the first one waits for a bad node, every job that fits may start. If
-  // it is undecided whether the first one can start when a job has ended, no job starts that ends later.
+  // A job may start before the first waiting job if, by the estimates of the running jobs, this
+  // does not delay the first one. If the first one waits for a bad node, every job that fits may
+  // start. If it is undecided whether the first one can start when a job has ended, no job starts
+  // that ends later.
   bool backfill = false;
   std::vector<demand> demands{};  // by job id; jobs from its end on need only GPUs
 };
 
 // Queues jobs over a gang_scheduler: higher priorities first, then in the order of submission. The
-// first job that does not fit delays all jobs after it, unless backfilling lets them start. A job may
-// suspend running jobs of lower priority, at least cost; these then wait again, in the same order.
+// first job that does not fit delays all jobs after it, unless backfilling lets them start. A job
+// may suspend running jobs of lower priority, at least cost; these then wait again, in the same
+// order.
 //
-// A job of n GPUs is a gang of tasks that each fill a node of the largest size among the nodes of its
-// GPU models, and one task with the remaining GPUs; of smaller tasks if these do not fit even in the
-// idle cluster. Each task has the CPU and memory of its GPUs (gang_queue_options::demand). No job runs
-// on a node with taints. The first job waits for capacity if fewer GPUs are free on nodes without
-// taints than it asks for, whatever their models are; otherwise for fragmentation.
+// A job of n GPUs is a gang of tasks that each fill a node of the largest size among the nodes of
+// its GPU models, and one task with the remaining GPUs; of smaller tasks if these do not fit even
+// in the idle cluster. Each task has the CPU and memory of its GPUs (gang_queue_options::demand).
+// No job runs on a node with taints. The first job waits for capacity if fewer GPUs are free on
+// nodes without taints than it asks for, whatever their models are; otherwise for fragmentation.
 // Bound: a job waits at most (k + 1) * T, where k jobs of no lower priority wait before it when it
-//       begins to wait. Without backfilling, T is the longest run; with it the longest estimate, and
-//       no job may run longer than its estimate. This holds while all nodes are healthy, no job
+//       begins to wait. Without backfilling, T is the longest run; with it the longest estimate,
+//       and no job may run longer than its estimate. This holds while all nodes are healthy, no job
 //       of higher priority arrives and no proposal is `undecided`, in submit and in decide.
 // Cost: finish and mark_*: as in gang_scheduler; submit: one proposal for each size of tasks until
 //       one may fit, so up to 32 for a job that never fits; decide: one proposal for each job that
 //       starts and one for the first that does not. Jobs of equal tenant, priority, GPUs and demand
-//       are of one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal for each
-//       kind and a trial for the first job: ends of running jobs, a proposal after each one from which
-//       enough GPUs are free; and a trial for each kind that may delay it, again after each start.
-//       At 80 % use an event costs 1.2 us on 2,000 GPUs and 2.9 on 100,000 (sim_bench, growth/gang).
-//       No step reads more nodes or jobs: it takes 8,700 and 10,000 instructions. But 50 times as many
-//       jobs run: 10 and 43 of its accesses to memory miss a cache of 1 MiB (counted by callgrind).
+//       are of one kind. Backfilling adds O(kinds); after GPUs may have become free a proposal for
+//       each kind and a trial for the first job: ends of running jobs, a proposal after each one
+//       from which enough GPUs are free; and a trial for each kind that may delay it, again after
+//       each start. At 80 % use an event costs 1.2 us on 2,000 GPUs and 2.9 on 100,000 (sim_bench,
+//       growth/gang). No step reads more nodes or jobs: it takes 8,700 and 10,000 instructions. But
+//       50 times as many jobs run: 10 and 43 of its accesses to memory miss a cache of 1 MiB
+//       (counted by callgrind).
 class gang_queue {
  public:
   // Starts with an empty queue. Requires: no gang runs.
@@ -80,8 +83,9 @@ class gang_queue {
     }
   }
 
-  // A job arrives. kInvalidArgument: no id, no GPU, an estimate below 0, a job that can never run, or a
-  // task with 2^32 units of CPU or memory or more. kAlreadyExists: a job with this id waits or runs.
+  // A job arrives. kInvalidArgument: no id, no GPU, an estimate below 0, a job that can never run,
+  // or a task with 2^32 units of CPU or memory or more. kAlreadyExists: a job with this id waits or
+  // runs.
   absl::Status submit(const job_request& job, time_ms now) {
     if (!job.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     const std::string name = detail::name_of(job.job);
@@ -273,7 +277,8 @@ class gang_queue {
   [[nodiscard]] bool may_suspend(const order_key& key) const noexcept {
     return !running_.empty() && running_.rbegin()->first > key.first;
   }
-  // Finds out when the first waiting job can start. Jobs that should have ended are taken to end now.
+  // Finds out when the first waiting job can start. Jobs that should have ended are taken to end
+  // now.
   void reserve(time_ms now) {
     const auto& [key, gang] = *waiting_.begin();
     const std::uint32_t gpus = entry_of(gang).gpus;
@@ -289,7 +294,8 @@ class gang_queue {
       }
     });
   }
-  // Whether the first job cannot start at its reserved time if the plan of another job is applied now.
+  // Whether the first job cannot start at its reserved time if the plan of another job is applied
+  // now.
   bool would_delay(const gang_scheduler::plan& other, const order_key& key, std::uint32_t gpus) {
     const gang_scheduler::request& first = waiting_.begin()->second;
     if (key.first == reserved_->job.first && !may_suspend(reserved_->job) &&
@@ -316,7 +322,8 @@ class gang_queue {
   [[nodiscard]] static job_id id_of(const job_key& job) {
     return job_id(static_cast<std::uint32_t>(job.number()));
   }
-  // Priority, tenant (it may have a disruption budget), GPUs, CPU and memory beside each GPU, models.
+  // Priority, tenant (it may have a disruption budget), GPUs, CPU and memory beside each GPU,
+  // models.
   using kind_key = std::tuple<std::int32_t, tenant_id, std::uint32_t, std::uint32_t, std::uint32_t,
                               std::vector<std::string>>;
   [[nodiscard]] std::uint32_t kind_of(const job_request& job) {

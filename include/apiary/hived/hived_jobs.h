@@ -111,7 +111,8 @@ class hived_jobs {
     fits_cells_.emplace(key, own);
     return own;
   }
-  // Whether the job would fit as opportunistic if no other job ran and these nodes were bad. O(nodes).
+  // Whether the job would fit as opportunistic if no other job ran and these nodes were bad.
+  // O(nodes).
   [[nodiscard]] bool fits_without(const job_request& r, const std::vector<bool>& bad) const {
     hived healthy = empty_;
     for (std::uint32_t n = 0; n < bad.size(); ++n) {

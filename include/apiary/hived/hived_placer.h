@@ -35,12 +35,12 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A placer of jobs as gangs that hived_jobs makes: a job of priority 0 to 1000 runs on its tenant's cells
-// and suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants; a job of
-// priority -1 runs on idle GPUs. It gives any job_queue the guarantees of HiveD. hived_queue has more
-// rules: EASY on the cells of each tenant, and jobs that run over their quota.
-// Cost:    propose, commit and finish as those of hived; a commit to GPUs that were not proposed just
-//          before as hived::recover; check as hived_jobs::fits_cells.
+// A placer of jobs as gangs that hived_jobs makes: a job of priority 0 to 1000 runs on its tenant's
+// cells and suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants; a
+// job of priority -1 runs on idle GPUs. It gives any job_queue the guarantees of HiveD. hived_queue
+// has more rules: EASY on the cells of each tenant, and jobs that run over their quota.
+// Cost:    propose, commit and finish as those of hived; a commit to GPUs that were not proposed
+//          just before as hived::recover; check as hived_jobs::fits_cells.
 // Example: examples/own_queue.cpp
 class hived_placer {
  public:
@@ -54,7 +54,8 @@ class hived_placer {
     friend auto operator<=>(const kind&, const kind&) noexcept = default;
   };
 
-  // A placer for an idle cluster. kInvalidArgument: as hived_jobs::create, or a fault of the configuration.
+  // A placer for an idle cluster. kInvalidArgument: as hived_jobs::create, or a fault of the
+  // configuration.
   [[nodiscard]] static absl::StatusOr<hived_placer> create(const hived_config& config) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, false));

@@ -39,38 +39,42 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The JobScheduler of a HiveD cluster: starts and suspends jobs, which are gangs made by hived_jobs.
+// The JobScheduler of a HiveD cluster: starts and suspends jobs, which are gangs made by
+// hived_jobs.
 //
 // A guaranteed job (priority 0 to 1000) starts on its tenant's cells as soon as it fits there. It
 // suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
-// then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that wait;
-// they stay opportunistic while they run. A suspended job waits again and keeps its arrival.
-// Order:    on a tenant's cells, jobs start by priority, then arrival, then job id; a later job of the
-//           same priority overtakes the first one that does not fit only if it does not delay it, by
-//           the estimates (EASY); with rules::first_fit each job that fits overtakes. On idle GPUs,
-//           jobs start by arrival, then id: of each tenant and number of GPUs only the first job by
-//           priority. A job that can only run there (of priority -1, or larger than its tenant's
-//           cells) starves when it has waited for `patience` without a break: then jobs that came
-//           later start on idle GPUs only if they end, by the estimates, before it can start.
+// then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
+// wait; they stay opportunistic while they run. A suspended job waits again and keeps its arrival.
+// Order:    on a tenant's cells, jobs start by priority, then arrival, then job id; a later job of
+//           the same priority overtakes the first one that does not fit only if it does not delay
+//           it, by the estimates (EASY); with rules::first_fit each job that fits overtakes. On
+//           idle GPUs, jobs start by arrival, then id: of each tenant and number of GPUs only the
+//           first job by priority. A job that can only run there (of priority -1, or larger than
+//           its tenant's cells) starves when it has waited for `patience` without a break: then
+//           jobs that came later start on idle GPUs only if they end, by the estimates, before it
+//           can start.
 // Bound:    a guaranteed job that fits into its tenant's cells waits at most (k + 1 + 2 s) * T at a
 //           time. k jobs of its tenant wait before it when it begins to wait, s times one of those
-//           before it is suspended on idle GPUs while it waits, and T is the tenant's longest estimate.
-//           This holds while hardware is healthy, no job runs longer than its estimate, no job of
-//           higher priority of its tenant waits or arrives, and under rules::easy. A job that can
-//           only run on idle GPUs waits at most `patience`, and then until each job that runs or came
-//           before it has ended, and should have ended by its estimate. This holds while no tenant
-//           starts a job on its cells, hardware is healthy and no job runs longer than its estimate.
+//           before it is suspended on idle GPUs while it waits, and T is the tenant's longest
+//           estimate. This holds while hardware is healthy, no job runs longer than its estimate,
+//           no job of higher priority of its tenant waits or arrives, and under rules::easy. A job
+//           that can only run on idle GPUs waits at most `patience`, and then until each job that
+//           runs or came before it has ended, and should have ended by its estimate. This holds
+//           while no tenant starts a job on its cells, hardware is healthy and no job runs longer
+//           than its estimate.
 // Causes:   a guaranteed job waits for order if it must not overtake; for quota while its tenant
-//           has fewer free GPUs than the job asks for; an opportunistic job for order if it must not
-//           overtake one that starves, for capacity while fewer are idle; else for fragmentation.
+//           has fewer free GPUs than the job asks for; an opportunistic job for order if it must
+//           not overtake one that starves, for capacity while fewer are idle; else for
+//           fragmentation.
 // Model:    "HiveD" (OSDI 2020), §3. The order inside a tenant, over_quota and patience are ours.
 // Limits:   bad hardware is not foreseen: a first job that has enough cells, but bad ones, is
 //           overtaken. Jobs without estimates are taken to end in the order of their starts.
 // Requires: times in [0, 2^52) that never decrease; decide() after each moment with another call.
 // Cost:     submit, finish O(log jobs + queues of the tenant), one for each number of GPUs and
-//           priority. decide: a walk over all queues; for each tenant with a change a propose for each
-//           start and each queue that may fit again, and O(nodes whose jobs changed) steps of O(log
-//           nodes), or O(nodes of the tenant) on bad hardware (detail/cell_forecast.h).
+//           priority. decide: a walk over all queues; for each tenant with a change a propose for
+//           each start and each queue that may fit again, and O(nodes whose jobs changed) steps of
+//           O(log nodes), or O(nodes of the tenant) on bad hardware (detail/cell_forecast.h).
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:
@@ -97,9 +101,9 @@ class hived_queue {
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
     return hived_queue(std::move(scheduler), std::move(jobs), rule, patience);
   }
-  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time, estimate or priority out of range, or
-  // more GPUs than fit (see fits_cells). kNotFound: no such tenant. kAlreadyExists: this job id exists.
-  // kFailedPrecondition: the tenant has no cells, and over_quota is off.
+  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time, estimate or priority out of range,
+  // or more GPUs than fit (see fits_cells). kNotFound: no such tenant. kAlreadyExists: this job id
+  // exists. kFailedPrecondition: the tenant has no cells, and over_quota is off.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (now < 0 || now >= time_ms{1} << detail::tenant_queues::time_bits)
@@ -152,7 +156,8 @@ class hived_queue {
     set_health(n, true);
     return absl::OkStatus();
   }
-  // Appends suspensions and starts, in order; it has applied them already. Fails only if hived fails.
+  // Appends suspensions and starts, in order; it has applied them already. Fails only if hived
+  // fails.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     for (bool again = true; again;) {
       again = false;  // a suspended job may fit into its own tenant's cells
@@ -243,7 +248,8 @@ class hived_queue {
   [[nodiscard]] std::uint32_t most_on_idle() const noexcept {
     return (std::min)(idle_gpus(), too_large_ - 1);
   }
-  // The next job that may start on idle GPUs; beside one that starves only jobs that end before it starts.
+  // The next job that may start on idle GPUs; beside one that starves only jobs that end before it
+  // starts.
   [[nodiscard]] std::optional<job_id> next_on_idle(time_ms now) {
     const auto end = idle_waits_.first_starving(now, gangs_);
     const auto next = waiting_.next_on_idle(most_on_idle(), gangs_.over_quota(), end);
@@ -301,7 +307,8 @@ class hived_queue {
     for (tenant_state& t : tenants_) t.measures = true;
     retry_all();
   }
-  // Starts the tenant's jobs that fit into its cells and may overtake. Returns whether any has started.
+  // Starts the tenant's jobs that fit into its cells and may overtake. Returns whether any has
+  // started.
   [[nodiscard]] absl::StatusOr<bool> fill_cells(tenant_id t, time_ms now,
                                                 std::vector<job_action>& actions) {
     waiting_.begin_round(t);
@@ -339,7 +346,8 @@ class hived_queue {
     if (!then || *then == detail::forecast_moment::now()) return std::nullopt;
     return reservation{gang, *then};
   }
-  // Starts the job and suspends those in its way, if it fits and does not delay `first` (if not null).
+  // Starts the job and suspends those in its way, if it fits and does not delay `first` (if not
+  // null).
   [[nodiscard]] absl::StatusOr<answer> start(job_id job, hived_queue::phase as, time_ms now,
                                              std::vector<job_action>& actions,
                                              const reservation* first = nullptr) {

@@ -110,8 +110,8 @@ class task_mix {
   std::uint64_t total_weight_ = 0;
 };
 
-// A task mix that is learnt from arrivals, for hosts without a history: an exponential average. A task
-// counts half as much after 0.69 * window later arrivals.
+// A task mix that is learnt from arrivals, for hosts without a history: an exponential average. A
+// task counts half as much after 0.69 * window later arrivals.
 //
 // Cost:    add: O(log kinds), and O(kinds) for a new kind. mix: O(kinds log kinds).
 // Example: examples/learned_prices.cpp

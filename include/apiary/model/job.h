@@ -104,7 +104,8 @@ class delay_clock {
   time_ms since_ = 0;
 };
 
-// Why a running job has failed: it decides whether the job waits again (the classes of Philly's paper).
+// Why a running job has failed: it decides whether the job waits again (the classes of Philly's
+// paper).
 enum class failure_class : std::uint8_t {
   transient,  // not the fault of the job: it always waits again
   permanent,  // it never runs again

@@ -15,8 +15,9 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A scheduler that queues jobs and decides over time. The queues of queue/, philly/ and gandiva/ model
-// it, and so do hived/hived_queue.h and gang_scheduler/gang_queue.h; sim/simulate.h runs any that does.
+// A scheduler that queues jobs and decides over time. The queues of queue/, philly/ and gandiva/
+// model it, and so do hived/hived_queue.h and gang_scheduler/gang_queue.h; sim/simulate.h runs any
+// that does.
 //
 // (s: a scheduler, r: a request, j: a job, n: a server, t: the time now)
 //

@@ -18,29 +18,29 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A component that decides where jobs run. A queue decides when: each queue of the library works with
-// each placer. A queue copies the placer to ask what would happen later.
+// A component that decides where jobs run. A queue decides when: each queue of the library works
+// with each placer. A queue copies the placer to ask what would happen later.
 //
 // (p: a placer, r: a request, w: a placement of r, j: a job, n: a server)
 //
-// | expression or type | meaning                                                                    |
-// |--------------------|----------------------------------------------------------------------------|
-// | P::request         | what a job asks for, with its id as r.job; job_request in all queues        |
-// | P::placement_type  | where a job runs; job_placement for the simulator                          |
-// | P::kind            | ordered. Requests of one kind all fit, or none does; k.gpus is the least    |
-// |                    | number of idle GPUs that one of them needs                                 |
-// | p.kind_of(r)       | the kind of r. It does not change                                          |
-// | p.check(r)         | kInvalidArgument if r would not fit in an idle, healthy cluster            |
-// | p.propose(r)       | where r would run now beside all jobs that run; nullopt: it does not fit   |
-// |                    | now. Changes nothing                                                       |
-// | p.commit(r, w)     | r.job runs at w, which was proposed, or where it ran before; an error, and |
-// |                    | no change, if it cannot. On bad servers it may be refused                  |
-// | p.finish(j)        | j has ended; kNotFound if it did not run                                   |
-// | p.mark_bad(n)      | n gets no new job; its jobs continue. kNotFound: no such server            |
-// | p.mark_healthy(n)  | n gets new jobs again. kNotFound: no such server                           |
-// | p.jobs_on(n)       | the jobs that run on n, each once, ascending                               |
-// | p.idle_gpus()      | idle GPUs on healthy servers                                               |
-// | p.total_gpus()     | all GPUs, including those on bad servers                                   |
+// | expression or type | meaning                                                                  |
+// |--------------------|--------------------------------------------------------------------------|
+// | P::request         | what a job asks for, with its id as r.job; job_request in all queues     |
+// | P::placement_type  | where a job runs; job_placement for the simulator                        |
+// | P::kind            | ordered. Requests of one kind all fit, or none does; k.gpus is the least |
+// |                    | number of idle GPUs that one of them needs                               |
+// | p.kind_of(r)       | the kind of r. It does not change                                        |
+// | p.check(r)         | kInvalidArgument if r would not fit in an idle, healthy cluster          |
+// | p.propose(r)       | where r would run now beside all jobs that run; nullopt: it does not fit |
+// |                    | now. Changes nothing                                                     |
+// | p.commit(r, w)     | r.job runs at w, which was proposed, or where it ran before; an error,   |
+// |                    | and no change, if it cannot. On bad servers it may be refused            |
+// | p.finish(j)        | j has ended; kNotFound if it did not run                                 |
+// | p.mark_bad(n)      | n gets no new job; its jobs continue. kNotFound: no such server          |
+// | p.mark_healthy(n)  | n gets new jobs again. kNotFound: no such server                         |
+// | p.jobs_on(n)       | the jobs that run on n, each once, ascending                             |
+// | p.idle_gpus()      | idle GPUs on healthy servers                                             |
+// | p.total_gpus()     | all GPUs, including those on bad servers                                 |
 //
 // Example: queue/server_placer.h; examples/programs/simulate_placer.h
 template <class P>
@@ -74,13 +74,14 @@ struct placer_answer {
   std::vector<job_id> victims{};           // running jobs without which it fits
 };
 
-// A placer that knows which jobs must give way to others, because of priorities or of what tenants own.
+// A placer that knows which jobs must give way to others, because of priorities or of what tenants
+// own.
 //
 // (p: a placer, r: a request)
-// | expression              | meaning                                                               |
-// |-------------------------|-----------------------------------------------------------------------|
-// | p.propose_preempting(r) | as p.propose(r), and if r does not fit now, the jobs that must end   |
-// |                         | first. When they have ended, propose(r) finds a placement             |
+// | expression              | meaning                                                            |
+// |-------------------------|--------------------------------------------------------------------|
+// | p.propose_preempting(r) | as p.propose(r), and if r does not fit now, the jobs that must end |
+// |                         | first. When they have ended, propose(r) finds a placement          |
 template <class P>
 concept PreemptingPlacer = Placer<P> && requires(P& p, const typename P::request& r) {
   {
@@ -91,10 +92,10 @@ concept PreemptingPlacer = Placer<P> && requires(P& p, const typename P::request
 // A placer that measures what a migration gains.
 //
 // (p: a placer, r: a request that does not run, from, to: placements of r)
-// | expression          | meaning                                                                   |
-// |---------------------|---------------------------------------------------------------------------|
-// | p.gain(r, from, to) | by how much its measure falls if r runs at `to` and not at `from`: above  |
-// |                     | 0 if the migration pays                                                   |
+// | expression          | meaning                                                            |
+// |---------------------|--------------------------------------------------------------------|
+// | p.gain(r, from, to) | by how much its measure falls if r runs at `to` and not at `from`: |
+// |                     | above 0 if the migration pays                                      |
 template <class P>
 concept MeasuredPlacer = Placer<P> &&
     requires(const P& p, const typename P::request& r, const typename P::placement_type& w) {

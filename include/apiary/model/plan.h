@@ -16,8 +16,8 @@ enum class plan_result : std::uint8_t {
   wait,     // it cannot run now; the plan has the reason
 };
 
-// Why a request waits. `never` holds until a node joins or gets more, or the configuration changes: a
-// host need not try again before. Every other reason may be gone at the next try.
+// Why a request waits. `never` holds until a node joins or gets more, or the configuration changes:
+// a host need not try again before. Every other reason may be gone at the next try.
 enum class wait_reason : std::uint8_t {
   never,      // it would not fit even if the cluster (or its tenant's quota) were idle and healthy
   busy,       // running work is in the way

@@ -40,15 +40,17 @@ APIARY_NAMESPACE_BEGIN
 // Preemption: the job that started last stops first. A job that started at the present time, or
 //             whose GPUs are not needed, does not stop. A tenant falls below its quota by at most
 //             one job.
-// Bound:      none: jobs of fewer GPUs may pass a job for as long as they arrive, and a job beyond the
-//             quota of its tenant has no claim to GPUs. Use bounded_wait_queue to bound each wait.
+// Bound:      none: jobs of fewer GPUs may pass a job for as long as they arrive, and a job beyond
+//             the quota of its tenant has no claim to GPUs. Use bounded_wait_queue to bound each
+//             wait.
 // Model:      "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
 //             (USENIX ATC 2019), sections 2.3 and 3. The module's page names what we chose.
 // Requires:   times >= 0 that never decrease; decide() at wake() and after each time at which a job
 //             was submitted, ended or failed, a server broke or was repaired, or the pool was used.
 // Cost:       submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
-//             jobs), and a search for each job that starts and each GPU count and locality that does
-//             not fit: a fit() for one server, else O(racks), a fit() and O(log racks) for each rack tried.
+//             jobs), and a search for each job that starts and each GPU count and locality that
+//             does not fit: a fit() for one server, else O(racks), a fit() and O(log racks) for
+//             each rack tried.
 // Pool:       any ServerPool. It decides which GPUs a gang gets. GPUs of other users of the pool
 //             count as used for preemption, but in no quota, and are never preempted.
 template <ServerPool Pool>

@@ -23,17 +23,17 @@ APIARY_NAMESPACE_BEGIN
 // Finds the jobs of a node whose eviction costs least, so that a task fits there: a task with a
 // fraction of a GPU, with whole GPUs, or without GPU. A job is evicted as a whole or not at all.
 //
-// A branch and bound search chooses the GPUs that the task gets, and covers what is missing of them,
-// of CPU and of memory. If the budget ends, the answer is the best set so far, with a lower bound.
-// Whether there is a set does not depend on the budget.
+// A branch and bound search chooses the GPUs that the task gets, and covers what is missing of
+// them, of CPU and of memory. If the budget ends, the answer is the best set so far, with a lower
+// bound. Whether there is a set does not depend on the budget.
 //
 // Requires: the costs of all candidates add up to less than 2^63; what is left on the node and what
 //           the candidates use there is not more than the node has.
-// Cost:     O(candidates * log candidates) for the first set, which the search finds without going back;
-//           for a fraction of a GPU the same for a bound for each other GPU. Then the search ends when no
-//           other set can cost less, or with the budget of O(1) steps. What is read again for other GPUs
-//           counts, too. The depth of the calls is at most the number of GPUs, however many candidates
-//           there are.
+// Cost:     O(candidates * log candidates) for the first set, which the search finds without going
+//           back; for a fraction of a GPU the same for a bound for each other GPU. Then the search
+//           ends when no other set can cost less, or with the budget of O(1) steps. What is read
+//           again for other GPUs counts, too. The depth of the calls is at most the number of GPUs,
+//           however many candidates there are.
 // Example:  through preemptive_sharing_scheduler examples/shared_preemption.cpp
 class shared_victim_search {
  public:
@@ -243,8 +243,8 @@ class shared_victim_search {
       rests_[j + 1].before = rests_[j].before + items_[j].cost;
     cover_with_items(part);
   }
-  // The same with the items, by a depth-first search: each item is taken or left. The search keeps its
-  // own stack, because a set may be as large as the number of jobs on the node.
+  // The same with the items, by a depth-first search: each item is taken or left. The search keeps
+  // its own stack, because a set may be as large as the number of jobs on the node.
   void cover_with_items(partial part) {
     open_.clear();
     std::size_t j = 0;
@@ -274,8 +274,8 @@ class shared_victim_search {
       j = helps ? j + 1 : rests_[j].after;
     }
   }
-  // Whether items from number j on may complete the set, for less than the best one costs. Keeps the
-  // set if it is complete.
+  // Whether items from number j on may complete the set, for less than the best one costs. Keeps
+  // the set if it is complete.
   bool is_open(std::size_t j, const partial& part) {
     if (covered(part.missing)) {
       take(part.cost, part.mask);
@@ -293,8 +293,9 @@ class shared_victim_search {
     return bound < best_ && !ended(bound);
   }
 
-  // Counts a step. Returns whether the budget has ended; then sets of at least this cost are not tried.
-  // Until there is a set, each step leads to it: at most one for each GPU and for each candidate.
+  // Counts a step. Returns whether the budget has ended; then sets of at least this cost are not
+  // tried. Until there is a set, each step leads to it: at most one for each GPU and for each
+  // candidate.
   bool ended(std::uint64_t bound) noexcept {
     if (best_ == victim_set::never || steps_ < budget_) {
       ++steps_;

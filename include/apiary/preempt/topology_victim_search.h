@@ -43,13 +43,13 @@ APIARY_NAMESPACE_BEGIN
 //           that the gang prefers does not count.
 // Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
-// Cost:     the budget, and what reading 16,384 entries takes. Entries are nodes, candidates and their
-//           allocations; a step pays for 48 that are read. If the budget does not pay for reading the
-//           input, see can_read(), the search only decides whether the gang fits now. If tasks differ
-//           and have other constraints, each set that it tries takes O(nodes * task groups): a step
-//           for 32 of them, but at most a 256th of the budget.
-// Memory:   about 150 bytes for each entry, also for allocations that no candidate names, and at most
-//           16 bytes for each step.
+// Cost:     the budget, and what reading 16,384 entries takes. Entries are nodes, candidates and
+//           their allocations; a step pays for 48 that are read. If the budget does not pay for
+//           reading the input, see can_read(), the search only decides whether the gang fits now.
+//           If tasks differ and have other constraints, each set that it tries takes O(nodes * task
+//           groups): a step for 32 of them, but at most a 256th of the budget.
+// Memory:   about 150 bytes for each entry, also for allocations that no candidate names, and at
+//           most 16 bytes for each step.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -157,8 +157,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     max_fit_steps_ = steps;
     fit_.set_budget(steps);
   }
-  // What a call of topology_fit does besides its own steps counts as so many, fewer than it takes on a
-  // large cluster: a budget from 256 on pays for 256 calls, enough for a set of cheap gangs.
+  // What a call of topology_fit does besides its own steps counts as so many, fewer than it takes
+  // on a large cluster: a budget from 256 on pays for 256 calls, enough for a set of cheap gangs.
   [[nodiscard]] std::uint64_t fit_steps() const noexcept {
     const std::uint64_t looked_at =
         std::uint64_t{evictions_.capacities().num_nodes()} * colocated_.size();
@@ -186,8 +186,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if ((sets_count_ && !this->pay_for_set()) || !pay_for_fit()) return fit_verdict::budget_ended;
     return fits_now();
   }
-  // Without the other constraints, with one step of `parts` of what is left. Raises the cell's bound,
-  // to never if it cannot hold the gang.
+  // Without the other constraints, with one step of `parts` of what is left. Raises the cell's
+  // bound, to never if it cannot hold the gang.
   victim_set search_cell(cell_bound& at, std::uint64_t parts) {
     cells_.select(at.number);
     this->spend(cells_.take_steps());
@@ -354,8 +354,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     over_budget_ = verdict != fit_verdict::does_not_fit;
     return verdict;
   }
-  // Whether the budget pays for a fit for each gang that keep_minimal() would try. Without one, gangs
-  // that are not needed would stay in the set.
+  // Whether the budget pays for a fit for each gang that keep_minimal() would try. Without one,
+  // gangs that are not needed would stay in the set.
   [[nodiscard]] bool affords_minimal() const {
     const std::span<const std::uint32_t> tried = evictions_.tried();
     const auto is_tried = [&](std::uint32_t j) { return is_on_placed_node(j); };

@@ -23,8 +23,8 @@ APIARY_NAMESPACE_BEGIN
 //           2^time_shift(); if it is still too small, the lowest classes count as one class. With
 //           20,000 gangs in three classes, the GPU-times may add up to 31 million.
 // Requires: all candidates of the search are among the gangs of the constructor.
-// Cost:     constructor from gangs O(gangs * log), at most 64 times O(gangs) if GPU-times are large;
-//           from classes O(classes). Then O(log classes) a gang.
+// Cost:     constructor from gangs O(gangs * log), at most 64 times O(gangs) if GPU-times are
+//           large; from classes O(classes). Then O(log classes) a gang.
 // Example:  through gang_scheduler examples/least_cost_victims.cpp
 class victim_cost {
  public:
@@ -54,8 +54,8 @@ class victim_cost {
     while (!time_is_below(gangs, times)) ++time_shift_;
     set_weights(times);
   }
-  // For gangs of these classes, whose GPU-times add up to at most this much. Requires: classes are in
-  // ascending order of priority. Cost: O(classes).
+  // For gangs of these classes, whose GPU-times add up to at most this much. Requires: classes are
+  // in ascending order of priority. Cost: O(classes).
   victim_cost(std::span<const class_size> classes, std::uint64_t gpu_time) {
     APIARY_ASSERT(std::is_sorted(
         classes.begin(), classes.end(),
@@ -84,8 +84,8 @@ class victim_cost {
     std::uint32_t lowest = 0;  // lowest priority in it
     std::uint64_t weight = 0;  // of a gang
   };
-  // Lists as many classes as the range allows, the highest first; the last one also has the gangs of
-  // all lower classes. The weight of a class is its number of gangs plus one. Returns how many
+  // Lists as many classes as the range allows, the highest first; the last one also has the gangs
+  // of all lower classes. The weight of a class is its number of gangs plus one. Returns how many
   // different sums of GPU-time the range still allows.
   std::uint64_t list_classes(std::span<const class_size> sizes) {
     std::uint64_t rest = 0;  // gangs of the classes that are not listed

@@ -35,8 +35,8 @@ struct gpus_on_node {
 };
 
 // A running gang that a search may evict, as a whole or not at all. It has the entries first, ...,
-// last-1 of the list of allocations of all gangs, at most one entry for each node. Entries of no gang
-// do not matter.
+// last-1 of the list of allocations of all gangs, at most one entry for each node. Entries of no
+// gang do not matter.
 struct eviction_candidate {
   std::uint64_t cost = 0;   // cost of evicting the gang, for example from victim_cost
   std::uint32_t first = 0;  // its first allocation

@@ -44,8 +44,8 @@ class job_book {
   using queue_type = kind_queues<typename P::kind>;   // of the waiting jobs
   explicit job_book(P placer) : placer_(std::move(placer)) {}
 
-  // Adds a job that neither waits nor runs yet; valid until forget(). kInvalidArgument: no job id, an
-  // estimate below 0, or too large. kAlreadyExists: the id is in use.
+  // Adds a job that neither waits nor runs yet; valid until forget(). kInvalidArgument: no job id,
+  // an estimate below 0, or too large. kAlreadyExists: the id is in use.
   [[nodiscard]] absl::StatusOr<Record*> add(const request& r, time_ms estimate) {
     const job_id job = r.job;
     if (!job.valid()) return absl::InvalidArgumentError("a job needs an id");
@@ -93,8 +93,8 @@ class job_book {
   [[nodiscard]] absl::StatusOr<std::optional<placement_type>> propose(const Record& r) {
     return placer_.propose(r.request);
   }
-  // Starts a waiting job if it fits now and accept(placement) is true; returns whether it has, and adds
-  // the action. If it does not fit, its kind fails in this round.
+  // Starts a waiting job if it fits now and accept(placement) is true; returns whether it has, and
+  // adds the action. If it does not fit, its kind fails in this round.
   template <class Accept>
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now, std::vector<job_action>& actions,
                                            Accept&& accept) requires JobPlacer<P> {
@@ -166,8 +166,8 @@ class job_book {
 
 namespace detail {
 
-// What is left of a job's work, in ms, after a failure of its server: whole intervals; nothing if the
-// interval is 0.
+// What is left of a job's work, in ms, after a failure of its server: whole intervals; nothing if
+// the interval is 0.
 [[nodiscard]] constexpr time_ms kept_work(time_ms work, time_ms interval) noexcept {
   return interval == 0 ? 0 : work - work % interval;
 }

@@ -27,36 +27,37 @@ APIARY_NAMESPACE_BEGIN
 
 // Options of a conservative_queue.
 struct conservative_options {
-  // Jobs get reservations, in order, until so many waiting jobs have one, as with bf_max_job_test of
-  // Slurm; 0: all. When one of them starts or leaves, the first job in the order that was not tried
-  // gets one. A job without a reservation does not start. A job whose start is unknown (see
+  // Jobs get reservations, in order, until so many waiting jobs have one, as with bf_max_job_test
+  // of Slurm; 0: all. When one of them starts or leaves, the first job in the order that was not
+  // tried gets one. A job without a reservation does not start. A job whose start is unknown (see
   // conservative_queue::reserved) has none. If its start becomes known, because another job ends
   // early or leaves, it gets one although the others are so many.
   std::size_t depth = 0;
 };
 
-// Conservative backfilling: every job (with a depth: each of the first) gets the earliest reservation
-// that earlier ones allow when it arrives, and no later job delays it. When a job ends before its
-// estimate, each job in order of arrival gives up its reservation and takes the earliest one, until none
-// moves.
+// Conservative backfilling: every job (with a depth: each of the first) gets the earliest
+// reservation that earlier ones allow when it arrives, and no later job delays it. When a job ends
+// before its estimate, each job in order of arrival gives up its reservation and takes the earliest
+// one, until none moves.
 //
 // Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime
 //           estimates" (IEEE TPDS 2001), conservative backfilling with compression.
 // Limits:   a reservation holds where any GPUs will do, no job runs longer than its estimate and no
-//           server breaks. A job that does not fit at its reserved time gets another one. A job that
-//           does not fit on the healthy servers has none until a server is repaired. After a late
-//           start, because decide() came after wake(), all reservations are made again.
+//           server breaks. A job that does not fit at its reserved time gets another one. A job
+//           that does not fit on the healthy servers has none until a server is repaired. After a
+//           late start, because decide() came after wake(), all reservations are made again.
 // Requires: times >= 0 that never decrease; decide() at wake() and after each time at which a job
 //           was submitted or ended, or a server broke or was repaired.
 // Cost:     submit, a start, and an end on time: O(log jobs), and for each gap between reservations
-//           that is too short for the new job. An early end, a withdrawal or a job that does not fit
-//           at its time: as a submit for each waiting job that was tried, and again until none moves. An
-//           overrun, a late start, an outage or a repair: O(running jobs log jobs), and as a submit of
-//           every waiting job; after an outage and a repair a copy of the placer also ends all running
-//           jobs. With `depth` it reads only jobs with reservations, those whose start is unknown, those
-//           that do not fit on the healthy servers, and the next ones in the order until enough have
-//           reservations: set it where hundreds of jobs wait. The module's page has figures. A server
-//           that is marked bad again, or healthy again, costs nothing.
+//           that is too short for the new job. An early end, a withdrawal or a job that does not
+//           fit at its time: as a submit for each waiting job that was tried, and again until none
+//           moves. An overrun, a late start, an outage or a repair: O(running jobs log jobs), and
+//           as a submit of every waiting job; after an outage and a repair a copy of the placer
+//           also ends all running jobs. With `depth` it reads only jobs with reservations, those
+//           whose start is unknown, those that do not fit on the healthy servers, and the next ones
+//           in the order until enough have reservations: set it where hundreds of jobs wait. The
+//           module's page has figures. A server that is marked bad again, or healthy again, costs
+//           nothing.
 // Example:  examples/job_queues.cpp
 template <JobPlacer P>
 class conservative_queue {
@@ -65,8 +66,8 @@ class conservative_queue {
   explicit conservative_queue(P placer, conservative_options options = {})
       : jobs_(std::move(placer)), profile_(this->placer().idle_gpus()), options_(options) {}
 
-  // A job arrives. kInvalidArgument: no job id, a negative estimate (0 counts as 1), or the job would
-  // not fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
+  // A job arrives. kInvalidArgument: no job id, a negative estimate (0 counts as 1), or the job
+  // would not fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, r.estimate));
     added->key = now;
@@ -268,8 +269,8 @@ class conservative_queue {
     }
     return absl::OkStatus();
   }
-  // Withdraws all reservations; only the running jobs have GPUs. Jobs for which no start was sought are
-  // not read.
+  // Withdraws all reservations; only the running jobs have GPUs. Jobs for which no start was sought
+  // are not read.
   void start_over(time_ms now) {
     profile_ = detail::gpu_profile(placer().idle_gpus(), now);
     for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id))

@@ -25,19 +25,19 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A queue of jobs that run to their end: the order says which job is first, the reservation which others may
-// start before it, and the placer where a job runs. It is a JobScheduler.
+// A queue of jobs that run to their end: the order says which job is first, the reservation which
+// others may start before it, and the placer where a job runs. It is a JobScheduler.
 //
 //   job_queue queue(server_placer::create({.gpus = {8, 8}}).value(), arrival_order(), first_fit());
 //
-// If the placer lets jobs give way to others (PreemptingPlacer), a job that starts suspends them; they
-// wait again at their old position.
+// If the placer lets jobs give way to others (PreemptingPlacer), a job that starts suspends them;
+// they wait again at their old position.
 //
-// Requires: times >= 0 that never decrease; decide() after each time at which a job was submitted or
-//           ended, or a server broke or was repaired.
-// Cost:     a call O(log jobs). decide: O(log jobs) for each kind (see Placer) that waits, O(log jobs)
-//           and a proposal for each job that starts, and a proposal for each kind that does not fit; and
-//           what the reservation takes.
+// Requires: times >= 0 that never decrease; decide() after each time at which a job was submitted
+//           or ended, or a server broke or was repaired.
+// Cost:     a call O(log jobs). decide: O(log jobs) for each kind (see Placer) that waits, O(log
+//           jobs) and a proposal for each job that starts, and a proposal for each kind that does
+//           not fit; and what the reservation takes.
 // Example:  examples/own_queue.cpp; queue/policies.h has names for the usual combinations
 template <JobPlacer P, JobOrder Order, class Reservation>
 class job_queue {
@@ -87,8 +87,9 @@ class job_queue {
     return absl::OkStatus();
   }
 
-  // Starts every job that may start now. Appends the actions to `actions`; the queue has applied them,
-  // and the host carries them out. An error only if the placer returns one; no job is lost then.
+  // Starts every job that may start now. Appends the actions to `actions`; the queue has applied
+  // them, and the host carries them out. An error only if the placer returns one; no job is lost
+  // then.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     jobs_.queues().begin_round();
     blocked_ = false;
@@ -147,8 +148,8 @@ class job_queue {
     [[nodiscard]] std::optional<entry> next_that_may() const {
       return queues().first_that_may(usable_gpus());
     }
-    // Starts the job if it fits and accept(placement) is true. Returns whether it has started. If it does
-    // not fit, its kind fails in this round.
+    // Starts the job if it fits and accept(placement) is true. Returns whether it has started. If
+    // it does not fit, its kind fails in this round.
     template <class Accept>
     [[nodiscard]] absl::StatusOr<bool> start(const entry& e, time_ms now, Accept&& accept) const {
       if (e.kind.gpus > placer().idle_gpus()) {

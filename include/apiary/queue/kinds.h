@@ -18,17 +18,17 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The waiting jobs in order of a key, then of id, in one queue for each kind of job (see Placer). All
-// jobs of a kind fit or none does, so a queue tries one job of a kind and knows about all; and they wait
-// for the same cause, which one clock counts.
+// The waiting jobs in order of a key, then of id, in one queue for each kind of job (see Placer).
+// All jobs of a kind fit or none does, so a queue tries one job of a kind and knows about all; and
+// they wait for the same cause, which one clock counts.
 //
-// A decision is a round: begin_round(), then first_that_may() again and again, with fail() and delay()
-// for kinds that cannot start, then end_round().
+// A decision is a round: begin_round(), then first_that_may() again and again, with fail() and
+// delay() for kinds that cannot start, then end_round().
 // Requires: Kind is ordered, and k.gpus says how many idle GPUs a job of kind k needs at least.
-// Cost: a call O(log waiting jobs); begin_round, end_round and the first call of first_that_may in a
-//       round also O(kinds that wait). first_that_may passes a kind of which no job may start once in
-//       a round, in O(log waiting jobs). Memory for each kind that waits: for the largest number of
-//       its jobs that waited at once since it last had none.
+// Cost: a call O(log waiting jobs); begin_round, end_round and the first call of first_that_may in
+//       a round also O(kinds that wait). first_that_may passes a kind of which no job may start
+//       once in a round, in O(log waiting jobs). Memory for each kind that waits: for the largest
+//       number of its jobs that waited at once since it last had none.
 template <class Kind>
 class kind_queues {
  public:
@@ -55,8 +55,8 @@ class kind_queues {
     if (offered_) offer(kind, q);
     return q.clock.at(now);
   }
-  // The job waits no more. Returns its delays. Requires: it entered with this kind and key; `entered`
-  // is what enter() returned.
+  // The job waits no more. Returns its delays. Requires: it entered with this kind and key;
+  // `entered` is what enter() returned.
   delays leave(const Kind& kind, job_id job, std::int64_t key, const delays& entered, time_ms now) {
     const auto found = queues_.find(kind);
     found->second.jobs.erase(key, job.value);
@@ -81,9 +81,9 @@ class kind_queues {
     return key;
   }
 
-  // The first job of a kind with at most `idle` GPUs that has not failed, and with an estimate of at
-  // most limit(kind, delays); `delays`: delay() was called for the kind. Requires: within a round, the
-  // limit of a kind does not rise, except by forget_delays().
+  // The first job of a kind with at most `idle` GPUs that has not failed, and with an estimate of
+  // at most limit(kind, delays); `delays`: delay() was called for the kind. Requires: within a
+  // round, the limit of a kind does not rise, except by forget_delays().
   template <class Limit>
   [[nodiscard]] std::optional<entry> first_that_may(std::uint32_t idle, Limit&& limit) {
     if (!offered_ || idle > *offered_) offer_all(idle, limit);
@@ -112,8 +112,8 @@ class kind_queues {
   [[nodiscard]] std::optional<entry> first() {
     return first_that_may((std::numeric_limits<std::uint32_t>::max)());
   }
-  // Calls visit(entry) for the jobs in order; after it returned false, for no other job of that kind.
-  // visit may let jobs enter and leave; a job that enters may be visited. Not within a round.
+  // Calls visit(entry) for the jobs in order; after it returned false, for no other job of that
+  // kind. visit may let jobs enter and leave; a job that enters may be visited. Not within a round.
   template <class Visit>
   void visit_in_order(Visit&& visit) {
     std::vector<job_offer> nexts;  // one for each kind; a heap

@@ -13,9 +13,9 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The order of the jobs of a job_queue, which run to their end: a job has one position for ever, also
-// when it waits again because its server broke. An order may have a state, for example what each tenant
-// has got so far.
+// The order of the jobs of a job_queue, which run to their end: a job has one position for ever,
+// also when it waits again because its server broke. An order may have a state, for example what
+// each tenant has got so far.
 //
 // (o: an order, r: a job_request, now: a time)
 // | expression         | meaning                                                              |
@@ -28,8 +28,8 @@ concept JobOrder = requires(O& o, const job_request& r, time_ms now) {
   { o.position(r, now) } -> std::same_as<std::int64_t>;
 };
 
-// By arrival. With an aging, a job counts as if it had arrived priority * aging milliseconds earlier, so
-// each job becomes the first one.
+// By arrival. With an aging, a job counts as if it had arrived priority * aging milliseconds
+// earlier, so each job becomes the first one.
 struct arrival_order {
   time_ms aging = 0;  // milliseconds for each unit of priority
   // See JobOrder. Requires: |priority| * aging and times below 2^61.
@@ -39,8 +39,8 @@ struct arrival_order {
 };
 
 // By GPUs * estimate, at most 2^61: shortest service first. Long jobs may starve.
-// Model: Hu et al., "Characterization and prediction of deep learning workloads" (SC 2021), QSSF; the
-//        prediction is the job's estimate.
+// Model: Hu et al., "Characterization and prediction of deep learning workloads" (SC 2021), QSSF;
+//        the prediction is the job's estimate.
 struct gpu_time_order {
   // See JobOrder.
   [[nodiscard]] std::int64_t position(const job_request& r, time_ms /*now*/) const noexcept {
@@ -68,10 +68,12 @@ struct service {
   time_ms started = 0;  // its last start
 };
 
-// The order of the jobs of a suspending_queue: by GPU-time. The position of a job that waits stays; that
-// of a job that runs is max(0, GPUs * (level + shift(now))): the level stays, the shift changes with time.
-// Model: the two-dimensional orders of Gu et al., "Tiresias" (NSDI 2019); with thresholds, the queues of
-//        its discretized order, in which jobs are in order of id (there: of their first start).
+// The order of the jobs of a suspending_queue: by GPU-time. The position of a job that waits stays;
+// that of a job that runs is max(0, GPUs * (level + shift(now))): the level stays, the shift
+// changes with time.
+// Model: the two-dimensional orders of Gu et al., "Tiresias" (NSDI 2019); with thresholds, the
+//        queues of its discretized order, in which jobs are in order of id (there: of their first
+//        start).
 class service_order {
  public:
   // Which GPU-time counts.
@@ -79,9 +81,9 @@ class service_order {
     attained,   // GPUs * time that the job has run so far
     remaining,  // GPUs * remaining time, by the estimate
   };
-  // The least of this GPU-time comes first. thresholds, for attained only: jobs are ordered by the largest
-  // threshold that they have reached, or 0, then by id; empty: by what they have attained. Requires:
-  // thresholds above 0, ascending.
+  // The least of this GPU-time comes first. thresholds, for attained only: jobs are ordered by the
+  // largest threshold that they have reached, or 0, then by id; empty: by what they have attained.
+  // Requires: thresholds above 0, ascending.
   explicit service_order(measures measure = measures::attained,
                          std::vector<std::int64_t> thresholds = {})
       : measure_(measure), thresholds_(std::move(thresholds)) {

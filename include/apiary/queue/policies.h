@@ -92,9 +92,9 @@ class batch_reservation {
 
 }  // namespace detail
 
-// A queue of jobs that run to their end, with a rule and an order that are chosen when the program runs:
-// FIFO, first-fit backfilling or EASY backfilling. See job_queue, and the page for when a reservation
-// holds.
+// A queue of jobs that run to their end, with a rule and an order that are chosen when the program
+// runs: FIFO, first-fit backfilling or EASY backfilling. See job_queue, and the page for when a
+// reservation holds.
 // Example:  examples/job_queues.cpp
 template <JobPlacer P>
 class batch_queue : public job_queue<P, detail::batch_order, detail::batch_reservation<P>> {
@@ -134,9 +134,9 @@ struct preemptive_options {
   time_ms checkpoint_interval = 0;
 };
 
-// A suspending_queue without a bound on waits and without migration: SRPT, LAS, or Tiresias (LAS with
-// thresholds). shortest_remaining chooses at each event, least_attained at multiples of its quantum. A
-// job starves while jobs with less GPU-time keep arriving: use bounded_wait_queue.
+// A suspending_queue without a bound on waits and without migration: SRPT, LAS, or Tiresias (LAS
+// with thresholds). shortest_remaining chooses at each event, least_attained at multiples of its
+// quantum. A job starves while jobs with less GPU-time keep arriving: use bounded_wait_queue.
 // Example:  examples/job_queues.cpp
 template <JobPlacer P>
 class preemptive_queue : public suspending_queue<P> {
@@ -144,7 +144,8 @@ class preemptive_queue : public suspending_queue<P> {
   using measures = service_order::measures;
 
  public:
-  // A queue over a placer on which no job runs. Requires: options.quantum > 0; checkpoint_interval >= 0.
+  // A queue over a placer on which no job runs. Requires: options.quantum > 0; checkpoint_interval
+  // >= 0.
   explicit preemptive_queue(P placer, preemptive_options options = {})
       : suspending_queue<P>(
             std::move(placer),

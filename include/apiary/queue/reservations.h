@@ -50,7 +50,8 @@ struct reservation_events {
   void servers_changed() noexcept {}
 };
 
-// A reservation starts the jobs that may overtake the first job of a queue, after this one did not fit.
+// A reservation starts the jobs that may overtake the first job of a queue, after this one did not
+// fit.
 //
 // (v: a reservation, q: the job_queue of a decision, first: an entry of kind_queues, now: a time)
 // | expression            | meaning                                                              |
@@ -58,8 +59,8 @@ struct reservation_events {
 // | v.fill(q, first, now) | starts other jobs with q.next_that_may and q.start; a Status          |
 // | events                | those of reservation_events, from which it derives                   |
 //
-// These are: no_backfill, first_fit, easy_by_count and easy_by_placement; a queue that plans the start of
-// every job is conservative_queue.
+// These are: no_backfill, first_fit, easy_by_count and easy_by_placement; a queue that plans the
+// start of every job is conservative_queue.
 //
 // No job overtakes the first one.
 struct no_backfill : reservation_events {
@@ -83,10 +84,10 @@ struct first_fit : reservation_events {
   }
 };
 
-// EASY backfilling: a job overtakes the first one if, by the estimates, it does not delay the time at
-// which enough GPUs will be idle for the first one. If enough GPUs are idle already, but not where the
-// first job can use them, every other job that fits in the rest of them starts, and the first job may wait
-// for as long as such jobs arrive.
+// EASY backfilling: a job overtakes the first one if, by the estimates, it does not delay the time
+// at which enough GPUs will be idle for the first one. If enough GPUs are idle already, but not
+// where the first job can use them, every other job that fits in the rest of them starts, and the
+// first job may wait for as long as such jobs arrive.
 // Model: Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995).
 class easy_by_count : public reservation_events {
  public:
@@ -108,7 +109,8 @@ class easy_by_count : public reservation_events {
   // The reservation of the last fill().
   [[nodiscard]] const reservation& reserved() const noexcept { return reserved_; }
 
-  // When, by the estimates, enough GPUs will be idle for this job. A job beyond its estimate ends now.
+  // When, by the estimates, enough GPUs will be idle for this job. A job beyond its estimate ends
+  // now.
   template <class Queue>
   [[nodiscard]] static reservation of(const Queue& q, const typename Queue::entry& e, time_ms now) {
     const std::int64_t idle = q.placer().idle_gpus();
@@ -127,12 +129,12 @@ class easy_by_count : public reservation_events {
   reservation reserved_{};
 };
 
-// EASY backfilling with particular GPUs: the first job is placed on a copy of the placer in which the
-// running jobs have ended, one after the other, until it fits. A job overtakes it if it ends before that
-// time or leaves its GPUs idle.
-// Cost: keeps the copy from one decision to the next (detail/placer_forecast.h): a call of the placer
-//       for each job that starts or ends, and for each end that the time of the reservation passes. After
-//       each start a proposal for each kind that was found to delay the first job.
+// EASY backfilling with particular GPUs: the first job is placed on a copy of the placer in which
+// the running jobs have ended, one after the other, until it fits. A job overtakes it if it ends
+// before that time or leaves its GPUs idle.
+// Cost: keeps the copy from one decision to the next (detail/placer_forecast.h): a call of the
+//       placer for each job that starts or ends, and for each end that the time of the reservation
+//       passes. After each start a proposal for each kind that was found to delay the first job.
 template <Placer P>
 class easy_by_placement : public reservation_events {
  public:

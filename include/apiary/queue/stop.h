@@ -25,18 +25,18 @@ struct freed_place {
 };
 
 // Stops running jobs one by one until a waiting job fits, starts it, and puts back the stopped jobs
-// that are not in its way, the last one first. nullopt: it does not fit after all that may stop, and
-// all of them run again where they ran. An error of a call leaves every job where it was, too.
+// that are not in its way, the last one first. nullopt: it does not fit after all that may stop,
+// and all of them run again where they ran. An error of a call leaves every job where it was, too.
 //
-// | call          | meaning                                                                         |
-// |---------------|---------------------------------------------------------------------------------|
-// | next()        | the job to stop next; an id that is not valid: no more may stop                 |
-// | stop(j)       | a Status: j does not run any more                                               |
-// | fits()        | StatusOr<optional<placement>>: where the waiting job fits now. It is asked      |
-// |               | after each stop                                                                 |
-// | start(w)      | a Status: the waiting job runs at w                                             |
-// | put_back(j)   | whether j runs again where it ran; false, and no change, if that is taken.      |
-// |               | Requires: it succeeds if all jobs stopped before j still run                     |
+// | call        | meaning                                                                    |
+// |-------------|----------------------------------------------------------------------------|
+// | next()      | the job to stop next; an id that is not valid: no more may stop            |
+// | stop(j)     | a Status: j does not run any more                                          |
+// | fits()      | StatusOr<optional<placement>>: where the waiting job fits now. It is asked |
+// |             | after each stop                                                            |
+// | start(w)    | a Status: the waiting job runs at w                                        |
+// | put_back(j) | whether j runs again where it ran; false, and no change, if that is taken. |
+// |             | Requires: it succeeds if all jobs stopped before j still run               |
 template <class Next, class Stop, class Fits, class Start, class PutBack>
 [[nodiscard]] auto stop_until_fits(Next&& next, Stop&& stop, Fits&& fits, Start&& start,
                                    PutBack&& put_back) {

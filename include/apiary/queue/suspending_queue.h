@@ -30,33 +30,33 @@ APIARY_NAMESPACE_BEGIN
 struct suspending_options {
   // Jobs are chosen at the first decide() from each multiple of it on; 0: at each decide().
   time_ms quantum = 600'000;
-  // A job that has waited so long without a break starves; max_time: none does. Requires: max_time if the
-  // quantum is 0.
+  // A job that has waited so long without a break starves; max_time: none does. Requires: max_time
+  // if the quantum is 0.
   time_ms patience = max_time;
   time_ms slice = 600'000;  // how long a job that starves runs before all others
   bool migrates = false;    // whether running jobs move to make GPUs of one server idle
   bool stops_on_arrival =
       true;  // whether a new job stops others at once, not only at the next choice
-  // An order that needs estimates only: a job whose server breaks keeps its work in whole intervals of
-  // this length, in ms; 0: it keeps nothing. The time that starts and migrations cost counts as work here,
-  // and in all orders as time that the job has run (the module's page).
+  // An order that needs estimates only: a job whose server breaks keeps its work in whole intervals
+  // of this length, in ms; 0: it keeps nothing. The time that starts and migrations cost counts as
+  // work here, and in all orders as time that the job has run (the module's page).
   time_ms checkpoint_interval = 0;
 };
 
 // A queue that suspends and, if it is to, migrates jobs, and bounds their waits.
 //
-// A job that does not fit makes jobs after it in the order stop, the last one first, until it fits on
-// idle GPUs; those of them that are not in its way continue, and others continue elsewhere if they
-// fit. If that is not enough although as many GPUs are idle as it needs, smaller jobs migrate. Both
-// happen at multiples of the quantum; a job that arrives also stops others at once, if it is to. Between them
-// each job that fits starts, in order.
+// A job that does not fit makes jobs after it in the order stop, the last one first, until it fits
+// on idle GPUs; those of them that are not in its way continue, and others continue elsewhere if
+// they fit. If that is not enough although as many GPUs are idle as it needs, smaller jobs migrate.
+// Both happen at multiples of the quantum; a job that arrives also stops others at once, if it is
+// to. Between them each job that fits starts, in order.
 //
 // A job that has waited for `patience` starves: it comes before all other jobs until it has run for
 // `slice`; among jobs that starve, the one that has waited longest comes first.
 //
-// Bound:    while all servers are healthy, a job waits at most patience + quantum +
-//           k * (slice + quantum) at a time. k counts the jobs that waited, or ran their slice, when it
-//           began to wait. Jobs that arrive later do not matter. Without a patience there is no bound.
+// Bound:    while all servers are healthy, a job waits at most patience + quantum + k * (slice +
+//           quantum) at a time. k counts the jobs that waited, or ran their slice, when it began to
+//           wait. Jobs that arrive later do not matter. Without a patience there is no bound.
 // Model:    the slices of jobs that starve are ours; the orders are those of service_order.
 // Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after
 //           each time at which a job was submitted or ended, or a server broke or was repaired. A
@@ -84,8 +84,8 @@ class suspending_queue {
   }
 
   // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an
-  // idle cluster; for an order that needs estimates also no estimate, or GPUs * estimate not below 2^62.
-  // kAlreadyExists: a job with this id waits or runs.
+  // idle cluster; for an order that needs estimates also no estimate, or GPUs * estimate not below
+  // 2^62. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (order_.needs_estimates() && r.estimate > most_gpu_time / (std::max<time_ms>)(1, r.gpus)) {
       return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), ": an estimate of ",
@@ -111,8 +111,8 @@ class suspending_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs wait again; for an order that needs estimates their work since the
-  // last checkpoint is to be done again. Returns them, ascending. kNotFound: no such server.
+  // The server is broken. Its jobs wait again; for an order that needs estimates their work since
+  // the last checkpoint is to be done again. Returns them, ascending. kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(jobs_.stop(r));
@@ -125,9 +125,9 @@ class suspending_queue {
     return jobs_.mark_healthy(n);
   }
 
-  // Suspends, migrates and starts jobs. Appends the actions to `actions`: suspensions, then the rest,
-  // each in order of job id. The queue has applied them already. An error only if the placer returns
-  // one; the actions up to then are appended, and no job is lost.
+  // Suspends, migrates and starts jobs. Appends the actions to `actions`: suspensions, then the
+  // rest, each in order of job id. The queue has applied them already. An error only if the placer
+  // returns one; the actions up to then are appended, and no job is lost.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     running_.shift_to(order_.shift(now));
     const bool choose = options_.quantum == 0 || now % options_.quantum == 0 || now >= next_choice_;
@@ -313,7 +313,8 @@ class suspending_queue {
     }
     return true;
   }
-  // Starts a waiting job on GPUs that smaller jobs leave for others. Returns whether it has started.
+  // Starts a waiting job on GPUs that smaller jobs leave for others. Returns whether it has
+  // started.
   [[nodiscard]] absl::StatusOr<bool> migrate_for(record& r, time_ms now) {
     if (placer().idle_gpus() < r.request.gpus) return false;
     detail::run_queues::walk_back back(running_);
@@ -344,7 +345,8 @@ class suspending_queue {
     }
     return true;
   }
-  // Runs the jobs somewhere, the first ones first. Returns whether all fit; `to` says where they run.
+  // Runs the jobs somewhere, the first ones first. Returns whether all fit; `to` says where they
+  // run.
   [[nodiscard]] absl::StatusOr<bool> place_all(const std::vector<job_id>& moves,
                                                std::vector<job_placement>& to) {
     for (const job_id job : moves) {

@@ -25,8 +25,8 @@
 APIARY_NAMESPACE_BEGIN
 
 // Runs a list of jobs under a scheduler until every job has ended or nothing more can happen. The
-// arguments alone determine all events and their digest. The scheduler gets each job's estimate plus
-// options.start_cost. A job of duration 0 ends when it has started.
+// arguments alone determine all events and their digest. The scheduler gets each job's estimate
+// plus options.start_cost. A job of duration 0 ends when it has started.
 //
 // speed(job, where) -> std::uint32_t   the speed on these GPUs, in thousandths of full, not 0
 // speed(job, where, others)            the same beside these jobs (ascending), whenever they change
@@ -35,13 +35,13 @@ APIARY_NAMESPACE_BEGIN
 //
 // If the scheduler has fail() (see JobScheduler), it is called for each failure of a job.
 //
-// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or a duration
-//           outside 0 to 2^53 - 1; an outage is not in order of `from`, ends before it begins or
-//           breaks a broken server; options.servers and the scheduler differ in GPUs; a start, a
-//           migration or a checkpoint interval is less than 0 ms; a failure is not in order of jobs,
-//           of no job, or before 0. kInternal: wake() is not later than the last decide(); an action
-//           of decide() or the jobs of mark_bad() are wrong: sim/README.md lists what is legal.
-//           Otherwise the first error of the scheduler.
+// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or a
+//           duration outside 0 to 2^53 - 1; an outage is not in order of `from`, ends before it
+//           begins or breaks a broken server; options.servers and the scheduler differ in GPUs; a
+//           start, a migration or a checkpoint interval is less than 0 ms; a failure is not in
+//           order of jobs, of no job, or before 0. kInternal: wake() is not later than the last
+//           decide(); an action of decide() or the jobs of mark_bad() are wrong: sim/README.md
+//           lists what is legal. Otherwise the first error of the scheduler.
 // Requires: the scheduler is new.
 // Cost:     O(log jobs running) an event beside the work of the scheduler; about 120 bytes a job.
 // Example:  examples/job_queues.cpp

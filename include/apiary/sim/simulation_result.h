@@ -25,8 +25,8 @@ struct simulation_options {
   struct job_failure {
     using kind = failure_class;  // unknown: the job is retried up to max_retries times
     job_id job{};                // the job
-    // It fails with so much progress, in ms at full speed, kept work included. A retry that keeps as
-    // much or more fails as soon as it can make progress.
+    // It fails with so much progress, in ms at full speed, kept work included. A retry that keeps
+    // as much or more fails as soon as it can make progress.
     time_ms at = 0;
     kind why = kind::unknown;  // whether it is retried
   };
@@ -39,9 +39,9 @@ struct simulation_options {
   time_ms until = max_time;              // the simulation ends then, even if jobs are still running
   time_ms migration_cost = 0;            // ms from a migration until the job makes progress; >= 0
   std::vector<std::uint32_t> servers{};  // GPUs of each server; empty: measures no fragmentation
-  // By job; those of one job happen one after the other, until one is not before its duration. A job
-  // that fails loses its progress since the last checkpoint and is submitted again, or ends. If the
-  // scheduler has fail() (see JobScheduler), that decides instead, and max_retries is not used.
+  // By job; those of one job happen one after the other, until one is not before its duration. A
+  // job that fails loses its progress since the last checkpoint and is submitted again, or ends. If
+  // the scheduler has fail() (see JobScheduler), that decides instead, and max_retries is not used.
   std::vector<job_failure> failures{};
   std::uint32_t max_retries = 3;  // how often a job is retried after failures of unknown kind
 };
@@ -100,8 +100,8 @@ struct simulation_result {
   digest log{};                 // a digest of all events with their placements, in order
 };
 
-// Figures of a simulation, over the jobs that want between min_gpus and max_gpus GPUs and that ended,
-// not with a failure.
+// Figures of a simulation, over the jobs that want between min_gpus and max_gpus GPUs and that
+// ended, not with a failure.
 struct job_metrics {
   // Mean, percentiles and maximum of a set of durations, in milliseconds.
   struct time_summary {

@@ -77,8 +77,9 @@ struct job_generator {
 
 namespace detail {
 
-// A lognormal time, by integers alone, at most 2^62. The logarithm is a sum of twelve uniform numbers
-// and never more than six deviations away. Requires: 0 < median < 2^32, sigma_milli <= 10'000.
+// A lognormal time, by integers alone, at most 2^62. The logarithm is a sum of twelve uniform
+// numbers and never more than six deviations away. Requires: 0 < median < 2^32, sigma_milli <=
+// 10'000.
 [[nodiscard]] inline time_ms lognormal_time(rng& random, time_ms median,
                                             std::uint32_t sigma_milli) {
   constexpr std::int64_t one = 1 << 16;

@@ -137,8 +137,8 @@ class job_collector {
 
 // Reads a CSV list with the columns timestamp (the arrival, UTC), duration (seconds), num_gpus and
 // cluster (the tenant). Times become milliseconds from the first arrival. The estimate of a job is
-// its duration. A job without GPUs or duration is left out and counted. Columns that may be missing, or
-// empty in a row: cpus_per_gpu (cores), memory_gib_per_gpu and gpu_model.
+// its duration. A job without GPUs or duration is left out and counted. Columns that may be
+// missing, or empty in a row: cpus_per_gpu (cores), memory_gib_per_gpu and gpu_model.
 // Errors:  kInvalidArgument (kOutOfRange for a line that is too long); the message names the line.
 // Example: examples/programs/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_philly(line_reader lines) {

@@ -171,7 +171,8 @@ namespace detail {
 
 // Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and optionally
 // gpu_spec. Without GPUs, gpu_milli and gpu_spec are ignored. Errors: gpu_milli is 0 for one GPU or
-// above 1000, or neither 0 nor 1000 for several GPUs (0 means 1000); a spec without any of `models`.
+// above 1000, or neither 0 nor 1000 for several GPUs (0 means 1000); a spec without any of
+// `models`.
 [[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(
     line_reader lines, const gpu_model_names& models) {
   enum : std::size_t { name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec };

@@ -10,8 +10,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The level of the lowest cell that is c or contains c and for which is_free holds; nullopt if there
-// is none. Cost: O(levels).
+// The level of the lowest cell that is c or contains c and for which is_free holds; nullopt if
+// there is none. Cost: O(levels).
 template <CellTree Tree, class IsFree>
 [[nodiscard]] std::optional<level_t> enclosing_free_level(const Tree& tree, cell_id c,
                                                           const IsFree& is_free) noexcept {

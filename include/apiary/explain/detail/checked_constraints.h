@@ -45,8 +45,8 @@ class checked_constraints {
     return together_[group * levels_ + l];
   }
 
-  // Takes out of the tasks in a cell those of a leader without its workers, and the reverse. Returns
-  // whether there were any.
+  // Takes out of the tasks in a cell those of a leader without its workers, and the reverse.
+  // Returns whether there were any.
   [[nodiscard]] bool lower_to_replicas(std::vector<std::uint32_t>& tasks, level_t l) const {
     const std::vector<std::uint32_t> before = tasks;
     for (const replica& r : replicas_) {

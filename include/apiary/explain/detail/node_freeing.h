@@ -81,7 +81,8 @@ class freeing_cost {
     if (!holds(whole_[n], tasks)) return std::nullopt;
     return static_cast<std::int64_t>(cost_of_freeing(now_[n], whole_[n], now_.size()));
   }
-  // How many tasks of group u, at most `limit`, a node can hold beside these tasks of the other groups.
+  // How many tasks of group u, at most `limit`, a node can hold beside these tasks of the other
+  // groups.
   [[nodiscard]] std::uint32_t most(std::uint32_t node_class, std::span<const std::uint32_t> tasks,
                                    std::size_t u, std::uint32_t limit) const {
     node_free left = whole_[class_nodes_[node_class]];
@@ -170,8 +171,8 @@ class freeing_order {
     return first;
   }
   // The nodes of a cell that are not wholly free. by_slices: the nodes that complete a slice at the
-  // least cost are first (if there are no slices: the nodes that give a slot at the least cost), and
-  // nodes that give none are last. Otherwise the nodes are in ascending order of cost.
+  // least cost are first (if there are no slices: the nodes that give a slot at the least cost),
+  // and nodes that give none are last. Otherwise the nodes are in ascending order of cost.
   void operator()(level_t l, std::uint32_t cell, bool by_slices,
                   std::vector<keyed_number>& order) const {
     order.clear();

@@ -30,9 +30,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Hides reserved resources in a node table: a node with reservations shows what would be left if the
-// tasks with the reservations ran beside all running ones, and 0 where that is less than nothing. It
-// keeps what is really left.
+// Hides reserved resources in a node table: a node with reservations shows what would be left if
+// the tasks with the reservations ran beside all running ones, and 0 where that is less than
+// nothing. It keeps what is really left.
 //
 // Requires: tasks start and end on the node table first, and then here; the table's nodes with
 //           reservations do not leave or change.

@@ -18,10 +18,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Lower bounds of what it costs to evict enough jobs of a node, one for each class of requests: no GPU,
-// a fraction by eighths of a GPU, one GPU, and 2, 4, 8 or 16 whole GPUs (or up to the next class).
-// They hold for all requests of the class, whatever CPU and memory these want: they count what is
-// missing on the GPUs, and the cheapest job.
+// Lower bounds of what it costs to evict enough jobs of a node, one for each class of requests: no
+// GPU, a fraction by eighths of a GPU, one GPU, and 2, 4, 8 or 16 whole GPUs (or up to the next
+// class). They hold for all requests of the class, whatever CPU and memory these want: they count
+// what is missing on the GPUs, and the cheapest job.
 //
 // Requires: the candidates use no more than the node has.
 // Cost:     O(candidates * GPUs of the node).

@@ -26,15 +26,15 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Lists the sets of some jobs that are not empty, one by one, those that cost least first; of sets that
-// cost the same, those with the fewest jobs first.
+// Lists the sets of some jobs that are not empty, one by one, those that cost least first; of sets
+// that cost the same, those with the fewest jobs first.
 //
-// Each set is made from one that costs no more and has no more jobs: either its last job, in the order of
-// costs, follows the job that it replaces, or it is added after it.
+// Each set is made from one that costs no more and has no more jobs: either its last job, in the
+// order of costs, follows the job that it replaces, or it is added after it.
 //
 // Requires: the costs of all jobs add up to less than 2^63.
-// Cost:     next: O(log sets so far), and O(jobs of the set) for jobs(). Memory: 40 bytes for each set
-//           so far.
+// Cost:     next: O(log sets so far), and O(jobs of the set) for jobs(). Memory: 40 bytes for each
+//           set so far.
 class sets_by_cost {
  public:
   // A job, and what its eviction costs.
@@ -101,20 +101,20 @@ class sets_by_cost {
   std::uint32_t now_ = none;
 };
 
-// Finds victims for a gang. First task by task, the largest first; victims that are not needed stay. On
-// small clusters it then tries sets of jobs in the order of their costs, until the gang fits, no cheaper
-// set is left, or max_tries or max_looks is reached.
+// Finds victims for a gang. First task by task, the largest first; victims that are not needed
+// stay. On small clusters it then tries sets of jobs in the order of their costs, until the gang
+// fits, no cheaper set is left, or max_tries or max_looks is reached.
 //
 // Requires: the gang does not fit now.
-// Cost:     a search of victim_index for each task group, and for each task that takes victims; then for
-//           each set that is tried, a plan for the gang, and O(tasks of the set).
+// Cost:     a search of victim_index for each task group, and for each task that takes victims;
+//           then for each set that is tried, a plan for the gang, and O(tasks of the set).
 template <NodeScore Score>
 class gang_victims {
  public:
   // The most sets of jobs that are tried for a gang.
   static constexpr std::uint32_t max_tries = 512;
-  // The most nodes, tasks of the gang and tasks of the set, added up over all tries. If nodes and tasks of
-  // the gang allow less than min_tries, no set is tried.
+  // The most nodes, tasks of the gang and tasks of the set, added up over all tries. If nodes and
+  // tasks of the gang allow less than min_tries, no set is tried.
   static constexpr std::uint64_t max_looks = 16'384;
   static constexpr std::uint64_t min_tries = 64;
   // The most steps that the search for a placement of the gang takes for a set.
@@ -182,8 +182,8 @@ class gang_victims {
     for (const running_task& t : placed) book_.vacate(t);
     for (const job_id victim : victims) book_.fits_again(victim);
   }
-  // Makes the plan: victims that are not needed stay, those that cost most first. Takes back what was
-  // tried. Requires: try_without() for each victim, and place() for each task of the gang.
+  // Makes the plan: victims that are not needed stay, those that cost most first. Takes back what
+  // was tried. Requires: try_without() for each victim, and place() for each task of the gang.
   void keep_needed(std::vector<job_id> victims, std::vector<running_task> placed,
                    std::uint64_t bound, preemption_plan& plan) {
     merge_sort(victims, [&](job_id a, job_id b) {
@@ -230,8 +230,8 @@ class gang_victims {
     }
     if (all_decided) plan.lower_bound = plan.cost;
   }
-  // Makes a plan for a gang for which victims were not found task by task, if it fits without all these
-  // jobs. Returns whether it does.
+  // Makes a plan for a gang for which victims were not found task by task, if it fits without all
+  // these jobs. Returns whether it does.
   bool try_all(const std::vector<sets_by_cost::job>& jobs, std::uint64_t bound,
                preemption_plan& plan) {
     std::vector<job_id> victims;
@@ -264,8 +264,8 @@ class gang_victims {
     return jobs;
   }
 
-  // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one node,
-  // those on different nodes are different.
+  // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one
+  // node, those on different nodes are different.
   [[nodiscard]] std::uint64_t victims_bound() {
     std::uint64_t bound = 0;
     for (const constrained_task_group& group : gang_.groups) {

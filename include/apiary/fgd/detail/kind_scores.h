@@ -45,8 +45,8 @@ struct prepared_for<Score> {
 //
 // Model:    the argmin over nodes of the change of a metric, "Beware of Fragmentation" (USENIX ATC
 //           2023), section 4, for any score and any filter.
-// Requires: every call gets the same table, update() is called after each change of a node, and add()
-//           when the table gets a new id; tasks are valid().
+// Requires: every call gets the same table, update() is called after each change of a node, and
+//           add() when the table gets a new id; tasks are valid().
 // Cost:     place: one score for each node that changed since the last call for this kind, then
 //           O(log64 nodes); with `allowed`, or with memory that the score ignores, as
 //           score_tree::best_of. A kind that is new, or was replaced, first scores all nodes where

@@ -52,8 +52,8 @@ struct open_scheduler : gang_sharing_scheduler<Score> {
   using base::running_;
 };
 
-// Keeps what preemptive_sharing_scheduler knows of jobs: where they run, their terms, what they have
-// reserved, and which of them may be evicted.
+// Keeps what preemptive_sharing_scheduler knows of jobs: where they run, their terms, what they
+// have reserved, and which of them may be evicted.
 template <NodeScore Score>
 class preemption_book {
  public:

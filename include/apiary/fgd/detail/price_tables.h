@@ -24,8 +24,8 @@ struct load_prices {
   std::int32_t least_core_price = 0;      // no task without GPU earns more than this for each core
 };
 
-// V(node), an upper bound of the sum of net worths of any tasks that fit together on what is left of
-// a node, in millionths of a GPU, summed over samples of the load:
+// V(node), an upper bound of the sum of net worths of any tasks that fit together on what is left
+// of a node, in millionths of a GPU, summed over samples of the load:
 //
 //   V(node) = min over core prices q of  (q * cores left + sum over GPUs of the most that tasks can
 //             earn on what is left of the GPU if they pay q for each core)
@@ -33,8 +33,8 @@ struct load_prices {
 // It is an upper bound because tasks that fit on the node pay at most q * cores left, and what they
 // earn beyond that is in the sum. Each node finds the core price that fits its own cores.
 //
-// A lane is one core price of one sample. The sum for all lanes is a sum of rows, one for each GPU in
-// use and one for the free GPUs.
+// A lane is one core price of one sample. The sum for all lanes is a sum of rows, one for each GPU
+// in use and one for the free GPUs.
 //
 // Model: Lagrangian relaxation of the packing problem of a node, with 20 multipliers.
 // Cost:  value: O(lanes * GPUs in use). Construction: O(lanes * models that differ * (steps *

@@ -30,8 +30,9 @@ struct running_task {
 //
 // Requires: nodes are below the number of calls of add_node().
 // Cost:     start: O(1) and a hash look-up. finish: O(tasks of the job) and a hash look-up.
-//           finish_one, find_one, count_on: O(tasks of the node). Others: in proportion to their result, or O(1).
-//           Memory: 64 bytes for each task, 8 for each node, and a map of the jobs.
+//           finish_one, find_one, count_on: O(tasks of the node). Others: in proportion to their
+//           result, or O(1). Memory: 64 bytes for each task, 8 for each node, and a map of the
+//           jobs.
 class running_tasks {
  public:
   // No tasks, and so many nodes.

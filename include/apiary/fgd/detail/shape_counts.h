@@ -22,7 +22,8 @@ namespace detail {
 // the number of nodes for each amount of memory. A cluster has few such shapes, so what it could
 // run if it were idle is known without a scan of its nodes.
 //
-// Cost: add, remove: a hash look-up and O(log distinct amounts of memory). most_memory_for: O(size()).
+// Cost: add, remove: a hash look-up and O(log distinct amounts of memory). most_memory_for:
+//       O(size()).
 class shape_counts {
  public:
   // The shapes of all nodes.

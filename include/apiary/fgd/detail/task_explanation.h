@@ -81,8 +81,8 @@ struct greatest_amounts {
   return limit.empty() ? "no node has all the CPU, memory and GPUs that it requests" : limit;
 }
 
-// What a task lacks on nodes that could run it if they were idle and healthy. Each node counts once:
-// as not suggested, as bad, or for the first of GPUs, CPU and memory that it lacks.
+// What a task lacks on nodes that could run it if they were idle and healthy. Each node counts
+// once: as not suggested, as bad, or for the first of GPUs, CPU and memory that it lacks.
 class task_shortage {
  public:
   // Whether no node was added.
@@ -154,9 +154,9 @@ class task_shortage {
   lacking gpus_{}, cpu_{}, memory_{};
 };
 
-// Why the task waits: "never: " and the limit, or "not now: " and what it lacks, by GPU model if the
-// cluster has others than model 0; empty if it fits now, on a suggested node if `suggested` is not
-// null. Requires: task.valid(); `suggested` has a bit for each node. Cost: O(nodes).
+// Why the task waits: "never: " and the limit, or "not now: " and what it lacks, by GPU model if
+// the cluster has others than model 0; empty if it fits now, on a suggested node if `suggested` is
+// not null. Requires: task.valid(); `suggested` has a bit for each node. Cost: O(nodes).
 [[nodiscard]] inline std::string explain_task(const node_table& nodes, const task_request& task,
                                               const summary_bitset* suggested) {
   std::array<task_shortage, max_gpu_models> by_model{};  // all in the first one without GPUs

@@ -101,15 +101,15 @@ struct victims_on_node {
   std::uint64_t lower_bound = 0;  // no victims anywhere cost less
 };
 
-// Knows the jobs on each node that may be evicted, and the eviction_bounds of each node. A search takes
-// the nodes in the order of these bounds, and searches each of them exactly until no other node can
-// cost less.
+// Knows the jobs on each node that may be evicted, and the eviction_bounds of each node. A search
+// takes the nodes in the order of these bounds, and searches each of them exactly until no other
+// node can cost less.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
-// Cost:     find: O(nodes) for a look at the bounds, then a search on each node of which the bound is
-//           not above the least cost; and eviction_bounds for each node that changed since the last
-//           find for this priority. Those of max_levels priorities are kept.
-//           Memory: 116 bytes a node and priority, 64 a job on a node.
+// Cost:     find: O(nodes) for a look at the bounds, then a search on each node of which the bound
+//           is not above the least cost; and eviction_bounds for each node that changed since the
+//           last find for this priority. Those of max_levels priorities are kept. Memory: 116 bytes
+//           a node and priority, 64 a job on a node.
 class victim_index {
  public:
   // The cost of a node where no evictions are enough.
@@ -261,8 +261,8 @@ class victim_index {
     open_.pop_back();
     return next;
   }
-  // If the candidate was not searched, searches in few steps, and puts it back at what victims cost at
-  // least by this search, if there are any. Returns whether it was not searched.
+  // If the candidate was not searched, searches in few steps, and puts it back at what victims cost
+  // at least by this search, if there are any. Returns whether it was not searched.
   bool refine(const node_table& nodes, const task_request& task, std::uint32_t priority,
               const candidate& c) {
     if (c.is_searched) return false;

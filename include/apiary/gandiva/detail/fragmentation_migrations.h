@@ -35,8 +35,9 @@ struct fragmentation_migration {
   friend bool operator==(const fragmentation_migration&, const fragmentation_migration&) = default;
 };
 
-// Finds the migration of one task that lowers the cluster's fragmentation F most for each GPU of the
-// task. For each kind of task it keeps the gain on every node, and updates the nodes that changed.
+// Finds the migration of one task that lowers the cluster's fragmentation F most for each GPU of
+// the task. For each kind of task it keeps the gain on every node, and updates the nodes that
+// changed.
 // Model:    migration as in "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of
 //           Fragmentation" (USENIX ATC 2023), §3, instead of free GPUs by server.
 // Requires: the same nodes at each call; update() after each change of one. W < 2^32.

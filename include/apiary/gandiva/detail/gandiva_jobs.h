@@ -99,11 +99,11 @@ struct resize {
 }
 
 // The jobs, their servers and the actions of a decision. A decision has at most one action for each
-// job: if a job shrinks and then stops, only the stop remains. A change costs O(log servers + jobs of
-// the server), but it reads these only if a job comes and the jobs that ran least have left or run.
-// Of two packed jobs, one is the leader and the other its follower. Both run on the leader's GPUs,
-// and start and stop together; in the pool only the leader has the GPUs. A follower counts in its
-// server's load until its packing is kept. When one of the two ends, the other keeps the GPUs.
+// job: if a job shrinks and then stops, only the stop remains. A change costs O(log servers + jobs
+// of the server), but it reads these only if a job comes and the jobs that ran least have left or
+// run. Of two packed jobs, one is the leader and the other its follower. Both run on the leader's
+// GPUs, and start and stop together; in the pool only the leader has the GPUs. A follower counts in
+// its server's load until its packing is kept. When one of the two ends, the other keeps the GPUs.
 class gandiva_jobs {
  public:
   gandiva_jobs(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)

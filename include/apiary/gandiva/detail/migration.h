@@ -94,11 +94,11 @@ class migration_gains {
   std::array<std::int64_t, placement::max_gpus + 1> usable_{};
 };
 
-// Chooses migrations that bring free GPUs together on few servers; returns them in order.
-// It tries to empty each server with jobs that has at least `threshold` free GPUs, once: first the
-// one with the most free GPUs (ties: the first). The jobs of such a server migrate, the largest first
-// (ties: by id), each at most once. A job goes to the server in use that fits it, has no more free
-// GPUs than its own server, and gains most (ties: the fewest free GPUs, then the first). A job that
+// Chooses migrations that bring free GPUs together on few servers; returns them in order. It tries
+// to empty each server with jobs that has at least `threshold` free GPUs, once: first the one with
+// the most free GPUs (ties: the first). The jobs of such a server migrate, the largest first (ties:
+// by id), each at most once. A job goes to the server in use that fits it, has no more free GPUs
+// than its own server, and gains most (ties: the fewest free GPUs, then the first). A job that
 // gains nowhere stays.
 // Requires: on each healthy server, the GPUs of its jobs and its free ones are different GPUs; at
 //           most 32 GPUs for each server; threshold > 0. Jobs of broken servers stay.
@@ -207,12 +207,12 @@ class migration_gains {
 }
 
 // Migrates running jobs: consolidate() migrates jobs on several servers to fewer servers,
-// defragment() empties servers. A job that started or migrated less than `min_run_time` ago does not
-// migrate, because it would lose too much of its time.
-// Cost: consolidate O(1) if no server has unsubscribed GPUs; else O(16 + s) for each job on s servers
-//       that could run on fewer if they were idle, and O(16 s log s) for each that migrates; defragment
-//       O(servers in use with unsubscribed GPUs + jobs of those to be emptied), or nothing if there is
-//       none to empty.
+// defragment() empties servers. A job that started or migrated less than `min_run_time` ago does
+// not migrate, because it would lose too much of its time.
+// Cost: consolidate O(1) if no server has unsubscribed GPUs; else O(16 + s) for each job on s
+//       servers that could run on fewer if they were idle, and O(16 s log s) for each that
+//       migrates; defragment O(servers in use with unsubscribed GPUs + jobs of those to be
+//       emptied), or nothing if there is none to empty.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const migration_gains& gains)
@@ -303,7 +303,8 @@ class gandiva_migration {
                                      [](const placement& p, node_id o) { return p.node < o; });
     return at != r.where.end() && at->node == n;
   }
-  // Whether a job on s servers fits on s - 1: those with the most unsubscribed GPUs, if its own count.
+  // Whether a job on s servers fits on s - 1: those with the most unsubscribed GPUs, if its own
+  // count.
   [[nodiscard]] static bool fits_on_fewer(const gandiva_jobs& jobs, const gandiva_job& r) {
     const gandiva_servers& all = jobs.servers();
     const std::size_t fewer = r.where.size() - 1;

@@ -24,9 +24,9 @@ namespace detail {
 
 // Migrates suspended jobs to unsubscribed GPUs, or to servers where they get time slices (jobs that
 // are packed with them stay).
-// Cost: into_unsubscribed O(log servers + jobs of the server) for each migration; from_held O(jobs of
-//       over-subscribed servers), once more after jobs of a priority migrated, and O(servers) for each
-//       migration and for each number of GPUs and priority that has no better server.
+// Cost: into_unsubscribed O(log servers + jobs of the server) for each migration; from_held O(jobs
+//       of over-subscribed servers), once more after jobs of a priority migrated, and O(servers)
+//       for each migration and for each number of GPUs and priority that has no better server.
 class gandiva_relocation {
  public:
   // While a suspended job fits into unsubscribed GPUs: takes the most over-subscribed server with
@@ -46,8 +46,8 @@ class gandiva_relocation {
       move(jobs, *best, servers.tightest(best->request.gpus), packing);
     }
   }
-  // Migrates suspended jobs that get no time slice because jobs of higher priority hold the GPUs, in
-  // order of priority, arrival and id: to the least loaded server where they get time slices,
+  // Migrates suspended jobs that get no time slice because jobs of higher priority hold the GPUs,
+  // in order of priority, arrival and id: to the least loaded server where they get time slices,
   // preferably of their affinity. Repeats this for jobs that then get no time slice; their priority
   // is lower each time.
   static void from_held(gandiva_jobs& jobs, gandiva_packing& packing) {

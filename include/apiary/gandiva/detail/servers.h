@@ -38,8 +38,8 @@ struct gandiva_claim {
 // The servers of a cluster and their jobs, indexed so that no query scans all servers. The module's
 // page defines load, affinity and unsubscribed GPUs; a broken or over-subscribed server has none.
 // Cost: change O(log servers), and O(distinct numbers of GPUs of suspended jobs) if the server is
-//       over-subscribed; held O(priorities of the server); other queries O(max_gpus_per_node * log64
-//       servers). About 200 bytes a server.
+//       over-subscribed; held O(priorities of the server); other queries O(max_gpus_per_node *
+//       log64 servers). About 200 bytes a server.
 class gandiva_servers {
  public:
   using by_load = std::map<std::pair<std::uint32_t, std::uint32_t>, node_id>;  // by load, id
@@ -56,8 +56,8 @@ class gandiva_servers {
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return servers_[n.value].load; }
   // The load of jobs on several servers.
   [[nodiscard]] std::uint32_t pinned(node_id n) const noexcept { return servers_[n.value].pinned; }
-  // GPUs of the server that jobs on several servers and of higher priority hold. May be more than it
-  // has.
+  // GPUs of the server that jobs on several servers and of higher priority hold. May be more than
+  // it has.
   [[nodiscard]] std::uint32_t held(node_id n, std::int32_t priority) const noexcept {
     const server& s = servers_[n.value];
     std::uint32_t sum = s.pinned;

@@ -31,8 +31,8 @@ namespace detail {
   return jobs;
 }
 
-// The kind of a request: jobs of one tenant and priority with equally many GPUs are of one kind (see
-// JobBackend). Other requests have no kinds.
+// The kind of a request: jobs of one tenant and priority with equally many GPUs are of one kind
+// (see JobBackend). Other requests have no kinds.
 using request_kind = std::tuple<std::uint32_t, std::int32_t, std::uint32_t>;
 [[nodiscard]] inline request_kind kind_of(const job_request& r) noexcept {
   return {r.tenant.value, r.priority, r.gpus};
@@ -60,8 +60,8 @@ class failed_kinds {
   std::vector<request_kind> kinds_;  // ascending
 };
 
-// Waiting jobs in order of a key, for sliced jobs their pass, then of id, in one queue for each kind of
-// waiting jobs.
+// Waiting jobs in order of a key, for sliced jobs their pass, then of id, in one queue for each
+// kind of waiting jobs.
 // Cost: insert, erase O(log jobs); least O(kinds); a visit O(kinds + log jobs).
 class queues_by_kind {
  public:
@@ -121,8 +121,8 @@ class queues_by_kind {
 // The passes of running jobs, which grow with time.
 // Cost: insert, erase O(log jobs); least O(distinct weights).
 class running_passes {
-  // The pass is base + (now * slice_pass_unit + rest) / weight, rounded down; rest is in (-weight, 0].
-  // So of equal weights the least entry has the least pass at any time.
+  // The pass is base + (now * slice_pass_unit + rest) / weight, rounded down; rest is in (-weight,
+  // 0]. So of equal weights the least entry has the least pass at any time.
   struct entry {
     std::int64_t base = 0;
     std::int64_t rest = 0;

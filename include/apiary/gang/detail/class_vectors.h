@@ -20,10 +20,10 @@ namespace detail {
 
 // The vectors (tasks of each group) that a node of each class can hold within the constraints of
 // the node level, and what they cost: the function `cost` of min_cost_fit says both. A node that
-// holds a vector must hold every smaller one. ask_alone calls it O(classes * groups * log tasks) times,
-// ask_all once for each vector that a node can hold or that is just too large. A call reads all groups
-// and costs price() steps. If `cost` has a function `most`, ask_alone calls it instead, and once is
-// enough for a class and a group:
+// holds a vector must hold every smaller one. ask_alone calls it O(classes * groups * log tasks)
+// times, ask_all once for each vector that a node can hold or that is just too large. A call reads
+// all groups and costs price() steps. If `cost` has a function `most`, ask_alone calls it instead,
+// and once is enough for a class and a group:
 //   cost.most(class, counts, u, limit): how many tasks of group u, at most `limit`, such a node holds
 //   beside the tasks of the other groups in `counts` (no groups: none).
 class class_vectors {

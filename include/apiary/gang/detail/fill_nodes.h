@@ -25,9 +25,9 @@ namespace detail {
 // Fills one node after another until all tasks are placed. In a large cell with mostly free nodes
 // it reads few nodes, even for many groups; greedy_by_group reads all of them. A placement that it
 // finds is valid, but it may find none although there is one.
-// Cost: a step for each group that it looks at; it looks at the groups with tasks left, in order, until
-//       no such group has a task that is small enough for the GPUs that are left, or until `misses`
-//       groups one after another do not fit.
+// Cost: a step for each group that it looks at; it looks at the groups with tasks left, in order,
+//       until no such group has a task that is small enough for the GPUs that are left, or until
+//       `misses` groups one after another do not fit.
 template <CellTree Tree>
 class fill_nodes {
  public:

@@ -133,7 +133,8 @@ class proof_text : proof_phrases {
     return "the gang needs capacity for " + listing(each) + in_one_cell() + can_hold +
            held(w, most);
   }
-  // What a cell holds at most that holds this weight: tasks of one group beside all others, or tasks.
+  // What a cell holds at most that holds this weight: tasks of one group beside all others, or
+  // tasks.
   [[nodiscard]] std::string held(const infeasibility_proof::weighing& w, std::uint64_t most) const {
     std::size_t heaviest = w.weights.size();
     std::size_t lightest = w.weights.size();

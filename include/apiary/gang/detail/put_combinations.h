@@ -17,9 +17,9 @@ namespace detail {
 
 // Puts the same tasks on each of `nodes` nodes of set p: tasks[i] tasks of size sizes[i], or fewer
 // if fewer are left. It takes the tasks of a size from one group of this size after another.
-// groups: a vector in any order, with `gpus` and `tasks`; the tasks that it puts are subtracted from `tasks`.
-// give(p, nodes, group, each): puts `each` tasks on each of `nodes` nodes of set p. Returns the set
-// of these nodes.
+// groups: a vector in any order, with `gpus` and `tasks`; the tasks that it puts are subtracted
+// from `tasks`. give(p, nodes, group, each): puts `each` tasks on each of `nodes` nodes of set p.
+// Returns the set of these nodes.
 // Cost: O(groups * (sizes + groups of a size)).
 template <class Groups, class Size, class Give>
 void put_combinations(std::size_t p, std::uint32_t nodes, std::span<const Size> sizes,

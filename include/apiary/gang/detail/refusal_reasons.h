@@ -31,8 +31,8 @@ struct weighed_cells {
 
 // Weighings that refuse a cell, in this order: counts of the tasks of each group, of GPUs, of slots
 // of each size (the largest first), then those of the search. Users understand the first ones best.
-// Cells that are `known` need no weighing. If there are many groups, the counts of their tasks
-// come last, only until every cell is refused, and only those that refuse a cell that no other does: a
+// Cells that are `known` need no weighing. If there are many groups, the counts of their tasks come
+// last, only until every cell is refused, and only those that refuse a cell that no other does: a
 // search has paid for so many counts.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,

@@ -23,8 +23,8 @@ namespace detail {
 //         stock problem" (1961): fractions of nodes take combinations of tasks, so that the fewest
 //         tasks are missing. Its dual values are the weights. The simplex method keeps one
 //         combination of each class of nodes, its key, apart from the basis (Dantzig, Van Slyke,
-//         "Generalized upper bounding techniques", 1967), so the basis has one row for each size. It
-//         computes with integers: numbers are numerators over the determinant of the basis.
+//         "Generalized upper bounding techniques", 1967), so the basis has one row for each size.
+//         It computes with integers: numbers are numerators over the determinant of the basis.
 // Cost:   O(sizes^3 + sizes * GPUs of a node) an iteration, usually fewer than 5 * (sizes +
 //         classes) iterations. A step of the budget is 16 operations. Memory: O(sizes^2 + sizes *
 //         (GPUs of a node + iterations)).

@@ -93,7 +93,8 @@ class node_sizes {
   return all;
 }
 
-// Divides jobs into tasks for the nodes of a cluster. per_gpu, models: as in gang_queue_options::demand.
+// Divides jobs into tasks for the nodes of a cluster. per_gpu, models: as in
+// gang_queue_options::demand.
 class job_division {
  public:
   // A node of this model, on which jobs may run.
@@ -136,7 +137,8 @@ class job_division {
         cpu > memory ? absl::StrCat(cpu, " thousandths of a core") : absl::StrCat(memory, " MiB"),
         ", more than ", ~0U));
   }
-  // kInvalidArgument: the job never fits on a cluster of `all` GPUs. The message names what it needs.
+  // kInvalidArgument: the job never fits on a cluster of `all` GPUs. The message names what it
+  // needs.
   [[nodiscard]] absl::Status never_fits(const job_request& job, const resources& per_gpu,
                                         const std::vector<std::string>& models,
                                         std::uint32_t all) const {

@@ -20,12 +20,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The waiting jobs of a queue by kind. Jobs of one kind differ only in their ids and estimates: if one
-// of them does not fit, none does until GPUs become free; if one of them would delay the first job of
-// the queue because it runs too long, so would all others that run too long, until another job starts.
-// Kinds are numbers from 0 on.
+// The waiting jobs of a queue by kind. Jobs of one kind differ only in their ids and estimates: if
+// one of them does not fit, none does until GPUs become free; if one of them would delay the first
+// job of the queue because it runs too long, so would all others that run too long, until another
+// job starts. Kinds are numbers from 0 on.
 // Cost: insert, erase O(log jobs); retry O(kinds that do not fit); visit O(kinds with jobs), and
-//       O(log jobs) for each job that is tried and, for each job that starts, each kind that delays.
+//       O(log jobs) for each job that is tried and, for each job that starts, each kind that
+//       delays.
 class waiting_kinds {
  public:
   using order_key = std::pair<std::int64_t, std::uint64_t>;  // ascending; the second is unique
@@ -60,9 +61,9 @@ class waiting_kinds {
     for (const std::uint32_t n : delaying_) kinds_[n].delays = false;
     delaying_.clear();
   }
-  // Tries the jobs after `first`, in order, but those of kinds that do not fit, and those of kinds that
-  // delay whose estimates are above `longest`. try_job(key) returns a StatusOr<outcome>; it erases a job
-  // that started.
+  // Tries the jobs after `first`, in order, but those of kinds that do not fit, and those of kinds
+  // that delay whose estimates are above `longest`. try_job(key) returns a StatusOr<outcome>; it
+  // erases a job that started.
   template <class Try>
   [[nodiscard]] absl::Status visit(const order_key& first, time_ms longest, Try&& try_job) {
     offers_.clear();

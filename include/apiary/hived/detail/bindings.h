@@ -119,9 +119,9 @@ class hived_bindings {
       log_.on_rollback<&hived_bindings::hold_now>(*this, chain, leaf, chains_[chain].holders(leaf));
     hold_now(chain, leaf, to);
   }
-  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which may
-  // depend on those that it has. Cost: O(cells around them) if all change alike and changes are not
-  // recorded.
+  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
+  // may depend on those that it has. Cost: O(cells around them) if all change alike and changes are
+  // not recorded.
   template <class To>
   void hold_all(std::uint32_t c, std::span<const cell_id> leaves, const To& to) {
     physical_chain& chain = chains_[c];

@@ -71,8 +71,8 @@ struct grant_candidate {
 };
 
 // Ranks the cells of a level that can be granted (reserving_buddy_allocator): first the cell that
-// can hold the most tasks of `task_gpus` leaves. Ties: most usable leaves, then fewest opportunistic
-// leaves, then the smallest enclosing free cell, then the lowest id.
+// can hold the most tasks of `task_gpus` leaves. Ties: most usable leaves, then fewest
+// opportunistic leaves, then the smallest enclosing free cell, then the lowest id.
 // Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) for each cell.
 class grant_ranking {
  public:

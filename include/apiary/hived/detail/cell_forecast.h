@@ -36,8 +36,8 @@ struct gang_nodes {
   vc_chain_id cluster{};
   std::vector<use> uses{};  // ascending by node
 
-  // Those of a gang that runs or has reserved its leaves. Cost: O(leaves) if they are in the order of
-  // their nodes; otherwise O(leaves log leaves).
+  // Those of a gang that runs or has reserved its leaves. Cost: O(leaves) if they are in the order
+  // of their nodes; otherwise O(leaves log leaves).
   [[nodiscard]] static gang_nodes of(const hived_cells& cells, const gang_record& gang) {
     gang_nodes all{gang.cluster, {}};
     const virtual_cluster& cluster = cells.cluster(gang.cluster);
@@ -73,8 +73,9 @@ struct forecast_moment {
 
 // When the gangs that run on the cells of a tenant will end, and which gangs fit then.
 //
-// A question is about a number of free leaves on a node. For each such number a tree keeps the moment
-// from which each node has so many, so that the n-th node is found without looking at the others.
+// A question is about a number of free leaves on a node. For each such number a tree keeps the
+// moment from which each node has so many, so that the n-th node is found without looking at the
+// others.
 // Requires: task groups as hived_jobs makes them, and no topology constraints.
 // Cost:     start and stop O(nodes of the gang). A question O(log nodes), and for each node whose
 //           gangs have changed since the last question O(trees * log nodes). The first question

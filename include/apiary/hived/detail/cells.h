@@ -272,8 +272,8 @@ class hived_cells : private hived_bindings {
     }
     return done;
   }
-  // Binds at most `most` unbound whole cells of level l to the cells from choose(), until one is not
-  // valid. Requires: these can be granted. For searches only: the caller must undo it.
+  // Binds at most `most` unbound whole cells of level l to the cells from choose(), until one is
+  // not valid. Requires: these can be granted. For searches only: the caller must undo it.
   template <class Choose>
   void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
     for (const cell_id root : bindings::cluster(c).tree().roots(l)) {
@@ -323,8 +323,8 @@ class hived_cells : private hived_bindings {
   }
 
  private:
-  // Unbinds the leaves in path_, ascending, and the cells above them without a taken leaf. Requires:
-  // the leaves are not taken; all hardware of the chain is healthy.
+  // Unbinds the leaves in path_, ascending, and the cells above them without a taken leaf.
+  // Requires: the leaves are not taken; all hardware of the chain is healthy.
   void unbind_inactive(vc_chain_id c) {
     const virtual_cluster& cluster = bindings::cluster(c);
     for (level_t l = 0; !path_.empty(); ++l) {

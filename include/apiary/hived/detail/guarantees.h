@@ -31,8 +31,8 @@ namespace detail {
 // Model: HiveD (OSDI 2020) section 5. Differs: cells that a preemption has taken from lazy gangs
 //        are given back when it is cancelled.
 // Cost:  O(leaves of the gang * levels * fan-out) for each call; also O(fan-out) for each unhealthy
-//        cell in its whole cells. preempt_lazily repeats that for each gang of lower priority of the
-//        cluster, unless a leaf is in a cell of another cluster.
+//        cell in its whole cells. preempt_lazily repeats that for each gang of lower priority of
+//        the cluster, unless a leaf is in a cell of another cluster.
 class hived_guarantees {
   friend class hived_snapshot_reader;
 

@@ -118,16 +118,18 @@ class guest_fates {
 // cost least. The virtual leaves stay as they are, because they must not depend on opportunistic
 // gangs; otherwise these would decide what a tenant is granted later. Bound cells stay bound, too.
 // The choice is which physical cells the unbound ones get. First each cell, the largest first, gets
-// the cell where the gangs that end cost least. Then all other choices are tried. The result is the best
-// if the budget does not end, at most max_exact cells are bound, and each has at most max_candidates.
+// the cell where the gangs that end cost least. Then all other choices are tried. The result is the
+// best if the budget does not end, at most max_exact cells are bound, and each has at most
+// max_candidates.
 // Cost: O(leaves of the gang) until an opportunistic gang must end. Then at most a budget of leaves
 //       and candidates, and for each cell bound the first choice of hived_cells::bind_leaf.
 class guest_choice {
  public:
   // Changes the images of the leaves if others cost less. cost(slot) is the cost of ending a gang;
-  // the gangs `ending` end in any case, as do the users of leaves that were bound before. `fixed[i]`
-  // says whether leaf i was; `least` are lower bounds of cost(). Requires: hived_cells::begin() was
-  // called; the images are possible, and the leaves that are not fixed are unbound.
+  // the gangs `ending` end in any case, as do the users of leaves that were bound before.
+  // `fixed[i]` says whether leaf i was; `least` are lower bounds of cost(). Requires:
+  // hived_cells::begin() was called; the images are possible, and the leaves that are not fixed are
+  // unbound.
   template <class Cost>
   void operator()(hived_cells& cells, vc_chain_id c, std::span<bound_leaf> leaves,
                   const std::vector<bool>& fixed, std::span<const gang_slot> ending,
@@ -256,9 +258,10 @@ class guest_choice {
   [[nodiscard]] bool is_root(const part& p) const noexcept {
     return p.parent == none && !p.above.valid();
   }
-  // The physical cells that the i-th part may get, at most `most` whole cells, with estimated costs.
-  // Of a full part, only those that cost less than `limit` have their cost; the others have a lower
-  // bound that is not less. `falling`: the cheapest cell so far is the limit for the next ones.
+  // The physical cells that the i-th part may get, at most `most` whole cells, with estimated
+  // costs. Of a full part, only those that cost less than `limit` have their cost; the others have
+  // a lower bound that is not less. `falling`: the cheapest cell so far is the limit for the next
+  // ones.
   template <class Cost>
   void list_candidates(std::uint32_t i, std::size_t most, lean_vector<candidate>& list,
                        candidate limit, bool falling, const Cost& cost) {
@@ -312,9 +315,9 @@ class guest_choice {
     return q;
   }
   // The cost of the gangs that end if the i-th part gets the cell q, given those that end already.
-  // For a part that is not full, each part inside gets the child that costs least, one after another;
-  // a gang may then count several times. Of a full part, the result may be a lower bound that is not
-  // less than `limit`.
+  // For a part that is not full, each part inside gets the child that costs least, one after
+  // another; a gang may then count several times. Of a full part, the result may be a lower bound
+  // that is not less than `limit`.
   template <class Cost>
   std::uint64_t estimate(std::uint32_t i, cell_id q, const Cost& cost,
                          const candidate* limit = nullptr) {
@@ -390,8 +393,8 @@ class guest_choice {
     images_[i] = q;
     return true;
   }
-  // Gives one part after another the cell of least cost. Returns whether there is only one part, and
-  // all cells that try_all() would try have been compared.
+  // Gives one part after another the cell of least cost. Returns whether there is only one part,
+  // and all cells that try_all() would try have been compared.
   template <class Cost>
   [[nodiscard]] bool choose_each(const Cost& cost) {
     budget_ = greedy_budget;
@@ -431,8 +434,8 @@ class guest_choice {
       list = lists_[p.twin];
       while (list[k++].cell != images_[p.twin]) continue;
     } else {
-      // A twin tries all cells of this list, too. Those that have a lower bound only come last; a set
-      // of such cells only cannot be better, because each of them alone costs too much.
+      // A twin tries all cells of this list, too. Those that have a lower bound only come last; a
+      // set of such cells only cannot be better, because each of them alone costs too much.
       list_candidates(i, max_candidates, list, candidate{best_cost_ - total, 0, {}}, false, cost);
       merge_sort(list, candidate::costs_less);
     }

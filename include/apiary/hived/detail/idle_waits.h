@@ -21,12 +21,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The waiting jobs that can only run on idle GPUs, and when running jobs end. A waiting job starves when
-// it has waited for `patience`.
+// The waiting jobs that can only run on idle GPUs, and when running jobs end. A waiting job starves
+// when it has waited for `patience`.
 // Cost: enter, leave, begin_run, end_run O(log jobs); longest_beside O(jobs that end);
-//       first_starving O(log jobs) for each job that has begun to starve. On bad hardware it looks at
-//       jobs that starve until one would fit, and each number of GPUs costs a copy of the cluster
-//       after each change of health.
+//       first_starving O(log jobs) for each job that has begun to starve. On bad hardware it looks
+//       at jobs that starve until one would fit, and each number of GPUs costs a copy of the
+//       cluster after each change of health.
 class idle_waits {
  public:
   using time_and_id = std::pair<time_ms, std::uint32_t>;
@@ -70,8 +70,8 @@ class idle_waits {
     ends_.erase({found->second, job.value});
     running_.erase(found);
   }
-  // How long jobs may run that start now beside a job that needs more than the idle GPUs: until enough
-  // running jobs have ended, by their estimates. -1: none may start.
+  // How long jobs may run that start now beside a job that needs more than the idle GPUs: until
+  // enough running jobs have ended, by their estimates. -1: none may start.
   [[nodiscard]] time_ms longest_beside(std::uint32_t gpus, std::uint32_t idle, time_ms now) const {
     for (auto at = ends_.begin(); at != ends_.end() && gpus > idle; ++at) {
       idle += at->second;
@@ -80,8 +80,8 @@ class idle_waits {
     }
     return -1;
   }
-  // The first job by arrival and id that starves now and would fit on the healthy hardware, with its
-  // arrival; nullopt: there is none.
+  // The first job by arrival and id that starves now and would fit on the healthy hardware, with
+  // its arrival; nullopt: there is none.
   [[nodiscard]] std::optional<time_and_id> first_starving(time_ms now, const hived_jobs& gangs) {
     while (!patient_.empty() && now - patient_.begin()->first.first >= patience_) {
       const job_id job = patient_.begin()->second;

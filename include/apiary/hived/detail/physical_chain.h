@@ -99,8 +99,8 @@ class physical_chain {
     refresh_node({&leaf, 1});
   }
 
-  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which may
-  // depend on those that it has. Cost: O(cells around them) if all change alike.
+  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
+  // may depend on those that it has. Cost: O(cells around them) if all change alike.
   template <class To>
   void hold_all(std::span<const cell_id> leaves, const To& to) noexcept {
     const auto before = use_.class_of(leaves.front());

@@ -20,9 +20,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The waiting jobs of all tenants: a queue for each tenant, number of GPUs and priority, by arrival,
-// then id. It keeps what is known of a whole queue: that its jobs do not fit, or that they fit but
-// must not overtake the tenant's first job. A queue without jobs is erased.
+// The waiting jobs of all tenants: a queue for each tenant, number of GPUs and priority, by
+// arrival, then id. It keeps what is known of a whole queue: that its jobs do not fit, or that they
+// fit but must not overtake the tenant's first job. A queue without jobs is erased.
 // Requires: times in [0, 2^52).
 // Cost:     enter, leave O(log jobs + log queues), the rest O(queues of the tenant).
 class tenant_queues {
@@ -46,8 +46,8 @@ class tenant_queues {
   // The number of queues.
   [[nodiscard]] std::size_t size() const noexcept { return queues_.size(); }
 
-  // The job waits. `fits_cells`: it fits into its tenant's cells if these are empty. Returns whether
-  // it may start on its tenant's cells, or come before jobs that wait.
+  // The job waits. `fits_cells`: it fits into its tenant's cells if these are empty. Returns
+  // whether it may start on its tenant's cells, or come before jobs that wait.
   bool enter(const job_request& r, time_ms arrival, bool fits_cells) {
     queue& q = queues_[key_of(r)];
     q.fits_cells = fits_cells;
@@ -64,8 +64,8 @@ class tenant_queues {
     if (at->second.jobs.empty()) queues_.erase(at);
     return reading;
   }
-  // Whether this job may be why others wait: it did not fit into its tenant's cells, and in the last
-  // round a job of its tenant and priority must not overtake. Requires: it waits.
+  // Whether this job may be why others wait: it did not fit into its tenant's cells, and in the
+  // last round a job of its tenant and priority must not overtake. Requires: it waits.
   [[nodiscard]] bool holds_back(const job_request& r) {
     bool any = false;
     if (!of(r).full) return any;
@@ -81,8 +81,8 @@ class tenant_queues {
   void retry() {
     for (auto& [key, q] : queues_) q.full = false;
   }
-  // Jobs like this one do not fit into their tenant's cells now. With `larger`, neither do larger jobs
-  // of at most this priority.
+  // Jobs like this one do not fit into their tenant's cells now. With `larger`, neither do larger
+  // jobs of at most this priority.
   void set_full(const job_request& r, bool larger) {
     of(r).full = true;
     if (!larger) return;
@@ -117,8 +117,8 @@ class tenant_queues {
     return job_id(least->id);
   }
   // The first job by arrival and id of at most so many GPUs, of the first jobs by priority of each
-  // tenant and number of GPUs; with `guaranteed` also guaranteed jobs. Only jobs before `end`, and with
-  // estimates of at most `longest`.
+  // tenant and number of GPUs; with `guaranteed` also guaranteed jobs. Only jobs before `end`, and
+  // with estimates of at most `longest`.
   [[nodiscard]] std::optional<job_id> next_on_idle(
       std::uint32_t max_gpus, bool guaranteed,
       const std::optional<std::pair<time_ms, std::uint32_t>>& end = {},

@@ -34,9 +34,9 @@ namespace detail {
 
 // Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes anywhere in
 // the pool, a larger job to the least occupied rack in which it fits. The pool chooses the servers.
-// Cost: a search: one fit() for a job of one server, else O(racks), and a fit() and O(log racks) for
-//       each rack that is tried. aim: O(racks) and a most_idle(); O(servers log servers) if servers
-//       differ in size and those with the most idle GPUs are too small.
+// Cost: a search: one fit() for a job of one server, else O(racks), and a fit() and O(log racks)
+//       for each rack that is tried. aim: O(racks) and a most_idle(); O(servers log servers) if
+//       servers differ in size and those with the most idle GPUs are too small.
 template <ServerPool Pool>
 class locality_search {
  public:

@@ -31,8 +31,8 @@ namespace detail {
 class cell_evictions : public cell_components {
  public:
   // cost[s]: the least cost of evictions after which the cell holds s times the step of its level,
-  // for each s that is possible. False if work() would exceed the limit; then the table is empty, and
-  // work() is the limit.
+  // for each s that is possible. False if work() would exceed the limit; then the table is empty,
+  // and work() is the limit.
   [[nodiscard]] bool table(std::size_t h, std::uint32_t c, lean_vector<std::uint64_t>& cost) {
     const bool solved =
         h == 1 ? solve_lowest(c, none, cost, nullptr) : solve_inner(h, c, none, cost, nullptr);
@@ -177,8 +177,8 @@ class cell_evictions : public cell_components {
     at.subset[k] = subset;
     at.solved[k] = k;
   }
-  // Fills sum_ with the costs of the nodes of a component if the subset is evicted, and choices_ and
-  // sets_ with the gangs that are evicted on each node.
+  // Fills sum_ with the costs of the nodes of a component if the subset is evicted, and choices_
+  // and sets_ with the gangs that are evicted on each node.
   [[nodiscard]] bool sum_nodes_with_choices(std::uint32_t first, const component& at,
                                             std::uint32_t subset, std::size_t most) {
     if (choices_.size() < at.nodes.size()) {

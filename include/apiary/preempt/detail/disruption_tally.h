@@ -18,8 +18,8 @@ namespace detail {
 // Counts what each group loses while candidates become victims and are reprieved.
 // Requires: the memory of the budgets stays as it is until begin() is called again.
 // Invalid:  groups or GPUs that are not one for each candidate abort (APIARY_VERIFY).
-// Cost:     begin O(candidates + allocations + groups), clear O(1) amortized, max_sum O(candidates *
-//           log), subset O(its size), all else O(1); O(1) without budgets.
+// Cost:     begin O(candidates + allocations + groups), clear O(1) amortized, max_sum O(candidates
+//           * log), subset O(its size), all else O(1); O(1) without budgets.
 class disruption_tally {
  public:
   // Begins without victims.

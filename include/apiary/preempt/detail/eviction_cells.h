@@ -72,15 +72,15 @@ class bounded_cells {
 //           numbers of GPUs, which are not 0.
 // Invalid:  allocations of more GPUs than a node may have abort (APIARY_VERIFY).
 // Cost:     begin O(cells + allocations + nodes), and for each task size O(nodes + slots), within
-//           max_steps: the bounds of other cells are lower; select O(nodes of the cell + allocations of
-//           its gangs in all cells * log).
+//           max_steps: the bounds of other cells are lower; select O(nodes of the cell +
+//           allocations of its gangs in all cells * log).
 template <CellTree Tree>
 class eviction_cells {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
 
-  // Lists the tasks of a gang by their GPUs; tasks without GPUs are left out. False if a task has more
-  // than max_free GPUs. Cost: O(task groups).
+  // Lists the tasks of a gang by their GPUs; tasks without GPUs are left out. False if a task has
+  // more than max_free GPUs. Cost: O(task groups).
   [[nodiscard]] static bool list_groups(const topology_constraints& gang, std::uint32_t max_free,
                                         lean_vector<task_group>& to) {
     to.clear();

@@ -27,8 +27,8 @@ template <std::unsigned_integral Cost>
   return std::has_single_bit(gpus) ? cost >> std::countr_zero(gpus) : cost / gpus;
 }
 
-// The evictions of victim_search: counts nodes by their free GPUs, and the slots that a gang lacks. A
-// node with f free GPUs has floor(f / t) slots of t GPUs; a task of g GPUs needs floor(g / t).
+// The evictions of victim_search: counts nodes by their free GPUs, and the slots that a gang lacks.
+// A node with f free GPUs has floor(f / t) slots of t GPUs; a task of g GPUs needs floor(g / t).
 // Requires: as victim_search. Task groups without tasks or GPUs do not count.
 // Cost:     begin O(candidates + allocations + nodes); set_evicted O(allocations of the candidate *
 //           task sizes).

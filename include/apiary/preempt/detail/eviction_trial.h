@@ -22,9 +22,9 @@ namespace detail {
 // Requires: as victim_search; allocations name nodes of the index; no candidate is evicted when
 //           begin() is called again. What a host has free and gets back is below 2^32 in sum.
 // Invalid:  hosts without `freed` for each allocation, or the reverse, abort (APIARY_VERIFY).
-// Cost:     begin O(candidates + nodes); evict and set_evicted O(allocations of the candidate * levels)
-//           as capacity_index; reprieve_all that for each candidate tried, or O(nodes * levels) if more
-//           than a 32nd as many candidates as nodes were tried.
+// Cost:     begin O(candidates + nodes); evict and set_evicted O(allocations of the candidate *
+//           levels) as capacity_index; reprieve_all that for each candidate tried, or O(nodes *
+//           levels) if more than a 32nd as many candidates as nodes were tried.
 template <CellTree Tree>
 class eviction_trial {
  public:

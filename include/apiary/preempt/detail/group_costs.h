@@ -20,8 +20,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Splits the cost of each gang among its allocations, so that each cell has a lower bound of its own
-// on the cost of evictions there, and the bounds of several cells can be added.
+// Splits the cost of each gang among its allocations, so that each cell has a lower bound of its
+// own on the cost of evictions there, and the bounds of several cells can be added.
 // Requires: as group_capacity.
 // Cost:     begin O(nodes + allocations + candidates); first_least_cost O(nodes of the cell);
 //           least_cost and least_cost_in_full O(nodes of the cell + their allocations).
@@ -36,8 +36,8 @@ class group_costs : public group_capacity {
   // The cost of a gang that is counted with this allocation, times 2^scale().
   [[nodiscard]] std::uint64_t& cost_of_allocation(std::uint32_t a) noexcept { return split_[a]; }
   [[nodiscard]] std::uint32_t scale() const noexcept { return scale_; }
-  // After least_cost() or first_least_cost(): the least cost of one gang that a set must have, and the
-  // most tasks that the cell may hold after evictions.
+  // After least_cost() or first_least_cost(): the least cost of one gang that a set must have, and
+  // the most tasks that the cell may hold after evictions.
   [[nodiscard]] std::uint64_t least_gang() const noexcept { return least_gang_; }
   [[nodiscard]] std::uint64_t possible() const noexcept { return possible_; }
   // A lower bound, with split costs, on what one more step of tasks costs in the cell: the cheapest
@@ -168,8 +168,8 @@ class group_costs : public group_capacity {
   [[nodiscard]] std::uint32_t weight_of(std::uint32_t a) const noexcept {
     return gains_[allocations_[a].node] != 0 ? (std::max)(allocations_[a].gpus, 1U) : 0;
   }
-  // A lower bound on the cost of this many tasks on these nodes. list(n) appends the prices of node n
-  // to prices_ and returns how many tasks it holds.
+  // A lower bound on the cost of this many tasks on these nodes. list(n) appends the prices of node
+  // n to prices_ and returns how many tasks it holds.
   template <class List>
   [[nodiscard]] std::uint64_t sum_of_cheapest(std::pair<std::uint32_t, std::uint32_t> nodes,
                                               std::uint64_t tasks, const List& list) {

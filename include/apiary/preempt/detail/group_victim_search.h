@@ -20,22 +20,23 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Searches the victims of least cost for one group of equal tasks under its constraints, in the cell
-// of the required level where they cost least. It divides the cell into units: the cells of the
-// highest level below it that has slices or anti-affinity, otherwise the cells directly above the
-// nodes. cell_evictions computes the cost of each capacity of a unit.
+// Searches the victims of least cost for one group of equal tasks under its constraints, in the
+// cell of the required level where they cost least. It divides the cell into units: the cells of
+// the highest level below it that has slices or anti-affinity, otherwise the cells directly above
+// the nodes. cell_evictions computes the cost of each capacity of a unit.
 //
 // Bound:  the cost of a gang in several units is split among them. Then the units are independent,
-//         and dynamic programming over them gives a lower bound. Costs are shifted to the units that
-//         the solution uses, and the bound is computed again, a few times (Lagrangian
+//         and dynamic programming over them gives a lower bound. Costs are shifted to the units
+//         that the solution uses, and the bound is computed again, a few times (Lagrangian
 //         decomposition).
-// Sets:   the victims of each such solution; greedy sets that evict in one unit after the other, the
-//         cheapest unit first, where each gang counts in full once; the same from other first units;
-//         emptied nodes; the best set with one gang exchanged for another. While there is no set:
-//         the cheapest gangs, and the smallest gangs. No victim in a set can be reprieved. The rest of
-//         the budget is for branch and bound.
-// Cost:   O(nodes + allocations + candidates), the first bound and the first set; the rest is within
-//         the budget. Units are solved in ascending order of cheap bounds, and only as many as needed.
+// Sets:   the victims of each such solution; greedy sets that evict in one unit after the other,
+//         the cheapest unit first, where each gang counts in full once; the same from other first
+//         units; emptied nodes; the best set with one gang exchanged for another. While there is no
+//         set: the cheapest gangs, and the smallest gangs. No victim in a set can be reprieved. The
+//         rest of the budget is for branch and bound.
+// Cost:   O(nodes + allocations + candidates), the first bound and the first set; the rest is
+//         within the budget. Units are solved in ascending order of cheap bounds, and only as many
+//         as needed.
 class group_victim_search : group_victim_sets {
  public:
   using group_victim_sets::never;
@@ -90,8 +91,8 @@ class group_victim_search : group_victim_sets {
   }
 
  private:
-  // The cheapest gangs first, and the smallest gangs first. If there are many gangs, it stops as soon
-  // as they cost as much as the best set.
+  // The cheapest gangs first, and the smallest gangs first. If there are many gangs, it stops as
+  // soon as they cost as much as the best set.
   void evict_greedily(std::uint64_t budget) {
     if (*std::min_element(bounds_.begin(), bounds_.end()) >= cost_) return;
     const std::size_t entries = cells_.num_allocations();

@@ -21,9 +21,9 @@ namespace detail {
 // Finds sets of victims and keeps the cheapest one: from given gangs; the cheapest gangs first; one
 // unit after the other, the cheapest first, each gang counted in full once; emptied nodes; and
 // the best set with one gang exchanged. No victim in a set can be reprieved, and all budgets hold.
-// Cost: the calls of cell_evictions; fill() solves units in ascending order of cheap bounds, and only
-//       as many as needed. Emptied nodes O(nodes + allocations) of the root, and of each unit that
-//       changes; an exchange O(nodes + allocations) of the units of the gang, and O(victims).
+// Cost: the calls of cell_evictions; fill() solves units in ascending order of cheap bounds, and
+//       only as many as needed. Emptied nodes O(nodes + allocations) of the root, and of each unit
+//       that changes; an exchange O(nodes + allocations) of the units of the gang, and O(victims).
 class group_victim_sets : protected split_cost_bound {
  protected:
   // Evicts the gangs in set_, reprieves those that are not needed, and keeps the rest if it costs
@@ -66,8 +66,8 @@ class group_victim_sets : protected split_cost_bound {
   }
 
   // Evicts gangs in ascending order of price until the tasks fit in a root cell; then continues as
-  // try_set(). Stops if no more than `reserve` is left of the budget, and the gangs cost as much as the
-  // best set or are more than the budget allows.
+  // try_set(). Stops if no more than `reserve` is left of the budget, and the gangs cost as much as
+  // the best set or are more than the budget allows.
   template <class Price>
   void evict_in_order(const Price& price, std::uint64_t reserve) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
@@ -96,10 +96,10 @@ class group_victim_sets : protected split_cost_bound {
   }
 
   // Evicts the gangs in set_, then more gangs, unit by unit, the cheapest step first, until the
-  // tasks fit; then continues as try_set(). `several`: takes several steps of a unit together if that
-  // costs less for each step; otherwise one step at a time. The unit `first` comes first. Before it
-  // takes the cheapest step so far, it computes better bounds for at most few_tries units; a unit that
-  // it solves counts as tries_of_solving.
+  // tasks fit; then continues as try_set(). `several`: takes several steps of a unit together if
+  // that costs less for each step; otherwise one step at a time. The unit `first` comes first.
+  // Before it takes the cheapest step so far, it computes better bounds for at most few_tries
+  // units; a unit that it solves counts as tries_of_solving.
   void fill(bool several, std::uint32_t first) {
     cells_.count_in_full(true);
     tally_->clear();
@@ -260,9 +260,9 @@ class group_victim_sets : protected split_cost_bound {
       fill(false, starts[i].number);
     }
   }
-  // Empties one node after the other, the cheapest node of a unit first, until the unit holds a step
-  // more: each time in the unit where that costs least. When the tasks fit, continues as try_set().
-  // Stops if no more than `reserve` is left of the budget.
+  // Empties one node after the other, the cheapest node of a unit first, until the unit holds a
+  // step more: each time in the unit where that costs least. When the tasks fit, continues as
+  // try_set(). Stops if no more than `reserve` is left of the budget.
   void empty_nodes(std::uint64_t reserve) {
     begin_root(best_root_);
     set_.clear();
@@ -292,8 +292,8 @@ class group_victim_sets : protected split_cost_bound {
     for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
   }
 
-  // Evicts the gangs of nodes of the unit until it holds a step more, and lists them in more_. Returns
-  // their cost; `never` if the unit does not hold a step more then.
+  // Evicts the gangs of nodes of the unit until it holds a step more, and lists them in more_.
+  // Returns their cost; `never` if the unit does not hold a step more then.
   std::uint64_t empty_nodes_of(std::uint32_t u) {
     more_.clear();
     by_cost_.clear();
@@ -320,8 +320,8 @@ class group_victim_sets : protected split_cost_bound {
     return cells_.capacity(at_, u) > before ? cost : never;
   }
 
-  // Replaces a victim of the best set by a cheaper gang in the same units, again and again. Stops if
-  // no more than `reserve` is left of the budget.
+  // Replaces a victim of the best set by a cheaper gang in the same units, again and again. Stops
+  // if no more than `reserve` is left of the budget.
   void exchange_victims(std::uint64_t reserve) {
     for (bool cheaper = !victims_.empty(); cheaper;) {
       cheaper = false;

@@ -17,10 +17,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Gives the numbers below n in ascending order of price; among equal prices the lowest number first.
-// It sorts one batch at a time, the cheapest numbers first. Each batch is about four times as large
-// as the one before; a sample decides where it ends. It keeps no prices of the other numbers: it
-// asks for them again.
+// Gives the numbers below n in ascending order of price; among equal prices the lowest number
+// first. It sorts one batch at a time, the cheapest numbers first. Each batch is about four times
+// as large as the one before; a sample decides where it ends. It keeps no prices of the other
+// numbers: it asks for them again.
 //
 // Model:    incremental sorting (Paredes, Navarro, ALENEX 2006). Differs: one pivot a batch, from a
 //           sample.
@@ -78,8 +78,8 @@ class incremental_sort {
     keyed_number::sort(batch_);
     std::reverse(batch_.begin(), batch_.end());
   }
-  // The last number of the next batch, from the sample in batch_, which becomes empty. The batch has
-  // as many of the numbers that are left as the sample says; the last batch has all of them.
+  // The last number of the next batch, from the sample in batch_, which becomes empty. The batch
+  // has as many of the numbers that are left as the sample says; the last batch has all of them.
   entry end_of_batch() {
     const std::size_t at = next_batch_ * sample_size / (std::max)(n_, 1U);
     all_ = at >= batch_.size();

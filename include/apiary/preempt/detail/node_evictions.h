@@ -159,8 +159,8 @@ class node_evictions {
   [[nodiscard]] static bool covers(const node_amounts& a, const node_amounts& b) noexcept {
     return a.gpus >= b.gpus && a.cpu_milli >= b.cpu_milli && a.memory_mib >= b.memory_mib;
   }
-  // Drops sets that cost as much as another one and free less. If too many are left, it merges pairs
-  // into one set that costs as little as the cheaper one and frees as much as both.
+  // Drops sets that cost as much as another one and free less. If too many are left, it merges
+  // pairs into one set that costs as little as the cheaper one and frees as much as both.
   void keep_undominated() {
     std::sort(states_.begin(), states_.end(), [](const state& a, const state& b) {
       return a.cost != b.cost ? a.cost < b.cost : a.set < b.set;

@@ -39,8 +39,8 @@ class split_cost_bound {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   static constexpr std::uint64_t of_slices = 2;    // operations of a step if units hold slices
   static constexpr std::uint32_t few_tries = 256;  // units looked at for each that is taken
-  // The least cost of a step, with costs in full, if `steps` steps are freed together; if `steps` is
-  // 0, a lower bound on that cost.
+  // The least cost of a step, with costs in full, if `steps` steps are freed together; if `steps`
+  // is 0, a lower bound on that cost.
   struct full_key {
     std::uint64_t key = 0;
     std::uint32_t steps = 0;

@@ -101,8 +101,8 @@ class victim_search_steps {
                                                std::uint64_t budget) noexcept {
     return entries <= free_entries || (entries - free_entries) / (read_in_a_step / 2) <= budget;
   }
-  // Counts what a search would read: nodes, candidates, and the allocations of the candidates. Returns
-  // whether the budget pays for it.
+  // Counts what a search would read: nodes, candidates, and the allocations of the candidates.
+  // Returns whether the budget pays for it.
   [[nodiscard]] bool count_entries(std::size_t nodes,
                                    std::span<const eviction_candidate> candidates) noexcept {
     entries_ = std::uint64_t{nodes} + candidates.size();
@@ -141,7 +141,8 @@ class victim_search_steps {
   void spend_reading(std::uint64_t entries) noexcept { spend(entries / read_in_a_step); }
   // Whether more steps were taken after the end of the budget than `free_entries` take.
   [[nodiscard]] bool in_debt() const noexcept { return unpaid_ > free_entries / read_in_a_step; }
-  // Counts the work on evictions and orders since begin(), and `more`, if it has not been counted yet.
+  // Counts the work on evictions and orders since begin(), and `more`, if it has not been counted
+  // yet.
   void settle(std::uint64_t more = 0) noexcept {
     orders_ += cheapest_.take_work();
     const std::uint64_t steps = (evictions_.work() + orders_ + more) / work_in_a_step;

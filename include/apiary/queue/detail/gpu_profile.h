@@ -13,8 +13,8 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The number of free GPUs, which may be negative, as a step function of time from start() on.
-// Cost: a call O(log steps); earliest() also O(gaps that are too short). At most two steps for each take()
-//       that was not given back.
+// Cost: a call O(log steps); earliest() also O(gaps that are too short). At most two steps for each
+//       take() that was not given back.
 class gpu_profile {
  public:
   explicit gpu_profile(std::int64_t free, time_ms start = 0) : start_(start), free_(free) {}
@@ -116,9 +116,10 @@ class gpu_profile {
     time_ms until = 0;
     std::int64_t gpus = 0;
   };
-  // For each change of a subtree, in order, from at least `gpus` free GPUs to fewer or back: updates
-  // `enough` and calls cross(time), until it returns false. Returns whether it never did. `free`: the
-  // GPUs before the subtree. Requires: `enough` is what holds after the changes up to `from`.
+  // For each change of a subtree, in order, from at least `gpus` free GPUs to fewer or back:
+  // updates `enough` and calls cross(time), until it returns false. Returns whether it never did.
+  // `free`: the GPUs before the subtree. Requires: `enough` is what holds after the changes up to
+  // `from`.
   template <class Cross>
   bool crossings(std::uint32_t n, std::int64_t free, const range& in, bool& enough,
                  const Cross& cross) const {

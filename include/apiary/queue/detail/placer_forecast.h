@@ -21,9 +21,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A copy of a placer without the jobs that will have ended by a time, by their estimates. It is kept
-// from one question to the next: it follows the jobs that have started and ended since, and its time
-// moves to the first one at which a job fits.
+// A copy of a placer without the jobs that will have ended by a time, by their estimates. It is
+// kept from one question to the next: it follows the jobs that have started and ended since, and
+// its time moves to the first one at which a job fits.
 //
 // Requires: a placer on which a job that fits also fits when more GPUs are idle. Otherwise the time
 //           may be later than the first one.
@@ -63,8 +63,8 @@ class placer_forecast {
 
   // The first time from `now` on at which the job fits, but not before `earliest`; nullopt: it does
   // not fit when all jobs have ended. Otherwise it runs there from then on, until finish(). `ends`:
-  // the ends of the running jobs. of(job): a pointer to the record (queued_job) of a running job; null
-  // if it does not run.
+  // the ends of the running jobs. of(job): a pointer to the record (queued_job) of a running job;
+  // null if it does not run.
   template <class Of>
   [[nodiscard]] absl::StatusOr<std::optional<time_ms>> first_fit(const P& placer, const request& r,
                                                                  time_ms now, time_ms earliest,

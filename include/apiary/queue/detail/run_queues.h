@@ -22,8 +22,9 @@ namespace detail {
 // A job's position in the order is max(0, GPUs * (level + shift)), then its id. The shift is common
 // to all jobs and changes with time, so jobs with equal GPU counts, in one queue, keep their order.
 // With thresholds, the position is the largest of them that this is not below, or 0.
-// Requires: the shift never increases while a job is below 0 and, with thresholds, no job is and the
-//           shift never decreases; positions and times below 2^62; thresholds above 0, ascending.
+// Requires: the shift never increases while a job is below 0 and, with thresholds, no job is and
+//           the shift never decreases; positions and times below 2^62; thresholds above 0,
+//           ascending.
 // Cost:     a call O(log jobs), or O(GPU counts * log jobs) where it looks at all queues; amortized
 //           for shift_to(), which moves each job once; with thresholds, once for each of them.
 class run_queues {

@@ -21,14 +21,14 @@ namespace detail {
 // GPUs of a server that it shared before, and must have the others alone.
 enum class tenancy : std::uint8_t { alone, shared, resized };
 
-// The jobs on the GPUs of each server. On a GPU, all jobs but one must have come to share it. check()
-// judges that, so the order of the changes between two calls of it does not matter.
+// The jobs on the GPUs of each server. On a GPU, all jobs but one must have come to share it.
+// check() judges that, so the order of the changes between two calls of it does not matter.
 // Cost: O(jobs on the server) a call; check for each server with a change O(jobs that came, are
 //       resized or share GPUs) times that.
 class gpu_tenants {
  public:
-  // Two jobs that have the same GPUs, but neither has come to share them. Both are the same job if it
-  // has a GPU twice.
+  // Two jobs that have the same GPUs, but neither has come to share them. Both are the same job if
+  // it has a GPU twice.
   struct conflict {
     job_id job{};
     job_id other{};
@@ -74,8 +74,8 @@ class gpu_tenants {
     }
     return static_cast<std::uint32_t>(std::popcount(at.gpu_mask & ~used));
   }
-  // A conflict since the last call: of the last job that has one on its server. A job that was there
-  // at the last call shares only while it and another such job keep a GPU that both had.
+  // A conflict since the last call: of the last job that has one on its server. A job that was
+  // there at the last call shares only while it and another such job keep a GPU that both had.
   [[nodiscard]] std::optional<conflict> check() {
     for (; !changed_.empty(); changed_.pop_back()) {
       server& s = servers_[changed_.back().value];
