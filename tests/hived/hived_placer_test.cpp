@@ -123,3 +123,24 @@ TEST_CASE("hived_placer: under a job_queue guaranteed jobs suspend opportunistic
   CHECK(actions[3].job == job_id(1));
   CHECK(actions[3].waited.total() == 4);
 }
+
+TEST_CASE("hived_placer: a job that starts and gives way in one decision has not started") {
+  job_queue queue(placer_of_four(), arrival_order(), first_fit());
+  std::vector<job_action> actions;
+  REQUIRE(queue.submit(job_on_cells(1, 0, -1, 16), 0).ok());
+  REQUIRE(queue.submit(job_on_cells(2, 1, 0, 4), 1).ok());
+  REQUIRE(queue.decide(3, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].what == job_action::verb::start);
+  CHECK(actions[0].job == job_id(2));
+  CHECK(actions[0].waited.total() == 2);
+  CHECK(queue.num_running() == 1);
+  CHECK(queue.num_waiting() == 1);
+  // Its wait goes on from when it was submitted.
+  REQUIRE(queue.finish(job_id(2), 9).ok());
+  REQUIRE(queue.decide(9, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[1].what == job_action::verb::start);
+  CHECK(actions[1].job == job_id(1));
+  CHECK(actions[1].waited.total() == 9);
+}

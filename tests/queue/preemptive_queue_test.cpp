@@ -375,3 +375,31 @@ TEST_CASE("preemptive_queue: on servers, some of them broken, every job ends") {
     }
   }
 }
+
+TEST_CASE("while no job runs the queue need not be woken: the waiting ones wait for a server") {
+  using rules = preemptive_options::rules;
+  for (const bool bounded : {false, true}) {
+    CAPTURE(bounded);
+    const auto check = [](auto queue) {
+      std::vector<job_action> actions;
+      REQUIRE(queue.submit({.job = job_id(1), .gpus = 2}, 0).ok());
+      REQUIRE(queue.submit({.job = job_id(2), .gpus = 2}, 0).ok());
+      REQUIRE(queue.decide(0, actions).ok());
+      CHECK(queue.wake() == 10);
+      REQUIRE(queue.mark_bad(node_id(0), 3).ok());
+      REQUIRE(queue.decide(3, actions).ok());
+      CHECK(queue.num_waiting() == 2);
+      CHECK(queue.wake() == max_time);
+      REQUIRE(queue.mark_healthy(node_id(0), 35).ok());
+      REQUIRE(queue.decide(35, actions).ok());
+      CHECK(queue.num_running() == 1);
+      CHECK(queue.wake() == 40);
+    };
+    const server_placer server = server_placer::create({.gpus = {2}}).value();
+    if (bounded) {
+      check(bounded_wait_queue(server, {.quantum = 10}));
+    } else {
+      check(preemptive_queue(server, {.rule = rules::least_attained, .quantum = 10}));
+    }
+  }
+}

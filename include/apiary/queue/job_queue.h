@@ -17,6 +17,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -124,7 +125,11 @@ class job_queue {
    public:
     using entry = job_queue::entry;  // a position in the order
 
-    round(job_queue& queue, std::vector<job_action>& actions) : all_(&queue), actions_(&actions) {}
+    // A decision that appends to `actions`.
+    round(job_queue& queue, std::vector<job_action>& actions)
+        : all_(&queue),
+          actions_(&actions),
+          first_action_(static_cast<std::ptrdiff_t>(actions.size())) {}
     // The placer, with the jobs that run.
     [[nodiscard]] const P& placer() const noexcept { return all_->placer(); }
     // The waiting jobs.
@@ -160,6 +165,7 @@ class job_queue {
       APIARY_ASSIGN_OR_RETURN(const bool started, all_->jobs_.start(r, now, *actions_, accept));
       if (!started) return false;
       r.where = actions_->back().where;
+      actions_->back().waited += std::exchange(r.waited, {});
       r.ends = add_time(now, r.estimate);
       all_->ends_.insert({r.ends, e.job.value, r.request.gpus});
       all_->reservation_.started(r);
@@ -167,22 +173,37 @@ class job_queue {
     }
     // The same for any placement. With a PreemptingPlacer, other jobs give way.
     [[nodiscard]] absl::StatusOr<bool> start(const entry& e, time_ms now) const {
+      const auto anywhere = [](const job_placement&) { return true; };
       if constexpr (PreemptingPlacer<P>) {
-        record& r = record_of(e.job);
         APIARY_ASSIGN_OR_RETURN(const placer_answer<job_placement> plan,
-                                all_->jobs_.placer().propose_preempting(r.request));
+                                all_->jobs_.placer().propose_preempting(record_of(e.job).request));
         if (plan.result == plan_result::preempt) {
-          for (const job_id victim : plan.victims) {
-            APIARY_RETURN_IF_ERROR(all_->stop_and_wait(record_of(victim), now));
-            actions_->push_back({job_action::verb::suspend, victim, {}, {}});
-          }
-          queues().begin_round();  // more GPUs are idle now
+          for (const job_id victim : plan.victims) APIARY_RETURN_IF_ERROR(suspend(victim, now));
+          APIARY_ASSIGN_OR_RETURN(const bool started, start(e, now, anywhere));
+          if (started) queues().begin_round();  // other kinds may fit beside the victims' GPUs
+          return started;
         }
       }
-      return start(e, now, [](const job_placement&) { return true; });
+      return start(e, now, anywhere);
     }
 
    private:
+    // A running job gives way. One that has started in this decision has not started at all.
+    [[nodiscard]] absl::Status suspend(job_id victim, time_ms now) const {
+      record& r = record_of(victim);
+      APIARY_RETURN_IF_ERROR(all_->stop_and_wait(r, now));
+      const auto began = std::find_if(actions_->begin() + first_action_, actions_->end(),
+                                      [&](const job_action& a) {
+                                        return a.job == victim && a.what == job_action::verb::start;
+                                      });
+      if (began == actions_->end()) {
+        actions_->push_back({job_action::verb::suspend, victim, {}, {}});
+      } else {
+        r.waited += began->waited;
+        actions_->erase(began);
+      }
+      return absl::OkStatus();
+    }
     // The GPUs that are idle, or that other jobs may have to give away.
     [[nodiscard]] std::uint32_t usable_gpus() const noexcept {
       return PreemptingPlacer<P> ? placer().total_gpus() : placer().idle_gpus();
@@ -190,6 +211,7 @@ class job_queue {
 
     job_queue* all_;
     std::vector<job_action>* actions_;
+    std::ptrdiff_t first_action_;  // of this decision
   };
 
  private:

@@ -54,7 +54,7 @@ class priority_order {
  public:
   // See JobOrder. Requires: fewer than 2^31 jobs.
   [[nodiscard]] std::int64_t position(const job_request& r, time_ms /*now*/) noexcept {
-    return -r.priority * (std::int64_t{1} << 31) + arrivals_++;
+    return -std::int64_t{r.priority} * (std::int64_t{1} << 31) + arrivals_++;
   }
 
  private:

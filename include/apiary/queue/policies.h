@@ -136,7 +136,8 @@ struct preemptive_options {
 
 // A suspending_queue without a bound on waits and without migration: SRPT, LAS, or Tiresias (LAS
 // with thresholds). shortest_remaining chooses at each event, least_attained at multiples of its
-// quantum. A job starves while jobs with less GPU-time keep arriving: use bounded_wait_queue.
+// quantum. A job starves while jobs with less GPU-time keep arriving, or if it needs the GPUs of
+// more than suspending_queue::max_stops jobs: use bounded_wait_queue.
 // Example:  examples/job_queues.cpp
 template <JobPlacer P>
 class preemptive_queue : public suspending_queue<P> {

@@ -34,6 +34,7 @@ struct queued_job : booked_job<P> {
   typename P::placement_type where{};  // where it runs
   time_ms ends = 0;                    // when it ends by its estimate, if it runs
   bool still_runs = false;             // at the time of a reservation; see easy_by_placement
+  delays waited{};                     // before a start that was taken back in the same decision
 };
 
 // What a reservation is told. It may hide these with its own; none needs to do anything.

@@ -137,12 +137,13 @@ class suspending_queue {
     const absl::Status done = choose_jobs(choose, stops, now);
     report(actions);
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
-    next_choice_ = jobs_.queues().empty() || options_.quantum == 0
-                       ? max_time
-                       : add_time(now / options_.quantum * options_.quantum, options_.quantum);
+    // While no job runs, none can stop: a job that waits then waits for a server.
+    const bool chooses = num_waiting() > 0 && num_running() > 0 && options_.quantum > 0;
+    next_choice_ =
+        chooses ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
     return done;
   }
-  // When decide() must be called: at the next multiple of the quantum if a job waits.
+  // When decide() must be called: at the next multiple of the quantum if jobs wait and jobs run.
   [[nodiscard]] time_ms wake() const noexcept { return next_choice_; }
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
