@@ -9,7 +9,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/constraints.h>
-#include <apiary/hived/detail/gang_placer.h>
+#include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/hived.h>
@@ -1067,7 +1067,7 @@ class static_scheduler {
   std::vector<detail::virtual_cluster> clusters_;
   std::vector<std::vector<cell_id>> gangs_;  // leaves of each
   std::vector<std::uint32_t> sizes_;
-  detail::gang_placer placer_;
+  detail::node_choice placer_;
   std::vector<detail::indexed_class> classes_;
   std::vector<detail::node_gpus> nodes_;
 };

@@ -9,8 +9,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/constraints.h>
+#include <apiary/hived/detail/hived_topology_fit.h>
 #include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

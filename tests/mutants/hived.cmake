@@ -139,13 +139,13 @@ mutant(audit_levels hived/detail/audit_gangs.h "dropped condition: a gang that i
   FROM [[g.downgraded && levels == asked]] TO [[levels == asked]])
 mutant(snapshot_run hived/detail/snapshot_text.h "dropped condition: a leaf that is there continues a run of missing ones"
   FROM [[        (b == 0) == (first_b_ == 0)]] TO [[        true]])
-mutant(spread_own_level hived/detail/constrained_search.h "off by one: a spread over a level counts as one above it"
-  FROM [[s.level > l]] TO [[s.level >= l]])
-mutant(spread_highest hived/detail/constrained_search.h "wrong choice: the highest spread above, not the lowest"
-  FROM [[s.level < lowest]] TO [[(lowest == any_level || s.level > lowest)]])
+mutant(spread_own_level hived/detail/constrained_search.h "off by one: whole cells of the level of a spread count as below it"
+  FROM [[l < s.level]] TO [[l <= s.level]])
 mutant(spread_of_two hived/detail/constrained_search.h "off by one: two whole cells are in no common cell"
   FROM [[below > 1]] TO [[below > 2]])
-mutant(capacity_of_earlier hived/detail/topology_fit.h "forgotten update: nodes keep leaves that were free in an earlier search"
+mutant(spread_kept hived/detail/constrained_search.h "off by one: as many tasks as one cell may have depend on bindings"
+  FROM [[s.tasks >= request.groups[m].tasks]] TO [[s.tasks > request.groups[m].tasks]])
+mutant(capacity_of_earlier hived/detail/hived_topology_fit.h "forgotten update: nodes keep leaves that were free in an earlier search"
   FROM [[capacities->set(n, view.count(n));]]
   TO [[capacities->set(n, (std::max)(capacities->free(n), view.count(n)));]] STATEMENT)
 mutant(forecast_rest hived/detail/cell_forecast.h "dropped condition: the smaller task needs no GPUs besides"

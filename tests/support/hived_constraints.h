@@ -115,12 +115,13 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
 }
 
 // Whether a spread of a guaranteed gang depends on bindings: its tenant has several whole cells below
-// the level of the spread.
+// the level of the spread, and the group has more tasks than may be in one cell.
 [[nodiscard]] inline bool depends_on_bindings(const apiary::gang_request& r,
                                               const apiary::detail::virtual_cluster& cluster) {
   if (r.constraints->required != apiary::any_level) return false;
-  for (const apiary::request_constraints::of_group& m : r.constraints->groups) {
-    for (const apiary::level_count& s : m.spread) {
+  for (std::size_t m = 0; m < r.constraints->groups.size(); ++m) {
+    for (const apiary::level_count& s : r.constraints->groups[m].spread) {
+      if (r.groups[m].tasks <= s.tasks) continue;
       std::uint32_t below = 0;
       for (apiary::level_t l = 0; l < s.level; ++l) below += cluster.tree().roots(l).size();
       if (below > 1) return true;

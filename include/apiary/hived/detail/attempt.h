@@ -8,9 +8,9 @@
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/gang_placement.h>
-#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/guest_choice.h>
 #include <apiary/hived/detail/leaf_view.h>
+#include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/gang_table.h>
@@ -52,7 +52,7 @@ struct hived_search_options {
 
 // Tries once to place a gang, for one way to bind whole cells; the cells stay as they were. Chooses
 // free virtual leaves, or leaves of victims (hived_victims), then maps them to physical leaves.
-// Cost: as gang_placer (hived_topology_fit under topology constraints), hived_cells::bind_leaf for
+// Cost: as node_choice (hived_topology_fit under topology constraints), hived_cells::bind_leaf for
 //       each node and leaf, hived_victims for a preemption; with a filter O(cells of the tenant).
 class hived_search_step {
  public:
@@ -120,7 +120,7 @@ class hived_search_step {
   // racks) racks without granted cells, then the last nodes. hived_topology_fit for constraints.
   // Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from
   //        guaranteed tasks. Differs: complete (gang_fit), and avoids racks with granted cells.
-  // Cost:  as gang_placer, and O((leaves of a node)^2); with a filter O(nodes) more.
+  // Cost:  as node_choice, and O((leaves of a node)^2); with a filter O(nodes) more.
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
     place_ = {};
@@ -269,7 +269,7 @@ class hived_search_step {
     }
   }
 
-  gang_placer placer_;
+  node_choice placer_;
   lazy_constrained_search constrained_;
   hived_victims eviction_;
   guest_choice guests_;

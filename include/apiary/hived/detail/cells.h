@@ -272,17 +272,6 @@ class hived_cells : private hived_bindings {
     }
     return done;
   }
-  // Binds at most `most` unbound whole cells of level l to the cells from choose(), until one is
-  // not valid. Requires: these can be granted. For searches only: the caller must undo it.
-  template <class Choose>
-  void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
-    for (const cell_id root : bindings::cluster(c).tree().roots(l)) {
-      if (bindings::cluster(c).image(root).valid()) continue;
-      const cell_id to = most-- == 0 ? cell_id() : choose();
-      if (!to.valid()) return;
-      bind(c, root, l, to);
-    }
-  }
   // An upper bound on how many tasks of `task_gpus` leaves fit in the unbound whole cells.
   [[nodiscard]] std::uint64_t max_tasks_in_unbound(vc_chain_id c,
                                                    const health<uniform_tree>& usable,

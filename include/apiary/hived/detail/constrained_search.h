@@ -8,14 +8,15 @@
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/leaf_view.h>
+#include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/victim_set.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -25,27 +26,23 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The lowest level above l for which the constraints have a spread (anti-affinity), or any_level.
-[[nodiscard]] inline level_t spread_above(const request_constraints& constraints,
-                                          level_t l) noexcept {
-  level_t lowest = any_level;
-  for (const request_constraints::of_group& m : constraints.groups)
-    for (const level_count& s : m.spread)
-      if (s.level > l && s.level < lowest) lowest = s.level;
-  return lowest;
-}
-// A level for which the constraints have a spread that depends on bindings: the tenant has several
-// whole cells below it, and these may lie in one physical cell of that level. any_level: there is
-// none.
-[[nodiscard]] inline level_t spread_over_whole_cells(
-    const virtual_cluster& cluster, const request_constraints& constraints) noexcept {
+// The lowest level for which a task group of the gang has a spread (anti-affinity) that depends on
+// bindings: the tenant has several whole cells below that level, these may lie in one physical cell
+// of it, and the group has more tasks than may run there. any_level: there is none.
+[[nodiscard]] inline level_t spread_over_whole_cells(const virtual_cluster& cluster,
+                                                     const gang_request& request) noexcept {
+  const request_constraints& constraints = *request.constraints;
   if (constraints.required != any_level) return any_level;  // all tasks are in one whole cell
-  std::uint32_t below = 0;
-  for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
-    below += cluster.tree().roots(l).size();
-    if (below > 1) return spread_above(constraints, l);
+  level_t lowest = any_level;
+  for (std::size_t m = 0; m < constraints.groups.size(); ++m) {
+    for (const level_count& s : constraints.groups[m].spread) {
+      if (s.tasks >= request.groups[m].tasks || s.level >= lowest) continue;
+      std::uint32_t below = 0;
+      for (level_t l = 0; l < s.level; ++l) below += cluster.tree().roots(l).size();
+      if (below > 1) lowest = s.level;
+    }
   }
-  return any_level;
+  return lowest;
 }
 
 // A search for gangs under topology constraints (hived_topology_fit). Only programs that include

@@ -6,7 +6,7 @@
 #include <apiary/core/lean_vector.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_placement.h>
-#include <apiary/hived/detail/gang_placer.h>
+#include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>

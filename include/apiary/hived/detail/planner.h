@@ -155,7 +155,7 @@ class hived_planner {
   [[nodiscard]] static std::string spread_fault(const hived_catalog& catalog,
                                                 const hived_cells& cells, const gang_request& r,
                                                 vc_chain_id c) {
-    const level_t level = spread_over_whole_cells(cells.cluster(c), *r.constraints);
+    const level_t level = spread_over_whole_cells(cells.cluster(c), r);
     if (level == any_level) return {};
     std::uint32_t below = 0;
     for (level_t l = 0; l < level; ++l) below += cells.cluster(c).tree().roots(l).size();

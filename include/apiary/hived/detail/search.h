@@ -36,7 +36,7 @@ namespace detail {
 // within a budget. Then it lets few gangs of the tenant with lower priority give up cells, so that
 // these can be bound elsewhere: preempting gangs, which are cancelled, and lazy gangs, which keep
 // running as opportunistic; if they do not suffice, others, which must end.
-// Cost: as gang_placer (or hived_topology_fit), and hived_cells::bind_leaf for each node and leaf
+// Cost: as node_choice (or hived_topology_fit), and hived_cells::bind_leaf for each node and leaf
 //       used; hived_victims for a preemption. With a filter or bad hardware also O(cells of the
 //       tenant) and, if bindings matter, up to the budget; once or twice more if only bad or not
 //       suggested nodes are missing, and a few tries for each gang that gives up cells.

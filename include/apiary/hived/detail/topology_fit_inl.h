@@ -5,7 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/hived/detail/constrained_search.h>
 #include <apiary/hived/detail/constraint_engine.h>
-#include <apiary/hived/detail/topology_fit.h>
+#include <apiary/hived/detail/hived_topology_fit.h>
 
 #include <memory>
 

@@ -1,11 +1,11 @@
-// apiary/tests/hived/detail/gang_placer_test.cpp - gangs on the GPUs of nodes: all of them, once, in few
+// apiary/tests/hived/detail/node_choice_test.cpp - gangs on the GPUs of nodes: all of them, once, in few
 // racks.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/hived/detail/gang_placer.h>
+#include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/model/request.h>
 
@@ -49,7 +49,7 @@ struct racked_nodes {
 using gang_t = std::vector<task_group>;
 
 // Places the gang if it fits; its leaves, of all tasks.
-std::vector<cell_id> place(gang_placer& placer, const racked_nodes& c, const gang_t& gang) {
+std::vector<cell_id> place(node_choice& placer, const racked_nodes& c, const gang_t& gang) {
   if (placer.fit(c.index, c.classes, gang).verdict != fit_verdict::fits) return {};
   placer.choose_nodes(c.index, rack_choice::fullest);
   std::vector<node_gpus> nodes;
@@ -85,7 +85,7 @@ std::vector<std::uint32_t> nodes_of_tasks(const racked_nodes& c, const gang_t& g
 
 TEST_CASE("every yes is a placement, every no is one of all ways to pack") {
   rng random(17);
-  gang_placer placer;
+  node_choice placer;
   int yes = 0;
   const int rounds = apiary_test::scaled(3000);
   for (int round = 0; round < rounds; ++round) {
@@ -114,7 +114,7 @@ TEST_CASE("every yes is a placement, every no is one of all ways to pack") {
 
 TEST_CASE("tasks of whole nodes get as few racks as any choice of idle nodes") {
   rng random(23);
-  gang_placer placer;
+  node_choice placer;
   for (int round = 0; round < apiary_test::scaled(500); ++round) {
     std::vector<std::uint64_t> masks(std::size_t{4} * (1 + random.uniform(6)));
     for (std::uint64_t& m : masks) m = random.uniform(2) == 0 ? 0xff : 0;
@@ -138,7 +138,7 @@ TEST_CASE("tasks of whole nodes get as few racks as any choice of idle nodes") {
 }
 
 TEST_CASE("classes in the order given, task groups in the order asked, leaves close together") {
-  gang_placer placer;
+  node_choice placer;
   const racked_nodes c({0xff, 0b1111'0110, 0xff, 0b0011'0000}, true);
   const gang_t gang{{2, 2}, {1, 4}};
   const std::vector<cell_id> leaves = place(placer, c, gang);
@@ -159,7 +159,7 @@ TEST_CASE("classes in the order given, task groups in the order asked, leaves cl
 }
 
 TEST_CASE("classes that are not given are not used") {
-  gang_placer placer;
+  node_choice placer;
   const racked_nodes c({0xff, 0x0f}, true);
   const std::vector<indexed_class> small{{4, 4}};
   const gang_fit::result too_large = placer.fit(c.index, small, gang_t{{1, 8}});

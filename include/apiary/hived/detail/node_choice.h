@@ -1,4 +1,4 @@
-// apiary/hived/detail/gang_placer.h - chooses the nodes and GPUs of a gang.
+// apiary/hived/detail/node_choice.h - chooses the nodes and GPUs of a gang.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -89,7 +89,7 @@ enum class rack_choice : std::uint8_t { fullest, tightest };
 // Model: HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster. Differs:
 //        complete, knows racks, and polynomial inside a node.
 // Cost:  gang_fit, node_index::pick and choose_gpus; nothing else grows with the cluster.
-class gang_placer {
+class node_choice {
  public:
   // Decides whether the gang fits on nodes of these classes, in order of preference. The result is
   // valid until the next call; its nodes are classes until choose_nodes() chooses nodes.

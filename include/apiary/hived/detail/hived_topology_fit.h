@@ -1,4 +1,4 @@
-// apiary/hived/detail/topology_fit.h - places gangs under topology constraints.
+// apiary/hived/detail/hived_topology_fit.h - places gangs under topology constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,8 +14,8 @@
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
-#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/leaf_view.h>
+#include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>
