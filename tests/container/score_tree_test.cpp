@@ -80,58 +80,6 @@ TEST_CASE("the tree answers as a scan does") {
   }
 }
 
-TEST_CASE("the best of a range is the first of the highest scores in it") {
-  CHECK(score_tree(0).best_in(0, 0) == score_tree::npos);
-  for (const std::uint32_t size : {1U, 63U, 64U, 65U, 300U, 4097U, 20000U, 300000U}) {
-    CAPTURE(size);
-    rng random(size);
-    score_tree tree(size);
-    std::vector<std::uint8_t> scores(size);
-    const std::uint32_t highest = 1 + random.uniform(3);
-    for (std::uint32_t step = 0; step < apiary_test::scaled(2000U); ++step) {
-      CAPTURE(step);
-      const std::uint32_t i = random.uniform(size);
-      const auto score = static_cast<std::uint8_t>(random.uniform(highest + 1));
-      tree.set(i, score);
-      scores[i] = score;
-      // Ranges about one index, between borders of blocks and of blocks of blocks, and any others.
-      const std::uint32_t unit = std::array{1U, 64U, 4096U}[random.uniform(3)];
-      const std::uint32_t width = 1 + random.uniform(std::array{3U, 200U, size}[random.uniform(3)]);
-      const std::uint32_t first = (random.uniform(2) == 0 ? i : random.uniform(size)) / unit * unit;
-      const std::uint32_t last = (std::min)(size, first + (width + unit - 1) / unit * unit);
-      std::uint32_t best = score_tree::npos;
-      for (std::uint32_t j = first; j < last; ++j)
-        if (scores[j] > (best == score_tree::npos ? 0 : scores[best])) best = j;
-      REQUIRE(tree.best_in(first, last) == best);
-      REQUIRE(tree.best_in(first, first) == score_tree::npos);
-      REQUIRE(tree.best_in(0, size) == tree.best());
-    }
-  }
-}
-
-TEST_CASE("of two equal scores in a range the first is the best, wherever they are") {
-  constexpr std::uint32_t size = 300'000;
-  score_tree tree(size);
-  rng random(3);
-  for (std::uint32_t step = 0; step < apiary_test::scaled(20'000U); ++step) {
-    CAPTURE(step);
-    const std::array distances{64U, 4096U, size};
-    const std::uint32_t last = 1 + random.uniform(size);
-    const auto before = [&](std::uint32_t i) {
-      return i - (std::min)(i, 1 + random.uniform(distances[random.uniform(3)]));
-    };
-    const std::uint32_t b = before(last);
-    const std::uint32_t a = before(b);
-    const std::uint32_t first = random.uniform(a + 1);
-    tree.set(a, 1);
-    tree.set(b, 1);
-    REQUIRE(tree.best_in(first, last) == a);
-    if (a < b) REQUIRE(tree.best_in(a + 1, last) == b);
-    tree.set(a, 0);
-    tree.set(b, 0);
-  }
-}
-
 TEST_CASE("a tree that grows answers as a scan does") {
   for (const std::uint32_t first : {0U, 1U, 63U, 64U, 65U, 4095U, 4096U, 60'000U}) {
     CAPTURE(first);
@@ -153,7 +101,6 @@ TEST_CASE("a tree that grows answers as a scan does") {
       scores[i] = static_cast<std::uint8_t>(random.uniform(5));
       tree.set(i, scores[i]);
       REQUIRE(tree.best() == best_of(scores));
-      REQUIRE(tree.best_in(0, tree.size()) == tree.best());
       REQUIRE(tree[tree.size() - 1] == scores.back());
     }
     std::uint32_t candidates = 0;

@@ -45,12 +45,6 @@ mutant(score_tree_tie container/score_tree.h "wrong tie: the last index of the b
   FROM [[scores_[at + i] <= result.score]] TO [[scores_[at + i] < result.score]])
 mutant(score_tree_second_search container/score_tree.h "missing reset: only the highest score is searched among the allowed"
   IN [[result.score = 0;]] FROM [[result.score = 0;]] TO [[]] STATEMENT)
-mutant(score_tree_range_tie container/score_tree.h "wrong tie: of equal scores at the end of a range the last wins"
-  FROM [[is_left && other.score == score]] TO [[false]])
-mutant(score_tree_range_left container/score_tree.h "off by one: the block in which a range begins counts as a whole"
-  FROM [[(first + block - 1) / block]] TO [[first / block]])
-mutant(score_tree_range_right container/score_tree.h "dropped step: the last block of a range is not searched"
-  FROM [[right.improve(best_among(l, last_block * block, last), true);]] TO [[]] STATEMENT)
 mutant(score_tree_random_blocks container/score_tree.h "wrong index: the block before decides"
   FROM [[scores_[first_[1] + i / block] == 0]] TO [[scores_[first_[1] + (i / block + 1) / 2] == 0]])
 mutant(timer_tie container/timer_queue.h "wrong tie: of equal times the highest id is first"

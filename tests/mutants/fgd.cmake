@@ -9,10 +9,6 @@ mutant(placer_unlink fgd/detail/kind_scores.h "forgotten update: a node that cha
   FROM [[order_[order_[n].after].before = order_[n].before;]] TO [[]] STATEMENT)
 mutant(placer_max_score fgd/detail/kind_scores.h "off by one: a node with score 0 does not fit"
   FROM [[(std::min)(score, max_score) + 1]] TO [[(std::min)(score, max_score)]])
-mutant(placer_apart_others fgd/detail/kind_scores.h "dropped step: a gang gets a second part on a node"
-  FROM [[for (const placement& other : where) hide(other.node.value);]] TO [[]] STATEMENT)
-mutant(placer_apart_hidden fgd/detail/kind_scores.h "dropped restore: nodes that a gang was shown stay hidden"
-  FROM [[for (const auto& [n, entry] : hidden) wanted.scores.set(n, entry);]] TO [[]] STATEMENT)
 mutant(gradient_free fgd/fragmentation_gradient.h "dropped condition: a fraction of a used GPU breaks a free one"
   FROM [[left == whole_gpu ? several(free - 1) : 0]] TO [[free > 0 ? several(free - 1) : 0]])
 mutant(gradient_first_gpu fgd/fragmentation_gradient.h "wrong choice: the first GPU that fits, not the best"

@@ -112,35 +112,6 @@ class score_tree {
       i = i * block + find_in_block(first_[l] + std::size_t{i} * block, score);
     return i;
   }
-  // The same for the indices first, ..., last-1 only. Requires: first <= last <= size().
-  // Cost: O(log64 size) blocks.
-  [[nodiscard]] std::uint32_t best_in(std::uint32_t first, std::uint32_t last) const noexcept {
-    APIARY_ASSERT(first <= last && last <= size_);
-    // From level to level the range shrinks to the blocks that are inside. What is not in them is
-    // left or right of them.
-    entry left;
-    entry right;
-    for (std::uint32_t l = 0; first < last; ++l) {
-      const std::uint32_t first_block = (first + block - 1) / block;
-      const std::uint32_t last_block = last / block;
-      if (l + 1 == depth_ || first_block >= last_block) {
-        left.improve(best_among(l, first, last), false);
-        break;
-      }
-      left.improve(best_among(l, first, first_block * block), false);
-      right.improve(best_among(l, last_block * block, last), true);
-      first = first_block;
-      last = last_block;
-    }
-    left.improve(right, false);
-    if (left.score == 0) return npos;
-    for (; left.level > 0; --left.level) {
-      left.index =
-          left.index * block +
-          find_in_block(first_[left.level - 1] + std::size_t{left.index} * block, left.score);
-    }
-    return left.index;
-  }
   // The same for the members of `allowed` only. Requires: allowed.size() == size().
   // Cost: as best() if one with the highest score is allowed, otherwise one step for each block
   //       that may contain a better one than the best found so far, at most size/64 blocks.
@@ -195,18 +166,6 @@ class score_tree {
     std::uint32_t index;
     std::uint8_t score;  // only higher scores count
   };
-  // An entry of a level.
-  struct entry {
-    std::uint32_t level = 0;
-    std::uint32_t index = 0;
-    std::uint8_t score = 0;
-
-    // Becomes the other one if its score is higher, or equal and it is on the left.
-    void improve(const entry& other, bool is_left) noexcept {
-      if (other.score > score || (is_left && other.score == score)) *this = other;
-    }
-  };
-
   [[nodiscard]] std::uint8_t block_max(std::size_t at) const noexcept {
     const std::uint8_t* const scores = scores_.data() + at;
     std::uint8_t best = 0;
@@ -217,16 +176,6 @@ class score_tree {
     const std::uint8_t* const scores = scores_.data() + at;
     return static_cast<std::uint32_t>(
         static_cast<const std::uint8_t*>(std::memchr(scores, score, block)) - scores);
-  }
-  // The first of the entries first, ..., last-1 of level l with the highest score.
-  [[nodiscard]] entry best_among(std::uint32_t l, std::uint32_t first,
-                                 std::uint32_t last) const noexcept {
-    entry best{.level = l};
-    for (; first < last; ++first) {
-      const std::uint8_t score = scores_[first_[l] + first];
-      if (score > best.score) best = {l, first, score};
-    }
-    return best;
   }
   [[nodiscard]] std::uint8_t top() const noexcept { return block_max(first_[depth_ - 1]); }
 

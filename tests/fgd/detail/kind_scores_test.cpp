@@ -36,35 +36,6 @@ std::optional<placement> scan(const node_table& nodes, Score& score, const task_
   return placement{*best, score.gpu_mask(nodes, *best, task)};
 }
 
-// Several tasks of a kind on nodes of their own, in a range: each is the best by a scan of those that
-// are left.
-template <class Score>
-void check_apart(rng& random, const node_table& nodes, kind_scores<Score>& placer,
-                 task_request task, Score& score) {
-  task.memory_mib = 0;
-  const std::uint32_t first = random.uniform(nodes.size());
-  const std::uint32_t last = first + 1 + random.uniform(nodes.size() - first);
-  std::vector<placement> others;
-  for (std::uint32_t n = random.uniform(nodes.size()); n < nodes.size() && others.size() < 3;
-       n += 1 + random.uniform(3))
-    others.push_back({node_id(n), 1});
-  summary_bitset allowed(nodes.size());
-  allowed.set_range(first, last);
-  for (const placement& other : others) allowed.reset(other.node.value);
-  const std::uint32_t count = 1 + random.uniform(4);
-  std::vector<placement> expected = others;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const std::optional<placement> best = scan(nodes, score, task, &allowed);
-    if (!best) break;
-    allowed.reset(best->node.value);
-    expected.push_back(*best);
-  }
-  std::vector<placement> where = others;
-  REQUIRE(placer.place_apart(nodes, task, {node_id(first), node_id(last)}, count, where) ==
-          (expected.size() == others.size() + count));
-  REQUIRE(where == expected);
-}
-
 // Random commits, departures, failures, repairs and new kinds; every answer, with and without a
 // filter, is that of the scan.
 template <class Score>
@@ -110,7 +81,6 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
     for (std::uint32_t n = 0; n < num_nodes; ++n)
       allowed.assign(n, random.uniform(1 + step % 4) == 0);
     REQUIRE(placer.place(nodes, task, &allowed) == scan(nodes, plain, task, &allowed));
-    check_apart(random, nodes, placer, task, plain);
     const std::optional<placement> where = placer.place(nodes, task, nullptr);
     REQUIRE(placer.fits_somewhere(nodes, task) == where.has_value());
     REQUIRE(where == scan(nodes, plain, task, nullptr));
@@ -145,21 +115,6 @@ TEST_CASE("a cluster of one node, and a task that fits nowhere") {
   CHECK_FALSE(placer.place(nodes, {.gpus = 2, .gpu_milli = 1000}, nullptr));
   const summary_bitset none(1);
   CHECK_FALSE(placer.place(nodes, one, &none));
-}
-
-TEST_CASE("a score that chooses is asked for each node of several, within the range only") {
-  node_table nodes;
-  for (int i = 0; i < 5; ++i) nodes.add({{}, 4, 0});
-  kind_scores<apiary_test::last_fit> placer(nodes, apiary_test::last_fit{});
-  const task_request k{.gpus = 4, .gpu_milli = 1000};
-  std::vector<placement> where{{node_id(2), 15}};
-  CHECK(placer.place_apart(nodes, k, {node_id(1), node_id(4)}, 2, where));
-  CHECK(where == std::vector<placement>{{node_id(2), 15}, {node_id(3), 15}, {node_id(1), 15}});
-  where.clear();
-  CHECK_FALSE(placer.place_apart(nodes, k, nodes.ids(), 6, where));
-  CHECK(where.size() == 5);
-  CHECK(where.front().node == node_id(4));
-  CHECK(placer.place(nodes, k, nullptr)->node == node_id(4));
 }
 
 // Counts how many scores it gives.

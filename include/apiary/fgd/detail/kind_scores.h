@@ -50,10 +50,8 @@ struct prepared_for<Score> {
 // Cost:     place: one score for each node that changed since the last call for this kind, then
 //           O(log64 nodes); with `allowed`, or with memory that the score ignores, as
 //           score_tree::best_of. A kind that is new, or was replaced, first scores all nodes where
-//           it fits. place_apart: the same scores, then O(log64 nodes) for each task and
-//           each other node; a score that chooses gets a set of the range for each call, O(nodes /
-//           64). update, add: O(score.update), add amortized. After set_score, the next call for
-//           each kind scores all nodes.
+//           it fits. update, add: O(score.update), add amortized. After set_score, the next call
+//           for each kind scores all nodes.
 //           Memory: 1.02 bytes for each node and kind, and 16 bytes for each node.
 template <NodeScore Score>
 class kind_scores {
@@ -97,31 +95,6 @@ class kind_scores {
       n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);
     }
     return placement_on(nodes, n, wanted.request);
-  }
-  // Appends to `where` the placements of up to `count` such tasks, each on a different node of
-  // `among`, the best one first. Nodes that are in `where` do not count. Returns whether all tasks
-  // fit. Requires: `where` has no node twice; the task has no memory if the score ignores it.
-  [[nodiscard]] bool place_apart(const node_table& nodes, const task_request& task,
-                                 id_range<node_id> among, std::uint32_t count,
-                                 std::vector<placement>& where) {
-    kind& wanted = kind_of(nodes, task);
-    std::vector<std::pair<std::uint32_t, std::uint8_t>> hidden;  // nodes and what the tree had
-    const std::size_t last = where.size() + count;
-    where.reserve(last);
-    hidden.reserve(last);
-    const auto hide = [&](std::uint32_t n) {
-      hidden.emplace_back(n, wanted.scores[n]);
-      wanted.scores.set(n, 0);
-    };
-    for (const placement& other : where) hide(other.node.value);
-    while (where.size() < last) {
-      const std::uint32_t n = best_in(wanted.scores, among);
-      if (n == score_tree::npos) break;
-      where.push_back(*placement_on(nodes, n, wanted.request));
-      if (where.size() < last) hide(n);
-    }
-    for (const auto& [n, entry] : hidden) wanted.scores.set(n, entry);
-    return where.size() == last;
   }
   // Whether the task fits on any node now.
   [[nodiscard]] bool fits_somewhere(const node_table& nodes, const task_request& task) {
@@ -277,17 +250,6 @@ class kind_scores {
     }
     APIARY_ASSERT(score <= max_score);
     return static_cast<std::uint8_t>((std::min)(score, max_score) + 1);
-  }
-  // The best candidate of these nodes; npos: none.
-  [[nodiscard]] std::uint32_t best_in(const score_tree& scores, id_range<node_id> among) {
-    if constexpr (chooses) {
-      if (among.size() == scores.size()) return score_.choose(scores, nullptr);
-      summary_bitset allowed(scores.size());
-      allowed.set_range(among.first.value, among.last.value);
-      return score_.choose(scores, &allowed);
-    } else {
-      return scores.best_in(among.first.value, among.last.value);
-    }
   }
   // The placement on node n; nullopt if n is npos.
   [[nodiscard]] std::optional<placement> placement_on(const node_table& nodes, std::uint32_t n,

@@ -29,7 +29,7 @@ namespace detail {
 
 // The jobs on a node that may be evicted, and what each of them uses there.
 //
-// Cost: add, remove: O(jobs on the node). The others: O(log jobs). Memory: 72 bytes for each job.
+// Cost: add, remove: O(jobs on the node). The others: O(log jobs). Memory: 60 bytes for each job.
 class evictable_jobs {
  public:
   using candidate = shared_victim_search::candidate;
@@ -109,7 +109,7 @@ struct victims_on_node {
 // Cost:     find: O(nodes) for a look at the bounds, then a search on each node of which the bound
 //           is not above the least cost; and eviction_bounds for each node that changed since the
 //           last find for this priority. Those of max_levels priorities are kept. Memory: 116 bytes
-//           a node and priority, 64 a job on a node.
+//           a node and priority, 60 a job on a node.
 class victim_index {
  public:
   // The cost of a node where no evictions are enough.

@@ -55,7 +55,6 @@ class cell_gangs {
     is_marked_[c] = 1;
     marked_.push_back(c);
   }
-  [[nodiscard]] bool is_marked(std::uint32_t c) const noexcept { return is_marked_[c] != 0; }
   // list(c, gangs) appends the gangs of cell c, once for each of their nodes.
   template <class List>
   void refresh(const List& list) {

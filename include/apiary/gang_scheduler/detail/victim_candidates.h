@@ -31,7 +31,7 @@ namespace detail {
 
 // The candidates for a new gang: running gangs of lower priority, what the end of each one costs,
 // and the disruption budgets that it counts against.
-// Cost: begin O(priorities + tenants with a budget), and O(slots) if a gang starts after `now`;
+// Cost: begin O(priorities + tenants with a budget), and O(slots) without a cost function;
 //       price has its steps. of() O(log), or a call of the cost function.
 class candidate_costs {
  public:
