@@ -163,6 +163,78 @@ TEST_CASE("a preempting gang keeps its request until it is cancelled") {
   CHECK(run(s, listed) == plan_result::bind);
 }
 
+TEST_CASE("a preempting gang may ask again, whatever the cluster has become, in snapshots, too") {
+  gang_scheduler s = two_racks();
+  run(s, tasks(1, 2, 4));  // a, b
+  run(s, tasks(2, 1, 4));  // c
+  run(s, tasks(3, 1, 4));  // d
+  gang_scheduler::request urgent = tasks("urgent", 5, 2, 7);
+  urgent.gang.groups[0].slices = {{0, 2}};  // the last slice is shorter
+  urgent.gang.preferred = rack;
+  urgent.filter.nodes = {"a", "b", "c", "d", "e"};
+  const node_id e = s.add_node({.name = "e", .cells = {"r3"}, .gpus = 1}).value();
+  const gang_scheduler before = s;
+  REQUIRE(run(s, urgent) == plan_result::preempt);
+  const gang_scheduler::running_gang reserved = *s.find("urgent");
+  // Another list of the same names is the same request.
+  urgent.filter.nodes = std::vector<std::string>{"a", "b", "c", "d", "e"};
+  const auto check = [&](gang_scheduler& asked) {
+    const auto again = asked.propose(urgent, 100);
+    REQUIRE(again.ok());
+    CHECK(again->result == plan_result::preempt);
+    CHECK(again->tasks == reserved.tasks);
+    CHECK(again->level == reserved.level);
+    CHECK(std::set<job_key>(again->victims.begin(), again->victims.end()) == reserved.victims);
+    CHECK(asked.explain(urgent, 100).ok());
+    CHECK(asked.commit(*again).ok());
+    CHECK(asked.audit().empty());
+  };
+  const auto ends = [&](gang_scheduler& asked) {
+    for (const job_key& victim : reserved.victims) REQUIRE(asked.finish(victim).ok());
+    CHECK(run(asked, urgent, 200) == plan_result::bind);
+    CHECK(asked.find("urgent")->tasks == reserved.tasks);
+    CHECK(asked.audit().empty());
+  };
+  check(s);
+  s.set_step_budget(1);
+  s.set_victim_cost([](const gang_scheduler::running_gang&, time_ms) { return 9U; });
+  s.set_disruption_budget(tenant_id(), {.gangs = 0});
+  check(s);
+  REQUIRE(s.remove_node(e).ok());  // the filter names it
+  check(s);
+  for (const char* const name : {"a0", "c0", "z"})
+    REQUIRE(s.add_node({.name = name, .cells = {"r1"}, .gpus = 8}).ok());
+  check(s);
+  // A node that it has reserved gets more, and is bad for a while.
+  const node_id there = reserved.tasks[0].node;
+  REQUIRE(s.resize_node(there, 8, {16'000, 5}).ok());
+  check(s);
+  REQUIRE(s.mark_bad(there).ok());
+  CHECK(s.propose(urgent)->reason == wait_reason::unhealthy);
+  REQUIRE(s.mark_healthy(there).ok());
+  REQUIRE(s.mark_bad(there, 7).ok());  // a GPU that it has not reserved
+  check(s);
+  // In a snapshot, in a trial, in a snapshot of a trial; then in the scheduler itself.
+  gang_scheduler copy = s;
+  check(copy);
+  ends(copy);
+  s.what_if([&](gang_scheduler& trial) {
+    REQUIRE(trial.add_node({.name = "e", .cells = {"r3"}, .gpus = 1}).ok());
+    check(trial);
+    gang_scheduler of_trial = trial;
+    ends(of_trial);
+    ends(trial);
+  });
+  check(s);
+  ends(s);
+  // After a restart before the victims have ended it is a new gang, with the same answer.
+  gang_scheduler restarted = before;
+  const auto anew = restarted.propose(urgent);
+  REQUIRE(anew.ok());
+  CHECK(anew->tasks == reserved.tasks);
+  CHECK(std::set<job_key>(anew->victims.begin(), anew->victims.end()) == reserved.victims);
+}
+
 TEST_CASE("wrong calls are refused, and change nothing") {
   gang_scheduler s = two_racks();
   REQUIRE(run(s, tasks("x", 1, 4)) == plan_result::bind);

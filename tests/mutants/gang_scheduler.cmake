@@ -224,6 +224,6 @@ mutant(key_default gang_scheduler/gang_scheduler_types.h "wrong default: a forgo
 mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a search for victims may take all steps"
   FROM [[(std::min)(steps_.left(), budget / 8)]] TO [[0]])
 mutant(tainted_memory gang_scheduler/detail/gang_explanation.h "dropped condition: a node holds a task for which it has too little CPU or memory"
-  FROM [[m.host.fits_in(n.host)]] TO [[true]])
+  FROM [[(after - 1)->memory_mib <= n.host.memory_mib]] TO [[true]])
 mutant(tainted_free gang_scheduler/detail/gang_scheduler_inl.h "forgotten update: nodes whose taints a gang would tolerate stay empty"
   FROM [[free.set(n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));]] TO [[]] STATEMENT)

@@ -1,5 +1,6 @@
 // apiary/tests/gang_scheduler/detail/gang_explanation_test.cpp - the sentences about plans, each kind once.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/gang_explanation.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
@@ -9,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -99,12 +101,34 @@ TEST_CASE("gang_explanation: plans that wait name the reason and what would help
 }
 
 TEST_CASE("gang_explanation: an idle node holds a task if it has what one of them needs") {
-  topology_constraints gang;
-  gang.groups = {{.tasks = 1, .gpus = 2, .host = {4, 5}}, {.tasks = 0, .gpus = 1}};
-  CHECK(detail::holds_task(gang, {.name = "n", .gpus = 2, .host = {4, 5}}));
-  CHECK(!detail::holds_task(gang, {.name = "n", .gpus = 1, .host = {4, 5}}));
-  CHECK(!detail::holds_task(gang, {.name = "n", .gpus = 2, .host = {3, 5}}));
-  CHECK(!detail::holds_task(gang, {.name = "n", .gpus = 2, .host = {4, 4}}));
+  const auto holds = [](const topology_constraints& gang, const gang_cluster::node& n) {
+    return std::ranges::any_of(gang.groups, [&](const constrained_task_group& m) {
+      return m.tasks > 0 && m.gpus <= n.gpus && m.host.fits_in(n.host);
+    });
+  };
+  rng random(1);
+  std::uint32_t held = 0;
+  for (std::uint32_t i = 0; i < 2'000; ++i) {
+    topology_constraints gang;
+    for (std::uint32_t m = random.uniform(6); m-- > 0;)
+      gang.groups.push_back({.tasks = random.uniform(3),
+                             .gpus = random.uniform(4) == 0 ? 32 : random.uniform(4),
+                             .host = {random.uniform(6), random.uniform(6)}});
+    const detail::smallest_tasks smallest(gang);
+    for (std::uint32_t n = 0; n < 10; ++n) {
+      const gang_cluster::node node{.gpus = random.uniform(8) == 0 ? 32 : random.uniform(4),
+                                    .host = {random.uniform(6), random.uniform(6)}};
+      REQUIRE(smallest.holds(node) == holds(gang, node));
+      held += smallest.holds(node) ? 1U : 0U;
+    }
+  }
+  CHECK(held > 1'000);
+  CHECK(held < 19'000);
+  // Of many task groups few have to be compared with each node.
+  topology_constraints many;
+  for (std::uint32_t m = 0; m < 100'000; ++m)
+    many.groups.push_back({.tasks = 1, .gpus = m % 4, .host = {1 + m, 5 + m % 3}});
+  CHECK(detail::smallest_tasks(many).size() <= 12);
 }
 
 TEST_CASE("gang_explanation: cells without nodes are not counted") {
