@@ -8,6 +8,7 @@
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
+#include <apiary/model/request.h>
 
 #include <doctest/doctest.h>
 
@@ -155,6 +156,64 @@ TEST_CASE("a victim that has ended and runs again can be a victim again") {
   const preemption_plan second = *scheduler.propose(task(2), 1);
   CHECK(second.victims == std::vector<job_id>{job_id(0)});
   CHECK(scheduler.commit(task(2), second, {.priority = 1}).ok());
+}
+
+TEST_CASE("the search for victims of a gang reads nodes again only when they have changed") {
+  // On every second node a job costs nothing, but the node has too little CPU for a task.
+  const std::uint32_t count = 2'000;
+  std::vector<std::uint32_t> cpu;
+  std::vector<std::uint64_t> costs;
+  for (std::uint32_t n = 0; n < count; ++n) {
+    cpu.push_back(n % 2 == 0 ? 1000 : 2000);
+    costs.push_back(n % 2 == 0 ? 0 : 1 + n);
+  }
+  auto scheduler = one_gpu_each(count, cpu, costs);
+  const task_request one{.cpu_milli = 2000, .gpus = 1, .gpu_milli = whole_gpu};
+  const preemption_plan alone = *scheduler.propose(one, 1);
+  CHECK(alone.victims == std::vector<job_id>{job_id(1)});
+  const std::uint64_t of_a_node = 4;  // steps of the searches on it
+  CHECK(alone.steps >= count);
+  CHECK(alone.steps <= count * of_a_node);
+
+  topology_constraints gang;
+  gang.groups = {{.tasks = count / 4, .gpus = 1, .host = {.cpu_milli = 2000}}};
+  const node_table before = scheduler.nodes();
+  const preemption_plan plan = *scheduler.propose(job_id(count), gang, 1);
+  CHECK(scheduler.nodes() == before);
+  REQUIRE(plan.result == plan_result::preempt);
+  REQUIRE(plan.victims.size() == count / 4);
+  for (std::uint32_t v = 0; v < count / 4; ++v) CHECK(plan.victims[v] == job_id(2 * v + 1));
+  CHECK(plan.cost == plan.lower_bound);
+  // Two searches, one of them for the lower bound; and for each task the node that it takes.
+  CHECK(plan.steps <= 2 * count * of_a_node + count / 4 * 2 * of_a_node);
+  // A node that did not have enough is read again when it has changed.
+  REQUIRE(scheduler.resize_node(node_id(0), 1, {.cpu_milli = 2000}).ok());
+  CHECK(scheduler.propose(job_id(count), gang, 1)->victims[0] == job_id(0));
+  // If the gang fits, or may not evict, there is nothing to search, or no node.
+  CHECK(scheduler.propose(job_id(count), gang, 0)->steps <= 2 * count);
+  gang.groups = {{.tasks = 1, .host = {.cpu_milli = 500}}};
+  CHECK(scheduler.propose(job_id(count), gang, 1)->steps == 0);
+}
+
+TEST_CASE("a gang of so many task groups that the search for victims ends too early is undecided") {
+  const std::uint32_t count = 20'000;
+  auto scheduler = one_gpu_each(count, std::vector<std::uint32_t>(count, 1000),
+                                std::vector<std::uint64_t>(count, 1));
+  topology_constraints gang;
+  gang.groups.assign(200, {.tasks = 2, .gpus = 1, .host = {.cpu_milli = 1000}});
+  const preemption_plan few = *scheduler.propose(job_id(count), gang, 1);
+  CHECK(few.result == plan_result::preempt);
+  CHECK(few.victims.size() == 400);
+  gang.groups.assign(600, {.tasks = 2, .gpus = 1, .host = {.cpu_milli = 1000}});
+  const node_table before = scheduler.nodes();
+  const preemption_plan many = *scheduler.propose(job_id(count), gang, 1);
+  CHECK(scheduler.nodes() == before);
+  CHECK(many.result == plan_result::wait);
+  CHECK(many.reason == wait_reason::undecided);
+  CHECK(many.steps < 10'100'000);
+  // One task group with as many tasks needs one search.
+  gang.groups = {{.tasks = 1200, .gpus = 1, .host = {.cpu_milli = 1000}}};
+  CHECK(scheduler.propose(job_id(count), gang, 1)->victims.size() == 1200);
 }
 
 }  // namespace

@@ -629,6 +629,78 @@ TEST_CASE("a job that runs is not proposed again, and is never its own victim") 
   CHECK(scheduler.propose(job_id(8), gang, 1)->victims == ids({6}));
 }
 
+TEST_CASE("a preempting job is known by its request, and starts at its placements only") {
+  preempting_fgd scheduler = equal_nodes(2, 2);
+  for (std::uint32_t g = 0; g < 4; ++g)
+    REQUIRE(scheduler.recover(whole_task(g, 1), {node_id(g / 2), 1U << g % 2}, {}).ok());
+  const auto knows = [&](const task_request& task) {
+    const auto plan = scheduler.propose(task, 1);
+    CHECK((plan.ok() || plan.status().code() == absl::StatusCode::kInvalidArgument));
+    return plan.ok();
+  };
+  const task_request half = part_task(9, 500);
+  REQUIRE(scheduler.commit(half, *scheduler.propose(half, 1), {.priority = 1}).ok());
+  CHECK(knows(half));
+  task_request other = half;
+  other.gpu_milli = 501;
+  CHECK(!knows(other));
+  other = half;
+  other.models = 1;
+  CHECK(!knows(other));
+  other = half;
+  other.memory_mib = 1;
+  CHECK(!knows(other));
+  other = half;
+  other.gpus = 0;
+  CHECK(!knows(other));
+  CHECK(!scheduler.propose(whole_task(9, 2), 1).ok());
+  REQUIRE(scheduler.finish(job_id(9)).ok());
+
+  // Without GPUs, neither the fraction nor the models count.
+  REQUIRE(scheduler.recover({.job = job_id(4), .cpu_milli = 62'000}, {node_id(0), 0}, {}).ok());
+  REQUIRE(scheduler.recover({.job = job_id(5), .cpu_milli = 62'000}, {node_id(1), 0}, {}).ok());
+  const task_request cpu{.job = job_id(9), .cpu_milli = 500};
+  const preemption_plan for_cpu = *scheduler.propose(cpu, 1);
+  REQUIRE(for_cpu.result == plan_result::preempt);
+  REQUIRE(scheduler.commit(cpu, for_cpu, {.priority = 1}).ok());
+  task_request same = cpu;
+  same.models = 1;
+  CHECK(knows(same));
+  same.gpu_milli = 1;
+  CHECK(knows(same));
+  REQUIRE(scheduler.finish(job_id(9)).ok());
+
+  // A gang, by the number of tasks of each group and their requests.
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 500}, .gpu_milli = 500},
+                 {.tasks = 1, .gpus = 1, .host = {.cpu_milli = 500}}};
+  const preemption_plan plan = *scheduler.propose(job_id(9), gang, 1);
+  REQUIRE(plan.result == plan_result::preempt);
+  REQUIRE(scheduler.commit(job_id(9), gang, plan, {.priority = 1}).ok());
+  CHECK(scheduler.propose(job_id(9), gang, 1).ok());
+  const auto knows_with = [&](auto change) {
+    topology_constraints changed = gang;
+    change(changed.groups);
+    return scheduler.propose(job_id(9), changed, 1).ok();
+  };
+  CHECK(!knows_with([](auto& groups) { groups[0].tasks = 1; }));
+  CHECK(!knows_with([](auto& groups) { groups[0].tasks = 3; }));
+  CHECK(!knows_with([](auto& groups) { groups[1].gpu_milli = 500; }));
+  CHECK(!knows_with([](auto& groups) { groups.pop_back(); }));
+  CHECK(!knows_with([](auto& groups) { std::swap(groups[0], groups[1]); }));
+  CHECK(!knows_with([](auto& groups) { groups.push_back(groups[1]); }));
+  // When its victims have ended, it starts where it has reserved, and nowhere else.
+  for (const job_id victim : plan.victims) REQUIRE(scheduler.finish(victim).ok());
+  preemption_plan now = *scheduler.propose(job_id(9), gang, 1);
+  REQUIRE(now.result == plan_result::bind);
+  CHECK(now.placements == plan.placements);
+  std::swap(now.placements[0].where, now.placements[2].where);
+  CHECK(scheduler.commit(job_id(9), gang, now, {.priority = 1}).message() ==
+        "job 9 has reserved resources for another request or placement; finish it first");
+  now.placements = plan.placements;
+  CHECK(scheduler.commit(job_id(9), gang, now, {.priority = 1}).ok());
+}
+
 TEST_CASE("nodes that join can be preempted on, and suggested nodes only") {
   preempting_fgd scheduler = equal_nodes(1, 1);
   REQUIRE(scheduler.recover(whole_task(1, 1), {node_id(0), 1}, {.cost = 5}).ok());

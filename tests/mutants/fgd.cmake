@@ -53,10 +53,10 @@ mutant(prices_optimal fgd/detail/load_prices.h "dropped condition: a program tha
   FROM [[!solved.optimal()]] TO [[false]])
 mutant(prices_cores fgd/detail/load_prices.h "dropped limit: what a task with many cores is worth overflows"
   FROM [[(std::min)(t.kind.cpu_milli, price_tables::max_cpu_milli)]] TO [[t.kind.cpu_milli]])
-mutant(price_free fgd/detail/price_tables.h "forgotten row: a GPU of which a task takes a fraction stays free"
+mutant(price_free fgd/detail/load_prices.h "forgotten row: a GPU of which a task takes a fraction stays free"
   FROM [[value(of_free(free_), of_free(free_ - 1), after)]]
   TO [[value(of_free(free_), of_free(free_), after)]])
-mutant(price_knapsack fgd/detail/price_tables.h "forgotten term: a GPU earns one task only"
+mutant(price_knapsack fgd/detail/load_prices.h "forgotten term: a GPU earns one task only"
   FROM [=[earned[left - s] + best[s]]=] TO [=[best[s]]=])
 mutant(learner_next fgd/price_score.h "wrong step: new prices after as many arrivals again, however many there were"
   FROM [[next_ < 1024 ? next_ : (std::max)(std::uint64_t{1024}, next_ / 16)]] TO [[next_]])
@@ -71,9 +71,9 @@ mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a n
   IN [[placer_.update(nodes_, n);
     free_ids_.push_back(n);]]
   FROM [[placer_.update(nodes_, n);]] TO [[]] STATEMENT)
-mutant(explain_shape fgd/detail/task_explanation.h "dropped condition: nodes count that could not run the task"
+mutant(explain_shape fgd/detail/errors.h "dropped condition: nodes count that could not run the task"
   FROM [[!nodes.contains(n) || !nodes.shape(n).fits(task)]] TO [[!nodes.contains(n)]])
-mutant(explain_models fgd/detail/task_explanation.h "wrong condition: GPU model 0 is named although there is no other one"
+mutant(explain_models fgd/detail/errors.h "wrong condition: GPU model 0 is named although there is no other one"
   FROM [[task.wants_gpu() && has_models]] TO [[task.wants_gpu()]])
 mutant(explain_preempt fgd/preemptive_sharing.h "dropped case: an explanation does not count on preemption"
   FROM [[if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);]] TO [[]] STATEMENT)
@@ -86,23 +86,27 @@ mutant(score_kept fgd/detail/kind_scores.h "forgotten update: kinds keep the sco
 mutant(tasks_relink fgd/detail/running_tasks.h "forgotten update: the task after one that ended has no predecessor"
   FROM [[(gone.after == none ? from.last : tasks_[gone.after].links[kind].before) = gone.before;]]
   TO [[if (gone.after == none) from.last = gone.before;]] STATEMENT)
-mutant(shapes_last fgd/detail/shape_counts.h "off by one: the memory of the last node that left stays"
+mutant(shapes_last fgd/gpu_sharing.h "off by one: the memory of the last node that left stays"
   FROM [[if (--nodes->second > 0) return;]] TO [[if (nodes->second-- > 0) return;]] STATEMENT)
-mutant(shapes_least fgd/detail/shape_counts.h "wrong end: the least memory of a shape counts"
-  FROM [[c.nodes_with.rbegin()->first]] TO [[c.nodes_with.begin()->first]])
+mutant(shapes_least fgd/gpu_sharing.h "wrong end: the least memory of a shape counts"
+  FROM [[nodes_with.rbegin()->first]] TO [[nodes_with.begin()->first]])
 mutant(victims_bound fgd/detail/victim_index.h "wrong end: the first node that is searched is chosen"
-  FROM [[if (best && std::pair{next.cost, next.node} > std::pair{best->cost, best->where.node}) break;]]
-  TO [[if (best) break;]] STATEMENT)
+  FROM [[if (is_least) break;]] TO [[break;]] STATEMENT)
 mutant(victims_priority fgd/detail/victim_index.h "off by one: jobs of the same priority are evicted"
   IN [[first(position(priority, job_id(0)))]] FROM [[position(priority, job_id(0))]]
   TO [[position(priority + 1, job_id(0))]])
 mutant(victims_forget fgd/detail/victim_index.h "forgotten update: bounds of a node stay after a change that no job made"
-  FROM [[for (level& l : levels_) l.changed(n);]] TO [[]] STATEMENT)
+  FROM [[for (level& l : levels_) l.changed.add(n);]] TO [[]] STATEMENT)
+mutant(victims_again fgd/detail/victim_index.h "forgotten update: a search goes on with nodes as they were"
+  FROM [[const std::uint32_t version = ++versions_[n.value];]]
+  TO [[const std::uint32_t version = versions_[n.value];]] STATEMENT)
+mutant(victims_steps fgd/detail/gang_victims.h "dropped condition: each task of a gang reads all nodes"
+  FROM [[if (!is_open) index().open(]] TO [[index().open(]])
 mutant(victims_level fgd/detail/victim_index.h "forgotten update: a priority that replaces another one keeps its bounds"
-  FROM [[for (const node_id n : jobs_on_.ids()) found->changed(n);]] TO [[]] STATEMENT)
-mutant(bounds_two fgd/detail/eviction_bounds.h "dropped case: two jobs that are enough together"
+  FROM [[for (const node_id n : jobs_on_.ids()) found->changed.add(n);]] TO [[]] STATEMENT)
+mutant(bounds_two fgd/detail/victim_index.h "dropped case: two jobs that are enough together"
   FROM [[(std::min)(one[k], two[k])]] TO [=[one[k]]=])
-mutant(bounds_fee fgd/detail/eviction_bounds.h "wrong sum: a job on several GPUs is counted for each of them"
+mutant(bounds_fee fgd/detail/victim_index.h "wrong sum: a job on several GPUs is counted for each of them"
   FROM [[cost / used]] TO [[cost]])
 mutant(victims_reserved fgd/detail/preemption_book.h "forgotten update: what is reserved is hidden from others only until a victim ends"
   FROM [[reserved_.ended(gangs_.nodes_, t.request, t.where);]] TO [[]] STATEMENT)
@@ -123,9 +127,9 @@ mutant(sets_replaced fgd/detail/gang_victims.h "forgotten term: a job that is re
   FROM [[at.cost - jobs_[at.last].cost + cost]] TO [[at.cost + cost]])
 mutant(sets_smallest fgd/detail/gang_victims.h "wrong tie: of sets that cost the same the one that was made first comes first"
   FROM [[sets_[a].size != sets_[b].size]] TO [[false]])
-mutant(victims_left fgd/detail/claims.h "forgotten update: a task that starts beside a reservation uses nothing"
+mutant(victims_left fgd/detail/preemption_book.h "forgotten update: a task that starts beside a reservation uses nothing"
   FROM [[add_gpus(found->second.left, task, where, false);]] TO [[]] STATEMENT)
-mutant(victim_ended fgd/detail/claims.h "forgotten update: a job that has ended stays a victim"
+mutant(victim_ended fgd/detail/preemption_book.h "forgotten update: a job that has ended stays a victim"
   FROM [[preemptor_of_.erase(found);]] TO [[]] STATEMENT)
 mutant(sharing_idle fgd/gpu_sharing_placer.h "dropped condition: GPUs of a bad server become idle"
   FROM [[scheduler_.nodes()[p.node].healthy]] TO [[true]])

@@ -4,7 +4,7 @@
 
 #include <apiary/container/dense_map.h>
 #include <apiary/core/ids.h>
-#include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>

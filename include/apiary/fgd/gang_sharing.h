@@ -8,8 +8,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/fgd/detail/gang_checks.h>
-#include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/gang/fit_verdict.h>

@@ -6,11 +6,9 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/fgd/detail/kind_scores.h>
-#include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/detail/running_tasks.h>
-#include <apiary/fgd/detail/shape_counts.h>
-#include <apiary/fgd/detail/task_explanation.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -21,14 +19,68 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// How many nodes of a cluster have which shape. Nodes that differ only in memory have one shape
+// here, with the number of nodes for each amount of memory. A cluster has few such shapes, so what
+// it could run if it were idle is known without a scan of its nodes.
+//
+// Cost: add, remove: O(log shapes + log amounts of memory). most_memory_for: O(size()).
+class shape_counts {
+ public:
+  // The shapes of all nodes.
+  explicit shape_counts(const node_table& nodes) {
+    for (const node_id n : nodes.ids())
+      if (nodes.contains(n)) add(nodes.shape(n));
+  }
+
+  // One more node has the shape.
+  void add(const node_shape& shape) { ++nodes_with_[key_of(shape)][shape.host.memory_mib]; }
+  // One node less has it. Requires: a node has it.
+  void remove(const node_shape& shape) {
+    const auto found = nodes_with_.find(key_of(shape));
+    APIARY_ASSERT(found != nodes_with_.end());
+    const auto nodes = found->second.find(shape.host.memory_mib);
+    APIARY_ASSERT(nodes != found->second.end());
+    if (--nodes->second > 0) return;
+    found->second.erase(nodes);
+    if (found->second.empty()) nodes_with_.erase(found);
+  }
+  // The number of shapes that differ in more than memory.
+  [[nodiscard]] std::size_t size() const noexcept { return nodes_with_.size(); }
+  // The most memory of the nodes that could run the task, but for its memory, if they were idle and
+  // healthy; -1: there is none.
+  [[nodiscard]] std::int64_t most_memory_for(task_request task) const noexcept {
+    task.memory_mib = 0;
+    std::int64_t most = -1;
+    for (const auto& [key, nodes_with] : nodes_with_) {
+      const node_shape shape{{.cpu_milli = key[0]}, key[1], static_cast<gpu_model>(key[2])};
+      if (shape.fits(task)) most = (std::max)(most, std::int64_t{nodes_with.rbegin()->first});
+    }
+    return most;
+  }
+
+ private:
+  using key = std::array<std::uint32_t, 3>;  // CPU, GPUs, model
+
+  [[nodiscard]] static key key_of(const node_shape& shape) noexcept {
+    return {shape.host.cpu_milli, shape.gpus, shape.model};
+  }
+
+  std::map<key, std::map<std::uint32_t, std::uint32_t>> nodes_with_{};  // by amount of memory
+};
+
+}  // namespace detail
 
 // Places each task on the node with the best score for it. The scheduler knows which task runs
 // where, and which nodes are bad. Nodes may join, leave and change while tasks run. A call with a

@@ -30,6 +30,9 @@ struct preemption_plan {
   std::uint64_t cost = 0;         // of the victims
   std::uint64_t lower_bound = 0;  // no victims cost less; if equal, the cost is the least
   wait_reason reason = wait_reason::busy;  // if the result is wait
+  // What the search for victims has taken: one for each node that it has read, and for each step of
+  // a search on a node.
+  std::uint64_t steps = 0;
 };
 
 APIARY_NAMESPACE_END

@@ -6,11 +6,9 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/fgd/detail/claims.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/fgd/detail/gang_victims.h>
 #include <apiary/fgd/detail/preemption_book.h>
-#include <apiary/fgd/detail/request_checks.h>
-#include <apiary/fgd/detail/task_explanation.h>
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/preemption_plan.h>
@@ -294,7 +292,11 @@ class preemptive_sharing_scheduler {
     if (now->result == plan_result::bind) {
       plan.placements.push_back({0, now->where});
     } else if (now->reason != wait_reason::never) {
-      auto found = book_.find_victims(task, priority, suggested);
+      detail::victim_index& index = book_.evictable();
+      const std::uint64_t before = index.steps();
+      index.open(nodes(), task, priority, suggested);
+      auto found = index.least(nodes());
+      plan.steps = index.steps() - before;
       if (!found) return plan;
       plan.result = plan_result::preempt;
       plan.placements.push_back({0, found->where});

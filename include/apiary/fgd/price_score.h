@@ -7,9 +7,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/fgd/detail/load_prices.h>
-#include <apiary/fgd/detail/price_tables.h>
-#include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>

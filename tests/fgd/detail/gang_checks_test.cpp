@@ -1,7 +1,7 @@
 // apiary/tests/fgd/detail/gang_checks_test.cpp - which gangs and trees FGD refuses, and in which words.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/fgd/detail/gang_checks.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/uniform_tree.h>
 

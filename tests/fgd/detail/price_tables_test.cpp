@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/detail/price_tables.h>
+#include <apiary/fgd/detail/load_prices.h>
 #include <apiary/model/node_table.h>
 
 #include <doctest/doctest.h>

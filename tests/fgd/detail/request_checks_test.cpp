@@ -1,8 +1,8 @@
-// apiary/tests/fgd/detail/request_checks_test.cpp - errors name the thing, the value and the limit.
+// apiary/tests/fgd/detail/errors_test.cpp - errors name the thing, the value and the limit.
 // SPDX-License-Identifier: MIT
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>

@@ -3,7 +3,7 @@
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/detail/shape_counts.h>
+#include <apiary/fgd/gpu_sharing.h>
 #include <apiary/model/node_table.h>
 
 #include <doctest/doctest.h>

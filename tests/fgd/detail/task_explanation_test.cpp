@@ -4,7 +4,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/fgd/detail/task_explanation.h>
+#include <apiary/fgd/detail/errors.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
 

@@ -125,7 +125,8 @@ TEST_CASE("the index of victims finds the least cost, and the first node with it
           if (nodes.random.uniform(one_of) == 0) allowed.set(n);
         const summary_bitset* only = nodes.random.uniform(3) == 0 ? &allowed : nullptr;
         if (nodes.fits_now(task, only)) continue;
-        const auto found = nodes.index->find(nodes.table, task, priority, only);
+        nodes.index->open(nodes.table, task, priority, only);
+        const auto found = nodes.index->least(nodes.table);
         const auto expected = nodes.naive(task, priority, only);
         REQUIRE(found.has_value() == expected.has_value());
         if (!found) continue;
@@ -161,9 +162,11 @@ TEST_CASE("the least sum of bounds never exceeds what victims on different nodes
     std::uint64_t sum = 0;
     for (std::uint32_t count = 1; count <= costs.size(); ++count) {
       sum += costs[count - 1];
-      CHECK(nodes.index->least_sum(nodes.table, task, 3, count) <= sum);
+      nodes.index->open(nodes.table, task, 3, nullptr);
+      CHECK(nodes.index->least_sum(nodes.table, count) <= sum);
     }
-    CHECK(nodes.index->least_sum(nodes.table, task, 3, 13) == detail::victim_index::never);
+    nodes.index->open(nodes.table, task, 3, nullptr);
+    CHECK(nodes.index->least_sum(nodes.table, 13) == detail::victim_index::never);
   }
 }
 
@@ -181,7 +184,8 @@ TEST_CASE("a priority that replaces another one leaves no bounds behind") {
       const task_request task = nodes.any_request();
       const std::uint32_t priority = 1 + k % 40;  // more than are kept
       if (nodes.fits_now(task, nullptr)) continue;
-      const auto found = nodes.index->find(nodes.table, task, priority, nullptr);
+      nodes.index->open(nodes.table, task, priority, nullptr);
+      const auto found = nodes.index->least(nodes.table);
       const auto expected = nodes.naive(task, priority, nullptr);
       REQUIRE(found.has_value() == expected.has_value());
       if (!expected) continue;

@@ -106,8 +106,10 @@ class sets_by_cost {
 // fits, no cheaper set is left, or max_tries or max_looks is reached.
 //
 // Requires: the gang does not fit now.
-// Cost:     a search of victim_index for each task group, and for each task that takes victims;
-//           then for each set that is tried, a plan for the gang, and O(tasks of the set).
+// Cost:     two searches of victim_index for each task group that takes victims, so O(nodes); for
+//           each task that takes victims, one step of such a search, which reads the nodes that
+//           have changed; then for each set that is tried, a plan for the gang, and O(tasks of the
+//           set).
 template <NodeScore Score>
 class gang_victims {
  public:
@@ -119,20 +121,26 @@ class gang_victims {
   static constexpr std::uint64_t min_tries = 64;
   // The most steps that the search for a placement of the gang takes for a set.
   static constexpr std::uint64_t steps_of_a_try = 256;
+  // The most steps of victim_index for a gang. Then no search for another task group begins, and
+  // nodes are searched in few steps.
+  static constexpr std::uint64_t max_steps = 10'000'000;
 
   // The job wants to run on the nodes in `suggested` only; null: on all nodes.
   gang_victims(preemption_book<Score>& book, const topology_constraints& gang,
                std::uint32_t priority, const summary_bitset* suggested)
       : book_(book), gang_(gang), priority_(priority), suggested_(suggested) {}
 
-  // Changes `plan` if there are enough victims. The book is as before.
+  // Changes `plan` if there are enough victims, or if max_steps end the search. The book is as
+  // before.
   void find(preemption_plan& plan) {
-    const std::uint64_t bound = victims_bound();
-    place_greedily(bound, plan);
+    const std::uint64_t before = index().steps();
+    const std::uint64_t bound = victims_bound(before + max_steps / 2);
+    place_greedily(bound, before + max_steps, plan);
     std::uint64_t looks = book_.nodes().size();  // of a try
     for (const constrained_task_group& group : gang_.groups) looks += group.tasks;
     const bool is_least = plan.result != plan_result::wait && plan.cost == plan.lower_bound;
     if (looks * min_tries <= max_looks && !is_least) try_sets(bound, looks, plan);
+    plan.steps = index().steps() - before;
   }
 
  private:
@@ -140,8 +148,9 @@ class gang_victims {
   [[nodiscard]] shared_gang_plan try_now() {
     return *book_.propose(gang_, suggested_, steps_of_a_try);
   }
+  [[nodiscard]] victim_index& index() noexcept { return book_.evictable(); }
   // Its tasks take what is free or costs least, the largest first.
-  void place_greedily(std::uint64_t bound, preemption_plan& plan) {
+  void place_greedily(std::uint64_t bound, std::uint64_t end, preemption_plan& plan) {
     std::vector<std::uint32_t> order(gang_.groups.size());
     for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
     merge_sort(order, [&](std::uint32_t a, std::uint32_t b) {
@@ -152,10 +161,15 @@ class gang_victims {
     bool all = true;
     for (std::size_t i = 0; i < order.size() && all; ++i) {
       const task_request task = gang_.groups[order[i]].task();
+      bool is_open = false;  // the search for victims of this task group
       for (std::uint32_t t = 0; t < gang_.groups[order[i]].tasks && all; ++t) {
         std::optional<placement> where = book_.place(task, suggested_);
         if (!where) {
-          const auto found = book_.find_victims(task, priority_, suggested_);
+          if (!is_open && index().steps() >= end) plan.reason = wait_reason::undecided;
+          if (plan.reason == wait_reason::undecided) return take_back(placed, victims);
+          if (!is_open) index().open(book_.nodes(), task, priority_, suggested_);
+          is_open = true;
+          const auto found = index().least(book_.nodes(), end);
           all = found.has_value();
           if (!all) break;
           where = found->where;
@@ -266,18 +280,21 @@ class gang_victims {
 
   // No victims for the gang cost less: each of its tasks needs some, and if all jobs run on one
   // node, those on different nodes are different.
-  [[nodiscard]] std::uint64_t victims_bound() {
+  [[nodiscard]] std::uint64_t victims_bound(std::uint64_t end) {
     std::uint64_t bound = 0;
     for (const constrained_task_group& group : gang_.groups) {
       if (group.tasks == 0) continue;
       const task_request task = group.task();
       if (book_.place(task, suggested_)) continue;
-      if (const auto found = book_.find_victims(task, priority_, suggested_))
+      if (index().steps() >= end) break;
+      index().open(book_.nodes(), task, priority_, suggested_);
+      std::uint64_t sum = victim_index::never;
+      if (task.wants_whole_gpus() && !book_.some_span_nodes()) {
+        const std::uint32_t on_a_node = (std::max)(book_.most_gpus() / task.gpus, std::uint32_t{1});
+        sum = index().least_sum(book_.nodes(), (group.tasks + on_a_node - 1) / on_a_node);
+      }
+      if (const auto found = index().least(book_.nodes(), end))
         bound = (std::max)(bound, found->lower_bound);
-      if (!task.wants_whole_gpus() || book_.some_span_nodes()) continue;
-      const std::uint32_t on_a_node = (std::max)(book_.most_gpus() / task.gpus, std::uint32_t{1});
-      const std::uint64_t sum =
-          book_.least_sum(task, priority_, (group.tasks + on_a_node - 1) / on_a_node);
       if (sum != victim_index::never) bound = (std::max)(bound, sum);
     }
     return bound;

@@ -6,7 +6,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/core/sort.h>
 #include <apiary/fgd/detail/load_program.h>
-#include <apiary/fgd/detail/price_tables.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
@@ -20,11 +19,209 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
+
+// Prices from one sample of the load, in millionths of a GPU.
+struct load_prices {
+  std::vector<std::int32_t> net_worth{};  // by kind: what a task earns more than its price, >= 0
+  std::int32_t least_core_price = 0;      // no task without GPU earns more than this for each core
+};
+
+// V(node), an upper bound of the sum of net worths of any tasks that fit together on what is left
+// of a node, in millionths of a GPU, summed over samples of the load:
+//
+//   V(node) = min over core prices q of  (q * cores left + sum over GPUs of the most that tasks can
+//             earn on what is left of the GPU if they pay q for each core)
+//
+// It is an upper bound because tasks that fit on the node pay at most q * cores left, and what they
+// earn beyond that is in the sum. Each node finds the core price that fits its own cores.
+//
+// A lane is one core price of one sample. The sum for all lanes is a sum of rows, one for each GPU
+// in use and one for the free GPUs.
+//
+// Model: Lagrangian relaxation of the packing problem of a node, with 20 multipliers.
+// Cost:  value: O(lanes * GPUs in use). Construction: O(lanes * models that differ * (steps *
+//        distinct fractions + kinds)), steps = 1000 / greatest common divisor of the fractions.
+//        Memory: 4 bytes * lanes * (steps + 18) for each group of GPU models that serve the same
+//        kinds.
+class price_tables {
+ public:
+  // Core prices in a sample: 0, and 0.003 * 1.25^i GPUs, i = 0, ..., 18.
+  static constexpr std::size_t num_core_prices = 20;
+  // The most samples.
+  static constexpr std::size_t max_samples = 16;
+  // Cores of a node or a task beyond this are not counted, in thousandths.
+  static constexpr std::uint32_t max_cpu_milli = 10'000'000;
+  // An amount in one lane, in millionths of a GPU.
+  using amount = std::int32_t;
+
+  // Tables without samples.
+  price_tables() = default;
+  // Requires: samples.size() <= max_samples; each has a net worth below 1000 GPUs for each kind.
+  price_tables(std::span<const load_kind> kinds, std::span<const load_prices> samples)
+      : samples_(samples.size()), lanes_(samples.size() * num_core_prices) {
+    APIARY_ASSERT(samples.size() <= max_samples);
+    for (const load_kind& kind : kinds) {
+      // The greatest common divisor; <numeric>, which has std::gcd, would add 550 lines.
+      for (std::uint32_t rest = kind.gpus == 1 ? kind.gpu_milli : 0U; rest != 0;)
+        step_ = std::exchange(rest, step_ % rest);
+    }
+    for (const load_prices& sample : samples) {
+      std::uint64_t price = 0;  // billionths
+      for (std::size_t i = 0; i < num_core_prices; ++i) {
+        const std::uint64_t here =
+            (std::max)(price / 1000, static_cast<std::uint64_t>(sample.least_core_price));
+        core_prices_.push_back(static_cast<std::uint32_t>(((here << price_bits) + 999) / 1000));
+        price = i == 0 ? 3'000'000 : price * 5 / 4;
+      }
+    }
+    for (gpu_model model = 0; model < max_gpu_models; ++model) {
+      gpu_model first = 0;
+      while (first < model && !alike(kinds, first, model)) ++first;
+      table_of_[model] =
+          first < model ? table_of_[first] : static_cast<std::uint8_t>(tables_.size());
+      if (first == model) tables_.push_back(make(kinds, samples, model));
+    }
+  }
+
+  // The number of samples.
+  [[nodiscard]] std::size_t samples() const noexcept { return samples_; }
+
+  // The sums over the rows of a node, by lane.
+  class sums {
+   public:
+    // Of what is left of `node`, as if `cpu_milli` thousandths of a core were left.
+    sums(const price_tables& tables, const node_state& node, std::uint32_t cpu_milli) noexcept
+        : tables_(tables), table_(tables.tables_[tables.table_of_[node.model]].data()) {
+      const std::uint64_t cpu = (std::min)(cpu_milli, max_cpu_milli);
+      const std::uint32_t* const prices = tables.core_prices_.data();
+      for (std::size_t l = 0; l < tables.lanes_; ++l)
+        lanes_[l] = static_cast<amount>(prices[l] * cpu >> price_bits) + 1;
+      for (const milli_gpu left : node.each_gpu()) {
+        if (left == whole_gpu) {
+          ++free_;
+        } else if (left != 0) {
+          const amount* const row = of_gpu(left);
+          for (std::size_t l = 0; l < tables.lanes_; ++l) lanes_[l] += row[l];
+        }
+      }
+      const amount* const row = of_free(free_);
+      for (std::size_t l = 0; l < tables.lanes_; ++l) lanes_[l] += row[l];
+    }
+
+    // V, the sum over the samples.
+    [[nodiscard]] std::int64_t value() const noexcept { return value(of_free(0), of_free(0)); }
+    // The same with `count` free GPUs less.
+    [[nodiscard]] std::int64_t without_free(std::uint32_t count) const noexcept {
+      APIARY_ASSERT(count <= free_);
+      return value(of_free(free_), of_free(free_ - count));
+    }
+    // The same with `taken` thousandths less on a GPU with `left` thousandths left.
+    [[nodiscard]] std::int64_t without_part(milli_gpu left, milli_gpu taken) const noexcept {
+      APIARY_ASSERT(0 < taken && taken <= left);
+      const amount* const after = of_gpu(static_cast<milli_gpu>(left - taken));
+      if (left < whole_gpu) return value(of_gpu(left), after);
+      return value(of_free(free_), of_free(free_ - 1), after);
+    }
+
+   private:
+    [[nodiscard]] const amount* of_gpu(std::uint32_t left) const noexcept {
+      return table_ + left / tables_.step_ * tables_.lanes_;
+    }
+    [[nodiscard]] const amount* of_free(std::uint32_t free) const noexcept {
+      return table_ + (whole_gpu / tables_.step_ + 1 + free) * tables_.lanes_;
+    }
+    // V with the row `before` replaced by one or two rows.
+    [[nodiscard]] std::int64_t value(const amount* before, const amount* after) const noexcept {
+      std::int64_t sum = 0;
+      for (std::size_t s = 0; s < tables_.lanes_; s += num_core_prices) {
+        amount least = lanes_[s] - before[s] + after[s];
+        for (std::size_t l = s + 1; l < s + num_core_prices; ++l)
+          least = (std::min)(least, lanes_[l] - before[l] + after[l]);
+        sum += least;
+      }
+      return sum;
+    }
+    [[nodiscard]] std::int64_t value(const amount* before, const amount* after,
+                                     const amount* more) const noexcept {
+      std::int64_t sum = 0;
+      for (std::size_t s = 0; s < tables_.lanes_; s += num_core_prices) {
+        amount least = lanes_[s] - before[s] + after[s] + more[s];
+        for (std::size_t l = s + 1; l < s + num_core_prices; ++l)
+          least = (std::min)(least, lanes_[l] - before[l] + after[l] + more[l]);
+        sum += least;
+      }
+      return sum;
+    }
+
+    const price_tables& tables_;
+    const amount* table_;
+    std::uint32_t free_ = 0;
+    std::array<amount, max_samples * num_core_prices> lanes_;  // the first tables_.lanes_ are set
+  };
+
+  // V of a node, the sum over the samples.
+  [[nodiscard]] std::int64_t value(const node_state& node) const noexcept {
+    return sums(*this, node, node.left.cpu_milli).value();
+  }
+
+ private:
+  static constexpr std::uint32_t price_bits = 20;
+  using table = std::vector<amount>;  // a row for each step of a GPU, then one for each free GPU
+
+  [[nodiscard]] static bool alike(std::span<const load_kind> kinds, gpu_model a, gpu_model b) {
+    return std::all_of(kinds.begin(), kinds.end(), [&](const load_kind& kind) {
+      return kind.gpus == 0 || (kind.models >> a & 1) == (kind.models >> b & 1);
+    });
+  }
+  [[nodiscard]] table make(std::span<const load_kind> kinds, std::span<const load_prices> samples,
+                           gpu_model model) const {
+    const std::size_t full = whole_gpu / step_;
+    table rows((full + 1 + max_gpus_per_node + 1) * lanes_);
+    std::vector<amount> best(full + 1);  // of a kind, by its steps
+    std::vector<amount> earned(full + 1);
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      std::fill(best.begin(), best.end(), 0);
+      std::array<amount, max_gpus_per_node + 1> best_of_free{};  // of a kind, by its GPUs
+      for (std::size_t m = 0; m < kinds.size(); ++m) {
+        const load_kind& kind = kinds[m];
+        if (kind.gpus == 0 || kind.gpus > max_gpus_per_node || (kind.models >> model & 1) == 0)
+          continue;
+        const std::uint64_t cpu = (std::min)(kind.cpu_milli, max_cpu_milli);
+        const auto cores = static_cast<amount>(core_prices_[l] * cpu >> price_bits);
+        amount& known = kind.gpus == 1 ? best[kind.gpu_milli / step_] : best_of_free[kind.gpus];
+        known = (std::max)(known, samples[l / num_core_prices].net_worth[m] - cores);
+      }
+      for (std::size_t left = 1; left <= full; ++left) {
+        earned[left] = earned[left - 1];
+        for (std::size_t s = 1; s <= left; ++s)
+          if (best[s] > 0) earned[left] = (std::max)(earned[left], earned[left - s] + best[s]);
+        rows[left * lanes_ + l] = earned[left];
+      }
+      best_of_free[1] = earned[full];
+      std::array<amount, max_gpus_per_node + 1> earned_of_free{};
+      for (std::size_t free = 1; free <= max_gpus_per_node; ++free) {
+        for (std::size_t n = 1; n <= free; ++n)
+          earned_of_free[free] =
+              (std::max)(earned_of_free[free], earned_of_free[free - n] + best_of_free[n]);
+        rows[(full + 1 + free) * lanes_ + l] = earned_of_free[free];
+      }
+    }
+    return rows;
+  }
+
+  std::size_t samples_ = 0;
+  std::size_t lanes_ = 0;
+  std::uint32_t step_ = whole_gpu;            // divides every fraction of the kinds
+  std::vector<std::uint32_t> core_prices_{};  // by lane; of 1/1000 core, 2^20ths of a millionth
+  std::vector<table> tables_{};
+  std::array<std::uint8_t, max_gpu_models> table_of_{};
+};
 
 // A cluster as classes of equal nodes, and what is expected to arrive at it.
 class expected_load {

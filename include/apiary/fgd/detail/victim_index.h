@@ -7,7 +7,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
-#include <apiary/fgd/detail/eviction_bounds.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -19,6 +18,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -26,6 +26,121 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
+
+// Lower bounds of what it costs to evict enough jobs of a node, one for each class of requests: no
+// GPU, a fraction by eighths of a GPU, one GPU, and 2, 4, 8 or 16 whole GPUs (or up to the next
+// class). They hold for all requests of the class, whatever CPU and memory these want: they count
+// what is missing on the GPUs, and the cheapest job.
+//
+// Requires: the candidates use no more than the node has.
+// Cost:     O(candidates * GPUs of the node).
+class eviction_bounds {
+ public:
+  using candidate = shared_victim_search::candidate;
+  // The bound of a node where no evictions are enough.
+  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
+  // The number of classes.
+  static constexpr std::uint32_t num_classes = 14;
+
+  // The class of a request. Requires: task.valid().
+  [[nodiscard]] static std::uint32_t class_of(const task_request& task) noexcept {
+    if (!task.wants_gpu()) return 0;
+    if (task.gpus == 1) return fractions + task.gpu_milli / eighth;
+    return several - 2 + static_cast<std::uint32_t>(std::bit_width((std::min)(task.gpus, 16U)));
+  }
+  // The bound of a class.
+  [[nodiscard]] std::uint64_t of(std::uint32_t request_class) const noexcept {
+    return bounds_[request_class];
+  }
+
+  // The bounds for a node and the jobs on it that may be evicted.
+  eviction_bounds(const node_state& node, std::span<const candidate> candidates) noexcept {
+    bounds_.fill(never);
+    if (!node.healthy) return;
+    for (const candidate& c : candidates) least(bounds_[0], c.cost);
+    std::array<gpu, max_gpus_per_node> gpus{};
+    // The least cost to leave so many eighths of a GPU free by at most one eviction.
+    by_eighths one;
+    // The same by two evictions, if all evictions together leave as many free.
+    by_eighths two;
+    one.fill(never);
+    two.fill(never);
+    for (std::uint32_t i = 0; i < node.gpus; ++i) {
+      gpus[i].free = node.gpu_left[i];
+      if (gpus[i].free > 0) one[eighths(gpus[i].free)] = 0;
+    }
+    for (const candidate& c : candidates) {
+      std::uint32_t used = 0;
+      for (std::uint32_t i = 0; i < node.gpus; ++i) used += c.gpus[i] > 0 ? 1U : 0U;
+      for (std::uint32_t i = 0; used > 0 && i < node.gpus; ++i) {
+        if (c.gpus[i] == 0) continue;
+        gpus[i].add(c.cost, c.gpus[i], used);
+        least(one[eighths(std::uint32_t{node.gpu_left[i]} + c.gpus[i])], c.cost);
+      }
+    }
+    std::uint64_t whole = never;
+    std::array<std::uint64_t, max_gpus_per_node> fees{};  // of the GPUs that can be free, ascending
+    std::uint32_t count = 0;
+    for (std::uint32_t i = 0; i < node.gpus; ++i) {
+      const gpu& here = gpus[i];
+      if (here.second != never) least(two[eighths(here.free)], here.first + here.second);
+      if (here.free < whole_gpu) continue;
+      least(whole, here.all);
+      std::uint32_t at = count++;
+      for (; at > 0 && fees[at - 1] > here.fee; --at) fees[at] = fees[at - 1];
+      fees[at] = here.fee;
+    }
+    set(fractions + whole_gpu / eighth, whole);
+    for (std::uint32_t k = whole_gpu / eighth; k-- > 0;) {
+      least(one[k], one[k + 1]);
+      least(two[k], two[k + 1]);
+      set(fractions + k, (std::min)(one[k], two[k]));
+    }
+    std::uint64_t sum = 0;
+    std::uint32_t added = 0;
+    for (std::uint32_t n = 2; n <= max_gpus_per_node; n *= 2) {
+      for (; added < n && added < count; ++added) sum += fees[added];
+      set(several - 2 + static_cast<std::uint32_t>(std::bit_width(n)), added == n ? sum : never);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t eighth = whole_gpu / 8;
+  // Where bounds begin: 0 is the cost of the cheapest job, with or without GPU.
+  static constexpr std::uint32_t fractions = 1;
+  static constexpr std::uint32_t several = fractions + 9;
+  static_assert(max_gpus_per_node <= 16 && several + 4 == num_classes);
+  using by_eighths = std::array<std::uint64_t, 9>;
+
+  // What evictions leave of a GPU, and what they cost.
+  struct gpu {
+    std::uint32_t free = 0;        // thousandths, if all end
+    std::uint64_t first = never;   // the least cost of a job
+    std::uint64_t second = never;  // of another one
+    std::uint64_t all = 0;         // of all jobs
+    std::uint64_t fee = 0;         // of all, each divided among its GPUs
+
+    void add(std::uint64_t cost, std::uint32_t share, std::uint32_t used) noexcept {
+      free += share;
+      second = (std::min)(second, (std::max)(first, cost));
+      first = (std::min)(first, cost);
+      all += cost;
+      fee += cost / used;
+    }
+  };
+
+  [[nodiscard]] static std::size_t eighths(std::uint32_t milli) noexcept {
+    return (std::min)(milli, std::uint32_t{whole_gpu}) / eighth;
+  }
+  static void least(std::uint64_t& known, std::uint64_t cost) noexcept {
+    known = (std::min)(known, cost);
+  }
+  void set(std::uint32_t request_class, std::uint64_t bound) noexcept {
+    bounds_[request_class] = (std::max)(bound, bounds_[0]);
+  }
+
+  std::array<std::uint64_t, num_classes> bounds_;
+};
 
 // The jobs on a node that may be evicted, and what each of them uses there.
 //
@@ -103,13 +218,14 @@ struct victims_on_node {
 
 // Knows the jobs on each node that may be evicted, and the eviction_bounds of each node. A search
 // takes the nodes in the order of these bounds, and searches each of them exactly until no other
-// node can cost less.
+// node can cost less. It may go on after nodes have changed: it then reads only these again.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
-// Cost:     find: O(nodes) for a look at the bounds, then a search on each node of which the bound
-//           is not above the least cost; and eviction_bounds for each node that changed since the
-//           last find for this priority. Those of max_levels priorities are kept. Memory: 116 bytes
-//           a node and priority, 60 a job on a node.
+// Cost:     open: O(nodes), and eviction_bounds for each node that changed since the last search for
+//           this priority; those of max_levels priorities are kept. least: O(log nodes) for each
+//           node that changed since the last call, and a search on each node of which the bound is
+//           not above the least cost, unless it was searched since open() and has not changed.
+//           Memory: 116 bytes a node and priority, 33 a node for a search, 60 a job on a node.
 class victim_index {
  public:
   // The cost of a node where no evictions are enough.
@@ -127,7 +243,8 @@ class victim_index {
   [[nodiscard]] std::uint32_t size() const noexcept { return jobs_on_.size(); }
   // Node n has changed.
   void touch(node_id n) {
-    for (level& l : levels_) l.changed(n);
+    for (level& l : levels_) l.changed.add(n);
+    changed_.add(n);
   }
 
   // A task of a job with this priority and cost may be evicted from now on.
@@ -141,83 +258,130 @@ class victim_index {
     touch(where.node);
   }
 
-  // The least victims of priorities below this one for the task, on a node of `allowed` if that is
-  // not null; nullopt if there are none. Of nodes that cost the same it takes the lowest id.
-  // Requires: task.valid(); the task fits on no such node now.
-  [[nodiscard]] std::optional<victims_on_node> find(const node_table& nodes,
-                                                    const task_request& task,
-                                                    std::uint32_t priority,
-                                                    const summary_bitset* allowed) {
-    open(nodes, task, priority, allowed);
-    std::optional<victims_on_node> best;
-    std::uint64_t bound = never;  // of the nodes that were searched
-    while (!open_.empty()) {
+  // Starts a search for victims of priorities below this one for a task, on the nodes of `allowed`
+  // if that is not null. Requires: task.valid(); `allowed` lives as long as the search; no node is
+  // added before its end.
+  void open(const node_table& nodes, const task_request& task, std::uint32_t priority,
+            const summary_bitset* allowed) {
+    task_ = task;
+    priority_ = priority;
+    allowed_ = allowed;
+    changed_.clear();
+    versions_.assign(size(), 0);
+    cut_.clear();
+    open_.clear();
+    const std::vector<std::uint64_t>& bounds = bounds_of(nodes);
+    for (std::uint32_t n = 0; n < size(); ++n)
+      if (bounds[n] != never && may_run_on(nodes, node_id(n))) open_.push_back({bounds[n], n});
+    std::make_heap(open_.begin(), open_.end(), comes_later);
+    steps_ += size();
+  }
+  // The victims that cost least now; nullopt if there are none. Of nodes that cost the same it takes
+  // the lowest id. When steps() is `max_steps` or more, it searches nodes in few steps: victims may
+  // then cost more than others on the same node. Requires: the task fits on no node of the search.
+  [[nodiscard]] std::optional<victims_on_node> least(const node_table& nodes,
+                                                     std::uint64_t max_steps = never) {
+    update(nodes);
+    std::optional<victims_on_node> best;  // of the nodes that are searched now
+    while (has_next()) {
       const candidate next = pop();
-      if (best && std::pair{next.cost, next.node} > std::pair{best->cost, best->where.node}) break;
-      if (refine(nodes, task, priority, next)) continue;
-      const auto found = search_(nodes[next.node], task, jobs_on_[next.node].below(priority));
+      const bool is_least = next.look == how::exactly;
+      if (is_least && best && best->where.node.value == next.node) {
+        push(next);
+        break;
+      }
+      const auto found = search(nodes, next, max_steps);
       if (found.verdict != fit_verdict::fits) continue;
-      bound = (std::min)(bound, found.lower_bound);
-      if (best && std::pair{found.cost, next.node} > std::pair{best->cost, best->where.node})
+      if (next.look == how::by_bound) {
+        push({(std::max)(found.lower_bound, next.cost), next.node, next.version, how::quickly});
+        continue;
+      }
+      push({found.cost, next.node, next.version, how::exactly});
+      if (found.lower_bound < found.cost)
+        cut_.push_back({found.lower_bound, next.node, next.version});
+      if (best &&
+          std::pair{found.cost, node_id(next.node)} > std::pair{best->cost, best->where.node})
         continue;
       best.emplace();
-      best->where = {next.node, found.gpu_mask};
+      best->where = {node_id(next.node), found.gpu_mask};
       best->cost = found.cost;
       for (const std::uint32_t c : found.victims)
-        best->victims.push_back(jobs_on_[next.node].job(c));
+        best->victims.push_back(jobs_on_[node_id(next.node)].job(c));
+      if (is_least) break;
     }
-    if (best) {
-      best->lower_bound = (std::min)(bound, best->cost);
-      sort_unique(best->victims);
-    }
+    if (!best) return best;
+    best->lower_bound = best->cost;
+    for (const candidate& c : cut_)
+      if (is_current(c)) best->lower_bound = (std::min)(best->lower_bound, c.cost);
+    sort_unique(best->victims);
     return best;
   }
-  // The least sum of the bounds of `count` nodes; never if fewer nodes can run the task.
-  // Requires: task.valid(); the task fits on no node now.
-  [[nodiscard]] std::uint64_t least_sum(const node_table& nodes, const task_request& task,
-                                        std::uint32_t priority, std::uint32_t count) {
-    open(nodes, task, priority, nullptr);
+  // The least sum of the bounds of `count` nodes; never if fewer nodes can run the task. Requires:
+  // no least() since open(); the task fits on no node of the search.
+  [[nodiscard]] std::uint64_t least_sum(const node_table& nodes, std::uint32_t count) {
+    update(nodes);
     std::uint64_t sum = 0;
-    while (count > 0 && !open_.empty()) {
+    std::vector<candidate> taken;
+    while (taken.size() < count && has_next()) {
       const candidate next = pop();
-      if (refine(nodes, task, priority, next)) continue;
-      sum += next.cost;
-      --count;
+      if (next.look != how::by_bound) {
+        sum += next.cost;
+        taken.push_back(next);
+        continue;
+      }
+      const auto found = search(nodes, next, never);
+      if (found.verdict == fit_verdict::fits)
+        push({(std::max)(found.lower_bound, next.cost), next.node, next.version, how::quickly});
     }
-    return count == 0 ? sum : never;
+    for (const candidate& c : taken) push(c);
+    return taken.size() == count ? sum : never;
   }
+  // What all searches have taken: one for each node that open() reads, for each node that has
+  // changed since, and for each step of a search on a node.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:
+  // Nodes that have changed, each once.
+  struct changed_nodes {
+    std::vector<node_id> list{};
+    std::vector<bool> is_listed{};  // by node
+
+    void add(node_id n) {
+      if (n.value >= is_listed.size()) is_listed.resize(n.value + std::size_t{1});
+      if (is_listed[n.value]) return;
+      is_listed[n.value] = true;
+      list.push_back(n);
+    }
+    void clear() {
+      for (const node_id n : list) is_listed[n.value] = false;
+      list.clear();
+    }
+  };
   // What a task of one priority may evict.
   struct level {
     std::uint32_t priority = 0;
     std::uint64_t last_use = 0;
     std::array<std::vector<std::uint64_t>, eviction_bounds::num_classes> bounds{};  // by node
-    std::vector<node_id> to_update{};  // nodes that have changed, each once
-    std::vector<bool> is_old{};        // by node
-
-    void changed(node_id n) {
-      if (n.value >= is_old.size()) is_old.resize(n.value + std::size_t{1});
-      if (is_old[n.value]) return;
-      is_old[n.value] = true;
-      to_update.push_back(n);
-    }
+    changed_nodes changed{};  // since the bounds were computed
   };
-  // A node, and what victims there cost at least: by its bound, or by a search.
+  // How a node was looked at.
+  enum class how : std::uint8_t { by_bound, quickly, exactly };
+  // A node, and what victims there cost at least; exactly: what those that were found cost.
   struct candidate {
     std::uint64_t cost = 0;
-    node_id node{};
-    bool is_searched = false;
+    std::uint32_t node = 0;
+    std::uint32_t version = 0;  // of the node
+    how look = how::by_bound;
   };
   // Orders a heap with the least cost first, then the lowest id.
   static constexpr auto comes_later = [](const candidate& a, const candidate& b) {
     return a.cost != b.cost ? a.cost > b.cost : a.node > b.node;
   };
 
-  // The bounds for this priority, up to date.
-  [[nodiscard]] const level& level_of(const node_table& nodes, std::uint32_t priority) {
+  // The bounds for the search, up to date, by node.
+  [[nodiscard]] const std::vector<std::uint64_t>& bounds_of(const node_table& nodes) {
     auto found = std::find_if(levels_.begin(), levels_.end(),
-                              [&](const level& l) { return l.priority == priority; });
+                              [&](const level& l) { return l.priority == priority_; });
     if (found == levels_.end()) {
       if (levels_.size() < max_levels) {
         found = levels_.emplace(levels_.end());
@@ -226,57 +390,75 @@ class victim_index {
             levels_.begin(), levels_.end(),
             [](const level& a, const level& b) { return a.last_use < b.last_use; });
       }
-      found->priority = priority;
-      for (const node_id n : jobs_on_.ids()) found->changed(n);
+      found->priority = priority_;
+      for (const node_id n : jobs_on_.ids()) found->changed.add(n);
     }
     found->last_use = ++uses_;
     for (std::vector<std::uint64_t>& of_class : found->bounds) of_class.resize(size(), never);
-    for (const node_id n : found->to_update) {
-      const eviction_bounds now(nodes[n], jobs_on_[n].below(priority));
+    for (const node_id n : found->changed.list) {
+      const eviction_bounds now(nodes[n], jobs_on_[n].below(priority_));
       for (std::uint32_t c = 0; c < found->bounds.size(); ++c)
         found->bounds[c][n.value] = now.of(c);
-      found->is_old[n.value] = false;
     }
-    found->to_update.clear();
-    return *found;
+    found->changed.clear();
+    return found->bounds[eviction_bounds::class_of(task_)];
   }
-  // Starts a search: all nodes that may have victims are in the heap, by their bounds.
-  void open(const node_table& nodes, const task_request& task, std::uint32_t priority,
-            const summary_bitset* allowed) {
-    const std::vector<std::uint64_t>& bounds =
-        level_of(nodes, priority).bounds[eviction_bounds::class_of(task)];
-    const bool any = !task.wants_gpu() || task.models == any_model;
-    open_.clear();
-    for (std::uint32_t n = 0; n < size(); ++n) {
-      if (bounds[n] == never || (allowed != nullptr && !allowed->test(n))) continue;
-      if (any || nodes[node_id(n)].accessible(task.models))
-        open_.push_back({bounds[n], node_id(n)});
+  [[nodiscard]] bool may_run_on(const node_table& nodes, node_id n) const {
+    if (allowed_ != nullptr && !allowed_->test(n.value)) return false;
+    return !task_.wants_gpu() || task_.models == any_model || nodes[n].accessible(task_.models);
+  }
+  // Nodes that have changed are as they were opened.
+  void update(const node_table& nodes) {
+    if (changed_.list.empty()) return;
+    const std::vector<std::uint64_t>& bounds = bounds_of(nodes);
+    for (const node_id n : changed_.list) {
+      const std::uint32_t version = ++versions_[n.value];
+      if (bounds[n.value] != never && may_run_on(nodes, n))
+        push({bounds[n.value], n.value, version});
     }
-    std::make_heap(open_.begin(), open_.end(), comes_later);
+    steps_ += changed_.list.size();
+    changed_.clear();
+  }
+  // Whether the node has not changed since.
+  [[nodiscard]] bool is_current(const candidate& c) const { return c.version == versions_[c.node]; }
+  // Whether there is a candidate to pop(); it is_current().
+  [[nodiscard]] bool has_next() {
+    while (!open_.empty() && !is_current(open_.front())) static_cast<void>(pop());
+    return !open_.empty();
   }
   // Takes the candidate that costs least from the heap.
-  [[nodiscard]] candidate pop() {
+  candidate pop() {
     std::pop_heap(open_.begin(), open_.end(), comes_later);
     const candidate next = open_.back();
     open_.pop_back();
     return next;
   }
-  // If the candidate was not searched, searches in few steps, and puts it back at what victims cost
-  // at least by this search, if there are any. Returns whether it was not searched.
-  bool refine(const node_table& nodes, const task_request& task, std::uint32_t priority,
-              const candidate& c) {
-    if (c.is_searched) return false;
-    const auto found = quick_search_(nodes[c.node], task, jobs_on_[c.node].below(priority));
-    if (found.verdict != fit_verdict::fits) return true;
-    open_.push_back({(std::max)(found.lower_bound, c.cost), c.node, true});
+  void push(const candidate& c) {
+    open_.push_back(c);
     std::push_heap(open_.begin(), open_.end(), comes_later);
-    return true;
+  }
+  // Victims on the node of a candidate: in few steps if it was not looked at, or `max_steps` are over.
+  [[nodiscard]] shared_victim_search::result search(const node_table& nodes, const candidate& c,
+                                                    std::uint64_t max_steps) {
+    const bool few = c.look == how::by_bound || steps_ >= max_steps;
+    const auto found = (few ? quick_search_ : search_)(nodes[node_id(c.node)], task_,
+                                                       jobs_on_[node_id(c.node)].below(priority_));
+    steps_ += 1 + found.steps;
+    return found;
   }
 
   dense_map<node_id, evictable_jobs> jobs_on_{};
   std::vector<level> levels_{};
   std::uint64_t uses_ = 0;
-  std::vector<candidate> open_{};  // a heap
+  std::uint64_t steps_ = 0;
+  // The search.
+  task_request task_{};
+  std::uint32_t priority_ = 0;
+  const summary_bitset* allowed_ = nullptr;
+  changed_nodes changed_{};                // since open(), or the last update()
+  std::vector<std::uint32_t> versions_{};  // by node: how often it has changed
+  std::vector<candidate> open_{};          // a heap
+  std::vector<candidate> cut_{};           // searched exactly, but not to the end: their bounds
   shared_victim_search search_{};
   shared_victim_search quick_search_{16};
 };
