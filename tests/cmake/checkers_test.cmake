@@ -2,8 +2,8 @@
 # offence named on a bad one.
 # SPDX-License-Identifier: MIT
 #
-# cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|queues|budget|readme|joined|output|failure|
-#                   discovery|scenarios|mutants|packaging|mutate|slurm_packages|allocators>
+# cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|queues|budget|seconds|readme|joined|output|
+#                   failure|discovery|scenarios|mutants|packaging|mutate|slurm_packages|allocators>
 #       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
@@ -235,6 +235,29 @@ elseif(CHECKER STREQUAL "budget")
   run(OK "-DHEADER=${WORK}/a.h" -DBUDGET=3 ${check})
   run("3 lines, budget 2" "-DHEADER=${WORK}/a.h" -DBUDGET=2 ${check})
   run("preprocessor failed" "-DHEADER=${WORK}/broken.h" -DBUDGET=9 ${check})
+
+elseif(CHECKER STREQUAL "seconds")
+  write(examples/a.cpp "int main() {}")
+  write(examples/b.cpp "#include <absl/status/statusor.h>" "int main() {}")
+  write(examples/broken.cpp "int main() {")
+  set(check "-DREADME=${WORK}/README.md" "-DROOT=${WORK}" -P "${here}/check_compile_seconds.cmake" --
+    "${COMPILER}" -std=c++20)
+  set(abseil "| `Abseil alone` | 1.0 | - |")
+  write(README.md "| program | headers | compiled |" "|---|---|---|" ${abseil} "| `a.cpp` | 2.0 | - |"
+    "| [`b.cpp`](examples/b.cpp) | 3.0 | 2.0 |")
+  run(OK ${check})
+  write(README.md ${abseil} "| `b.cpp` | 0.1 | 3.0 |")
+  run("b.cpp takes [0-9]+ ms to compile, and by the table" ${check})
+  write(README.md ${abseil} "| `b.cpp` | 3.0 | 0.1 |")
+  run("b.cpp -DAPIARY_COMPILED takes [0-9]+ ms to compile" ${check})
+  write(README.md ${abseil} "| `broken.cpp` | 1.0 | - |")
+  run("cannot time" ${check})
+  write(README.md "| `a.cpp` | 1.0 | - |" ${abseil})
+  run("first row of seconds is not that of Abseil" ${check})
+  write(README.md ${abseil} "| `a.cpp` | 1.0 | x |")
+  run("not a row of seconds" ${check})
+  write(README.md ${abseil} "| `a.cpp` | fast | - |")
+  run("no rows of seconds" ${check})
 
 elseif(CHECKER STREQUAL "readme")
   write(extract.cmake "include(\"${here}/extract_readme.cmake\")"
