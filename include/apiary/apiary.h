@@ -100,6 +100,7 @@
 #include <apiary/preempt/victim_set.h>
 #include <apiary/queue/book.h>
 #include <apiary/queue/conservative_queue.h>
+#include <apiary/queue/forecast.h>
 #include <apiary/queue/job_queue.h>
 #include <apiary/queue/kinds.h>
 #include <apiary/queue/orders.h>

@@ -8,7 +8,7 @@
 # Each public header named *_queue.h, but for those of container/, has a row. Prints the table as it should be.
 cmake_minimum_required(VERSION 3.25)
 
-set(parts book kinds orders reservations stop job_queue suspending_queue)
+set(parts book kinds orders reservations forecast stop job_queue suspending_queue)
 set(page include/apiary/queue/README.md)
 set(errors)
 

@@ -148,46 +148,40 @@ mutant(spread_kept hived/detail/constrained_search.h "off by one: as many tasks 
 mutant(capacity_of_earlier hived/detail/hived_topology_fit.h "forgotten update: nodes keep leaves that were free in an earlier search"
   FROM [[capacities->set(n, view.count(n));]]
   TO [[capacities->set(n, (std::max)(capacities->free(n), view.count(n)));]] STATEMENT)
-mutant(forecast_rest hived/detail/cell_forecast.h "dropped condition: the smaller task needs no GPUs besides"
-  FROM [[tasks_then(smaller(g), then, beside) > g.tasks]] TO [[tasks_then(smaller(g), then, beside) >= g.tasks]])
-mutant(forecast_changed hived/detail/cell_forecast.h "forgotten update: the nodes of a gang that has started keep their free leaves"
-  IN [[uses.insert(std::lower_bound(uses.begin(), uses.end(), u), u);
-        note(n.node);]] FROM [[note(n.node);]] TO [[]] STATEMENT)
-mutant(forecast_lower hived/detail/cell_forecast.h "dropped condition: a gang waits for the ends of gangs that it suspends"
-  FROM [[u.ends > then && u.priority >= priority]] TO [[u.ends > then]])
-mutant(forecast_oldest hived/detail/cell_forecast.h "wrong choice: the tree that was used last is dropped"
-  FROM [[a.last_used < b.last_used]] TO [[a.last_used > b.last_used]])
-mutant(forecast_unsorted hived/detail/cell_forecast.h "dropped step: leaves of a node that are not neighbors count apart"
+mutant(forecast_rest hived/detail/tenant_cells.h "dropped condition: the smaller task needs no GPUs besides"
+  FROM [[with_rest > r.tasks]] TO [[with_rest >= r.tasks]])
+mutant(forecast_changed hived/detail/tenant_cells.h "forgotten update: the nodes of a gang that has started keep their free leaves"
+  FROM [[for (level& l : levels_) change(l, added, 1);]] TO [[(void)added;]] STATEMENT)
+mutant(forecast_lower hived/detail/tenant_cells.h "dropped condition: a gang waits for the ends of gangs that it suspends"
+  FROM [[if (g.priority < l.priority) return;]] TO [[]] STATEMENT)
+mutant(forecast_unsorted hived/detail/tenant_cells.h "dropped step: leaves of a node that are not neighbors count apart"
   FROM [[if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());]] TO [[]] STATEMENT)
 mutant(forecast_measure hived/hived_queue.h "forgotten update: bad hardware counts in a forecast"
-  FROM [[tenant.forecast.measure(scheduler_.cells());]] TO [[]] STATEMENT)
-mutant(queue_estimate hived/detail/tenant_queues.h "wrong bound: a job without an estimate ends in time"
-  FROM [[at == max_time ? max_time - 1 : at - now]] TO [[at == max_time ? max_time : at - now]])
+  FROM [[&& t.cells.measure(scheduler().cells())]] TO [[]] STATEMENT)
+mutant(queue_estimate hived/hived_queue.h "wrong bound: a job without an estimate ends in time"
+  FROM [[at >= never_ends ? max_time - 1 : at - now]] TO [[at >= never_ends ? max_time : at - now]])
 mutant(queue_level hived/hived_queue.h "missing reset: a job is held back for one of higher priority"
-  FROM [[if (first && first->gang.priority != r.priority) first.reset();]] TO [[]] STATEMENT)
+  FROM [[if (first && first->first.priority != r.request.priority) first.reset();]] TO [[]] STATEMENT)
 mutant(queue_held_back hived/hived_queue.h "dropped step: jobs that a job held back do not start once it runs on idle GPUs"
-  FROM [[again = tenants_[r.tenant.value].changed;]] TO [[]] STATEMENT)
-mutant(queue_holds_priority hived/detail/tenant_queues.h "dropped condition: a job holds back those of another priority"
-  FROM [[std::get<3>(k) == -r.priority && q.ends_by && !q.full]] TO [[q.ends_by && !q.full]])
+  FROM [[again = tenants_[r.request.tenant.value].changed;]] TO [[]] STATEMENT)
+mutant(queue_holds_priority hived/hived_queue.h "dropped condition: a job holds back those of another priority"
+  FROM [[k.minus_priority == r.kind.minus_priority && !is_full(t, k)]] TO [[!is_full(t, k)]])
 mutant(queue_begins_again hived/hived_queue.h "dropped condition: an earlier job that is suspended does not restart the round"
-  FROM [[waiting_.passed_over() && rule_ == rules::easy]] TO [[false]])
-mutant(queue_of_tenant hived/detail/tenant_queues.h "dropped condition: jobs of other tenants restart the round"
-  FROM [[r.tenant == tenant_]] TO [[true]])
-mutant(queue_erased hived/detail/tenant_queues.h "dropped step: a queue stays when its last job has left"
-  FROM [[if (at->second.jobs.empty()) queues_.erase(at);]] TO [[]] STATEMENT)
-mutant(queue_same_end hived/detail/cell_forecast.h "dropped condition: of jobs that end together only some have ended"
-  FROM [[at == max_time ? number : 0]] TO [[number]])
+  FROM [[passed_over_ && rule_ == rules::easy]] TO [[false]])
+mutant(queue_of_tenant hived/hived_queue.h "dropped condition: jobs of other tenants restart the round"
+  FROM [[r.kind.tenant == filled_ && at < tried_]] TO [[at < tried_]])
+mutant(queue_same_end hived/hived_queue.h "dropped condition: jobs without an estimate all end together"
+  FROM [[never_ends + ++starts_]] TO [[never_ends]])
 mutant(queue_starving hived/hived_queue.h "dropped condition: jobs that came later overtake one that starves"
-  IN [[gangs_.over_quota(), end)]] FROM [[end]] TO [[decltype(end)()]])
+  FROM [[first_on_idle(end, max_time)]] TO [[first_on_idle({}, max_time)]])
 mutant(queue_beside hived/hived_queue.h "dropped condition: jobs that would delay one that starves start"
-  IN [[gangs_.over_quota(), {}, longest)]] FROM [[longest]] TO [[max_time]])
-mutant(queue_patience hived/detail/idle_waits.h "wrong comparison: a job starves one moment late"
-  FROM [[now - patient_.begin()->first.first >= patience_]] TO [[now - patient_.begin()->first.first > patience_]])
-mutant(queue_bad_wait hived/detail/idle_waits.h "dropped condition: a job that fits only on bad hardware keeps others waiting"
-  FROM [[if (!any_bad_) return true;]] TO [[return true;]] STATEMENT)
-mutant(queue_outranked hived/detail/tenant_queues.h "dropped condition: on idle GPUs a lower priority comes first"
-  FROM [[std::exchange(passed, std::tuple(t, opportunistic, gpus)) ==
-                        std::tuple(t, opportunistic, gpus)]] TO [[false]])
+  FROM [[first_on_idle({}, longest_beside(gpus, now))]] TO [[first_on_idle({}, max_time)]])
+mutant(queue_patience hived/hived_queue.h "wrong comparison: a job starves one moment late"
+  FROM [[now - patient_.begin()->first >= patience_]] TO [[now - patient_.begin()->first > patience_]])
+mutant(queue_bad_wait hived/hived_queue.h "dropped condition: a job that fits only on bad hardware keeps others waiting"
+  FROM [[if (placer().healthy()) return at;]] TO [[return at;]] STATEMENT)
+mutant(queue_outranked hived/hived_queue.h "dropped condition: on idle GPUs a lower priority comes first"
+  FROM [[std::exchange(passed, size) == size]] TO [[false]])
 mutant(host_health hived/detail/hived_inl.h "dropped loop: the other node of a host stays healthy"
   FROM [[!position && n != node]] TO [[false]])
 mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chains that it does not name"

@@ -12,13 +12,13 @@ mutant(profile_earliest queue/detail/gpu_profile.h "wrong comparison: a job need
   FROM [[when < add_time(at, length)]] TO [[when <= add_time(at, length)]])
 mutant(profile_crossings queue/detail/gpu_profile.h "off by one: a gap that begins where the search ends is found"
   FROM [[here.at >= in.until]] TO [[here.at > in.until]])
-mutant(forecast_back queue/detail/placer_forecast.h "forgotten update: an early end does not move the reservation back"
+mutant(forecast_back queue/forecast.h "forgotten update: an early end does not move the reservation back"
   FROM [[earlier_ = earlier_ || r.ends > now;]] TO [[]] STATEMENT)
-mutant(forecast_withdrawn queue/detail/placer_forecast.h "forgotten update: a job that comes again keeps the reservation of the first"
+mutant(forecast_withdrawn queue/forecast.h "forgotten update: a job that comes again keeps the reservation of the first"
   IN [[void withdrawn() noexcept { earlier_ = true; }]] FROM [[earlier_ = true;]] TO [[]] STATEMENT)
-mutant(forecast_ended queue/detail/placer_forecast.h "forgotten update: a job that has ended keeps its GPUs in the forecast"
+mutant(forecast_ended queue/forecast.h "forgotten update: a job that has ended keeps its GPUs in the forecast"
   FROM [[if (was_there) ended_.push_back(job);]] TO [[]] STATEMENT)
-mutant(forecast_restored queue/detail/placer_forecast.h "forgotten step: jobs that the search put back stay"
+mutant(forecast_restored queue/forecast.h "forgotten step: jobs that the search put back stay"
   IN [[        APIARY_RETURN_IF_ERROR(end_until(end, ends, of));
         return where;]] FROM [[APIARY_RETURN_IF_ERROR(end_until(end, ends, of));]] TO [[]] STATEMENT)
 mutant(depth_free queue/conservative_queue.h "off by one: one job more than the depth has a reservation"

@@ -111,6 +111,10 @@ class hived_jobs {
     fits_cells_.emplace(key, own);
     return own;
   }
+  // The last answer of fits_cells for such a job. Requires: it was no error.
+  [[nodiscard]] bool known_to_fit_cells(const job_request& r) const {
+    return fits_cells_.at({r.tenant.value, r.priority >= 0, r.gpus});
+  }
   // Whether the job would fit as opportunistic if no other job ran and these nodes were bad.
   // O(nodes).
   [[nodiscard]] bool fits_without(const job_request& r, const std::vector<bool>& bad) const {

@@ -50,27 +50,31 @@ class hived_placer {
  public:
   using request = job_request;           // see Placer
   using placement_type = job_placement;  // see Placer
-  // See Placer.
+  // See Placer. Of a tenant, jobs that fit into its empty cells come first, then small ones, then
+  // high priorities.
   struct kind {
     tenant_id tenant{};
-    std::int32_t priority = 0;
+    bool only_idle = false;  // whether such jobs can only run on idle GPUs
     std::uint32_t gpus = 0;
+    std::int32_t minus_priority = 0;
     friend auto operator<=>(const kind&, const kind&) noexcept = default;
   };
 
-  // A placer for an idle cluster. kInvalidArgument: as hived_jobs::create, or a fault of the
-  // configuration.
-  [[nodiscard]] static absl::StatusOr<hived_placer> create(const hived_config& config) {
+  // A placer for an idle cluster. With over_quota, a job of priority 0 or more may also be placed
+  // with priority -1, and may be larger than its tenant's cells. kInvalidArgument: as
+  // hived_jobs::create, or a fault of the configuration.
+  [[nodiscard]] static absl::StatusOr<hived_placer> create(const hived_config& config,
+                                                           bool over_quota = false) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
-    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, false));
+    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
     return hived_placer(std::move(scheduler), std::move(jobs));
   }
 
-  // See Placer.
-  [[nodiscard]] static kind kind_of(const job_request& r) noexcept {
-    return {r.tenant, r.priority, r.gpus};
+  // See Placer. Requires: check() was OK.
+  [[nodiscard]] kind kind_of(const job_request& r) const {
+    return {r.tenant, !jobs_.known_to_fit_cells(r), r.gpus, -r.priority};
   }
-  // Errors as hived_jobs::fits_cells without over_quota.
+  // Errors as hived_jobs::fits_cells.
   [[nodiscard]] absl::Status check(const job_request& r) { return jobs_.fits_cells(r).status(); }
   // See Placer.
   [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
@@ -82,16 +86,22 @@ class hived_placer {
   [[nodiscard]] absl::StatusOr<placer_answer<job_placement>> propose_preempting(
       const job_request& r) {
     APIARY_ASSIGN_OR_RETURN(gang_plan plan, scheduler_.propose_unexplained(jobs_.gang_of(r)));
-    if (plan.result == plan_result::preempt)
-      return placer_answer<job_placement>{plan.result, {}, plan.victims};
-    if (plan.result == plan_result::wait) return placer_answer<job_placement>();
-    job_placement where = hived_jobs::placement_of(plan.tasks);
-    last_ = {r.job, where, std::move(plan)};
-    return placer_answer<job_placement>{plan_result::bind, std::move(where), {}};
+    placer_answer<job_placement> answer{plan.result, {}, {}};
+    if (plan.result == plan_result::wait) return answer;
+    answer.victims = plan.victims;
+    if (plan.result == plan_result::bind) answer.where = hived_jobs::placement_of(plan.tasks);
+    last_ = {r.job, answer.where, std::move(plan)};
+    return answer;
+  }
+  // After propose_preempting named victims for the job: reserves its GPUs while they end. Then
+  // propose() finds these GPUs; finish() gives them up. kAborted: the state has changed since.
+  [[nodiscard]] absl::Status reserve(job_id job) {
+    if (last_.job != job) return absl::AbortedError(detail::name_of(job) + " was not proposed");
+    return scheduler_.commit(last_.plan);
   }
   // kAborted: GPUs are not idle, or not healthy. Requires: a placement proposed for such a job.
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
-    if (last_.job == r.job && last_.where == where) {
+    if (last_.job == r.job && last_.where == where && !where.empty()) {
       const absl::Status done = scheduler_.commit(last_.plan);
       if (done.ok()) take(where);
       if (!absl::IsAborted(done)) return done;
@@ -107,6 +117,7 @@ class hived_placer {
   [[nodiscard]] absl::Status finish(job_id job) {
     const gang_record* const gang = scheduler_.find(job);
     if (gang == nullptr) return absl::NotFoundError(detail::missing(job));
+    if (gang->state == gang_state::preempting) return scheduler_.cancel(job);
     const job_placement where = hived_jobs::placement_of(scheduler_.tasks(*gang));
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
     for (const placement& p : where) change_used(p.node, 0 - p.num_gpus());
@@ -133,6 +144,16 @@ class hived_placer {
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return idle_; }
   // See Placer.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return jobs_.total_gpus(); }
+  // Whether all nodes are healthy.
+  [[nodiscard]] bool healthy() const noexcept { return num_bad_ == 0; }
+  // Whether the job would fit with priority -1 on the healthy nodes if no other job ran. O(nodes).
+  [[nodiscard]] bool fits_healthy(const job_request& r) const {
+    std::vector<bool> bad;
+    for (const node_use& n : nodes_) bad.push_back(n.bad);
+    return jobs_.fits_without(r, bad);
+  }
+  // How it makes gangs of jobs.
+  [[nodiscard]] const hived_jobs& jobs() const noexcept { return jobs_; }
   // The scheduler inside.
   [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
 
@@ -187,14 +208,16 @@ class hived_placer {
     if (std::exchange(node.bad, bad) == bad) return absl::OkStatus();
     const std::uint32_t free = jobs_.gpus(n) - node.used;
     idle_ = bad ? idle_ - free : idle_ + free;
+    num_bad_ = bad ? num_bad_ + 1 : num_bad_ - 1;
     return absl::OkStatus();
   }
 
   hived scheduler_;
   hived_jobs jobs_;
   std::vector<node_use> nodes_;
-  std::uint32_t idle_ = 0;  // GPUs on healthy nodes
-  proposal last_{};         // the last placement that was proposed
+  std::uint32_t idle_ = 0;     // GPUs on healthy nodes
+  std::uint32_t num_bad_ = 0;  // nodes
+  proposal last_{};            // the last placement that was proposed
 };
 
 static_assert(JobPlacer<hived_placer> && PreemptingPlacer<hived_placer>);

@@ -2,37 +2,37 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/cell_forecast.h>
-#include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/idle_waits.h>
-#include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/tenant_queues.h>
-#include <apiary/hived/gang_table.h>
+#include <apiary/hived/detail/tenant_cells.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_jobs.h>
-#include <apiary/hived/layout.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_placer.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/model/placement.h>
+#include <apiary/model/placer.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
-#include <apiary/topology/tree.h>
+#include <apiary/queue/book.h>
+#include <apiary/queue/forecast.h>
+#include <apiary/queue/kinds.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -73,8 +73,9 @@ APIARY_NAMESPACE_BEGIN
 // Requires: times in [0, 2^52) that never decrease; decide() after each moment with another call.
 // Cost:     submit, finish O(log jobs + queues of the tenant), one for each number of GPUs and
 //           priority. decide: a walk over all queues; for each tenant with a change a propose for
-//           each start and each queue that may fit again, and O(nodes whose jobs changed) steps of
-//           O(log nodes), or O(nodes of the tenant) on bad hardware (detail/cell_forecast.h).
+//           each start and each queue that may fit again; a reservation takes O(nodes of the job) for
+//           each job of the tenant that has started or ended since, or whose end its time passes
+//           (detail/tenant_cells.h), and O(nodes and jobs of the tenant) on bad hardware.
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:
@@ -96,64 +97,47 @@ class hived_queue {
                                                           bool over_quota = true,
                                                           rules rule = rules::easy,
                                                           time_ms patience = 86'400'000) {
-    APIARY_RETURN_IF_ERROR(detail::idle_waits::check_patience(patience));
-    APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
-    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
-    return hived_queue(std::move(scheduler), std::move(jobs), rule, patience);
+    if (patience < 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("a patience of ", patience, " ms; it must be at least 0"));
+    APIARY_ASSIGN_OR_RETURN(hived_placer placer, hived_placer::create(config, over_quota));
+    return hived_queue(std::move(placer), rule, patience);
   }
   // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time, estimate or priority out of range,
   // or more GPUs than fit (see fits_cells). kNotFound: no such tenant. kAlreadyExists: this job id
   // exists. kFailedPrecondition: the tenant has no cells, and over_quota is off.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    if (now < 0 || now >= time_ms{1} << detail::tenant_queues::time_bits)
-      return absl::InvalidArgumentError(detail::name_of(r.job) + " is submitted at time " +
-                                        std::to_string(now) + "; times are 0 to 2^52 - 1");
-    if (r.estimate < 0)
-      return absl::InvalidArgumentError(detail::name_of(r.job) + " has the estimate " +
-                                        std::to_string(r.estimate) + "; the minimum is 0");
-    if (jobs_.contains(r.job.value))
-      return absl::AlreadyExistsError(detail::name_of(r.job) + " exists already");
-    APIARY_ASSIGN_OR_RETURN(const bool own, gangs_.fits_cells(r));
-    record& added = jobs_[r.job.value] = {.request = r, .arrival = now, .fits_cells = own};
-    enter(added, now);
+    if (now < 0 || now >= time_ms{1} << time_bits)
+      return absl::InvalidArgumentError(absl::StrCat(
+          detail::name_of(r.job), " is submitted at time ", now, "; times are 0 to 2^52 - 1"));
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, r.estimate));
+    added->key = std::int64_t{gang_request::max_priority - r.priority} << time_bits | now;
+    enter(*added, now);
     return absl::OkStatus();
   }
   // The job has ended or is cancelled. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return absl::NotFoundError(detail::missing(job));
-    if (found->second.phase == phase::wait) {
-      leave(found->second, now);
+    APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
+    if (r->running) {
+      APIARY_RETURN_IF_ERROR(stop(*r));
     } else {
-      APIARY_RETURN_IF_ERROR(stop(found->second));
+      leave(*r, now);
+      tenant_of(*r).forecast.withdrawn();
     }
-    jobs_.erase(found);
+    jobs_.forget(job);
     return absl::OkStatus();
   }
   // The node is broken: its jobs, returned ascending, stop and wait again. kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
-    APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
-    const chain_id c = scheduler_.layout().chain_of(n);
-    const detail::physical_chain& chain = scheduler_.cells().chain(c.value);
-    std::vector<job_id> stopped;
-    for (const cell_id leaf : chain.tree().descendants(scheduler_.layout().node_cell(n), 0)) {
-      const gang_slot user = chain.holders(leaf).user;
-      if (user.valid()) stopped.push_back(scheduler_.gangs()[user].request.job);
-    }
-    detail::sort_unique(stopped);
-    for (const job_id job : stopped) {
-      record& r = jobs_.at(job.value);
-      APIARY_RETURN_IF_ERROR(stop(r));
-      enter(r, now);
-    }
-    set_health(n, false);
+    APIARY_ASSIGN_OR_RETURN(std::vector<job_id> stopped,
+                            jobs_.mark_bad(n, [&](record& r) { return stop_and_wait(r, now); }));
+    if (jobs_.servers_changed()) hardware_changed();
     return stopped;
   }
   // The node is repaired. kNotFound: there is no such node.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
-    APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(n));
-    set_health(n, true);
+    APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
+    if (jobs_.servers_changed()) hardware_changed();
     return absl::OkStatus();
   }
   // Appends suspensions and starts, in order; it has applied them already. Fails only if hived
@@ -170,79 +154,293 @@ class hived_queue {
       while (!again) {
         const std::optional<job_id> next = next_on_idle(now);
         if (!next) break;
-        const job_request& r = jobs_.at(next->value).request;
-        APIARY_ASSIGN_OR_RETURN(const answer got, start(*next, phase::opportunistic, now, actions));
-        if (got == answer::full) too_large_ = r.gpus;
-        again = tenants_[r.tenant.value].changed;  // the job had held others back
+        record& r = jobs_[*next];
+        APIARY_ASSIGN_OR_RETURN(const answer got, start(r, phase::opportunistic, now, actions));
+        if (got == answer::full) too_large_ = r.request.gpus;
+        again = tenants_[r.request.tenant.value].changed;  // the job had held others back
       }
     }
-    const bool starves = idle_waits_.first_starving(now, gangs_).has_value();
-    waiting_.set_causes(now, [&](tenant_id t, bool opportunistic, std::uint32_t gpus,
-                                 const detail::tenant_queues::queue& q) {
-      if (q.ends_by && !q.full) return delay_cause::order;
-      if (opportunistic && gpus <= most_on_idle() && starves) return delay_cause::order;
-      if (gpus <= (opportunistic ? idle_gpus() : gangs_.owned(t) - tenants_[t.value].used))
-        return delay_cause::fragmentation;
-      return opportunistic ? delay_cause::capacity : delay_cause::quota;
-    });
+    set_causes(now);
     return absl::OkStatus();
   }
   // Never: decide() need not be called while nothing happens.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
   // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {
-    const auto found = jobs_.find(job.value);
-    return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
+    const record* const r = jobs_.look_up(job);
+    return r == nullptr ? std::nullopt : std::optional(r->phase);
   }
   // Whether the job fits into its tenant's empty cells, or only runs on idle GPUs. nullopt: no job.
   [[nodiscard]] std::optional<bool> fits_cells(job_id job) const {
-    const auto found = jobs_.find(job.value);
-    return found == jobs_.end() ? std::nullopt : std::optional(found->second.fits_cells);
+    const record* const r = jobs_.look_up(job);
+    if (r == nullptr) return std::nullopt;
+    return !r->kind.only_idle;
   }
   // Jobs that wait or run.
-  [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
-  // GPUs of the cluster, those of bad nodes included.
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return gangs_.total_gpus(); }
-  // Healthy GPUs that no job uses.
-  [[nodiscard]] std::uint32_t idle_gpus() const noexcept {
-    return total_gpus() - bad_gpus_ - used_;
+  [[nodiscard]] std::size_t num_jobs() const noexcept {
+    return jobs_.num_running() + jobs_.queues().size();
   }
+  // GPUs of the cluster, those of bad nodes included.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  // Healthy GPUs that no job uses.
+  [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return placer().idle_gpus(); }
   // The scheduler that places the jobs.
-  [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
+  [[nodiscard]] const hived& scheduler() const noexcept { return placer().scheduler(); }
 
  private:
+  using kind = hived_placer::kind;
+  using tenant_cells = detail::tenant_cells;
+  using position = std::pair<std::int64_t, std::uint32_t>;  // key or time, then id
+  static constexpr int time_bits = 52;                      // of the arrival in a key
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
-  struct record {
-    job_request request{};
-    time_ms arrival = 0;
-    delays entered{};  // reading of its queue's clock when it began to wait
+  static constexpr time_ms unmoved = (std::numeric_limits<time_ms>::min)();
+  // Jobs without an estimate end from then on, one after the other.
+  static constexpr time_ms never_ends = max_time - (time_ms{1} << time_bits);
+
+  struct record : booked_job<hived_placer> {
     hived_queue::phase phase = phase::wait;
-    bool fits_cells = false;  // it fits into its tenant's cells if these are empty
-    // Of a job that runs on its tenant's cells:
-    detail::forecast_moment ends{};  // by its estimate; without estimates the oldest ends first
-    detail::gang_nodes nodes{};
+    time_ms since = 0;      // it waits since then
+    time_ms idle_ends = 0;  // by its estimate, if it runs
   };
-  struct tenant_state {
-    std::uint32_t used = 0;            // GPUs of its cells that its jobs use
-    bool changed = true;               // a job may start on its cells
-    bool measures = false;             // hardware has changed since the last forecast
-    detail::cell_forecast forecast{};  // of the jobs on its cells
+  // A job on its tenant's cells.
+  struct own_job {
+    tenant_cells::request request{};
+    tenant_cells::placement_type where{};
+    time_ms ends = 0;         // as in tenant_state
+    bool still_runs = false;  // see placer_forecast
   };
   // The first job that waits on its tenant's cells, and when it will start by the estimates.
   struct reservation {
-    detail::cell_forecast::gang gang;
-    detail::forecast_moment then{};
+    tenant_cells::request first{};
+    time_ms at = 0;
+  };
+  struct tenant_state {
+    explicit tenant_state(tenant_cells empty) : cells(std::move(empty)) {}
+    std::uint32_t used = 0;  // GPUs of its cells that its jobs use
+    bool changed = true;     // a job may start on its cells
+    bool measures = false;   // hardware has changed since the last reservation
+    std::set<kind> full{};   // jobs did not fit into its cells, and nothing has changed since
+    std::set<kind> held{};   // jobs fitted in the last round, but must not overtake
+    // The jobs on its cells, the same by their ends, and at the time of the reservation.
+    tenant_cells cells;
+    std::unordered_map<std::uint32_t, own_job> jobs{};
+    weighted_tree ends{};
+    placer_forecast<tenant_cells> forecast{};
   };
   enum class answer : std::uint8_t { started, full, delays_first };
 
-  hived_queue(hived scheduler, hived_jobs gangs, rules rule, time_ms patience)
-      : gangs_(std::move(gangs)),
-        scheduler_(std::move(scheduler)),
-        rule_(rule),
-        idle_waits_(patience, scheduler_.layout().num_nodes()) {
-    tenants_.resize(gangs_.num_tenants());
-    for (std::uint32_t t = 0; t < tenants_.size(); ++t)
-      tenants_[t].forecast = detail::cell_forecast(scheduler_.cells(), tenant_id(t));
+  hived_queue(hived_placer placer, rules rule, time_ms patience)
+      : jobs_(std::move(placer)), rule_(rule), patience_(patience) {
+    for (std::uint32_t t = 0; t < this->placer().jobs().num_tenants(); ++t)
+      tenants_.emplace_back(tenant_cells(scheduler().cells(), tenant_id(t)));
+  }
+
+  [[nodiscard]] const hived_placer& placer() const noexcept { return jobs_.placer(); }
+  [[nodiscard]] tenant_state& tenant_of(const record& r) {
+    return tenants_[r.request.tenant.value];
+  }
+  [[nodiscard]] static time_ms arrival_of(std::int64_t key) noexcept {
+    return key & ((std::int64_t{1} << time_bits) - 1);
+  }
+
+  // The job waits from now on.
+  void enter(record& r, time_ms now) {
+    const position at(r.key, r.request.job.value);
+    r.phase = phase::wait;
+    r.since = now;
+    jobs_.wait(r, now);
+    if (r.kind.only_idle) {
+      patient_.insert({now, at.second});
+      return;
+    }
+    tenant_state& t = tenant_of(r);
+    if (r.kind.tenant == filled_ && at < tried_) passed_over_ = true;
+    // A job of a full kind counts only if it is the first one, for which GPUs are reserved.
+    if (!is_full(t, r.kind) || jobs_.queues().jobs_of(r.kind)->first()->id == at.second)
+      t.changed = true;
+  }
+  // The job waits no longer. Returns how long it waited, by cause.
+  delays leave(const record& r, time_ms now) {
+    tenant_state& t = tenant_of(r);
+    if (r.kind.only_idle) {
+      patient_.erase({r.since, r.request.job.value});
+      starving_.erase({arrival_of(r.key), r.request.job.value});
+    } else if (is_full(t, r.kind) && std::any_of(t.held.begin(), t.held.end(), [&](const kind& k) {
+                 return k.minus_priority == r.kind.minus_priority && !is_full(t, k);
+               })) {
+      t.changed = true;  // it may be why they wait
+    }
+    return jobs_.leave(r, now);
+  }
+  // Stops the job; its GPUs are idle then.
+  [[nodiscard]] absl::Status stop(record& r) {
+    APIARY_RETURN_IF_ERROR(jobs_.stop(r));
+    ends_.erase(r.idle_ends, r.request.job.value);
+    too_large_ = no_limit;
+    if (r.phase == phase::guaranteed) {
+      tenant_state& t = tenant_of(r);
+      const auto own = t.jobs.find(r.request.job.value);
+      t.used -= r.request.gpus;
+      t.ends.erase(own->second.ends, own->first);
+      t.forecast.ended(r.request.job, own->second, unmoved);
+      APIARY_RETURN_IF_ERROR(t.cells.finish(r.request.job));
+      t.jobs.erase(own);
+    }
+    if (!placer().healthy()) {
+      retry_all();
+    } else if (r.phase == phase::guaranteed) {
+      retry(tenant_of(r));
+    }
+    return absl::OkStatus();
+  }
+  [[nodiscard]] absl::Status stop_and_wait(record& r, time_ms now) {
+    APIARY_RETURN_IF_ERROR(stop(r));
+    enter(r, now);
+    return absl::OkStatus();
+  }
+  // The tenant's jobs may fit into its cells now.
+  static void retry(tenant_state& t) {
+    t.full.clear();
+    t.changed = true;
+  }
+  void retry_all() {
+    for (tenant_state& t : tenants_) retry(t);
+  }
+  void hardware_changed() {
+    too_large_ = no_limit;
+    fits_healthy_.clear();
+    for (tenant_state& t : tenants_) t.measures = true;
+    retry_all();
+  }
+  // Whether jobs of this kind are known not to fit into their tenant's cells: on healthy hardware
+  // also because smaller ones of at least their priority do not.
+  [[nodiscard]] bool is_full(const tenant_state& t, const kind& k) const {
+    if (!placer().healthy()) return t.full.contains(k);
+    return std::any_of(t.full.begin(), t.full.end(), [&](const kind& full) {
+      return full.gpus <= k.gpus && full.minus_priority <= k.minus_priority;
+    });
+  }
+
+  // The longest estimate with which a job that starts now ends by then.
+  [[nodiscard]] static time_ms longest_until(time_ms at, time_ms now) noexcept {
+    return at >= never_ends ? max_time - 1 : at - now;
+  }
+  // Starts the tenant's jobs that fit into its cells and may overtake. Returns whether any has
+  // started.
+  [[nodiscard]] absl::StatusOr<bool> fill_cells(tenant_id tenant, time_ms now,
+                                                std::vector<job_action>& actions) {
+    tenant_state& t = tenants_[tenant.value];
+    bool any = false;
+    std::optional<reservation> first;  // of the first job that waits, of the current priority
+    const auto begin = [&] {
+      jobs_.queues().begin_round();
+      t.held.clear();
+      filled_ = tenant;
+      passed_over_ = false;
+      first.reset();
+    };
+    const auto longest = [&](const kind& k, bool held) -> time_ms {
+      if (k.tenant != tenant || k.only_idle) return -1;
+      if (!held) return max_time;
+      return first && -k.minus_priority == first->first.priority ? longest_until(first->at, now)
+                                                                 : -1;
+    };
+    begin();
+    while (const auto next = jobs_.queues().first_that_may(no_limit, longest)) {
+      record& r = jobs_[next->job];
+      tried_ = {next->key, next->job.value};
+      if (first && first->first.priority != r.request.priority) first.reset();
+      if (!is_full(t, next->kind)) {
+        const bool late = first && r.estimate > longest_until(first->at, now);
+        APIARY_ASSIGN_OR_RETURN(
+            const answer done, start(r, phase::guaranteed, now, actions, late ? &*first : nullptr));
+        any = any || done == answer::started;
+        if (passed_over_ && rule_ == rules::easy) begin();
+        if (done == answer::delays_first) {
+          t.held.insert(next->kind);
+          jobs_.queues().delay(next->kind);
+        }
+        if (done != answer::full) continue;
+        t.full.insert(next->kind);
+      }
+      jobs_.queues().fail(next->kind);
+      if (!first) {
+        APIARY_ASSIGN_OR_RETURN(first, reserve(t, r.request));
+      }
+    }
+    return any;
+  }
+  // When the job will fit into the tenant's cells, by the estimates. nullopt: only hardware is bad.
+  [[nodiscard]] absl::StatusOr<std::optional<reservation>> reserve(tenant_state& t,
+                                                                   const job_request& r) {
+    if (rule_ == rules::first_fit) return std::nullopt;
+    if (std::exchange(t.measures, !placer().healthy()) && t.cells.measure(scheduler().cells()))
+      t.forecast.forget();
+    const tenant_cells::request first = request_of(r);
+    const auto of = [&](job_id job) -> own_job* {
+      const auto found = t.jobs.find(job.value);
+      return found == t.jobs.end() ? nullptr : &found->second;
+    };
+    APIARY_ASSIGN_OR_RETURN(const std::optional<time_ms> at,
+                            t.forecast.first_fit(t.cells, first, unmoved, unmoved, t.ends, of));
+    if (!at || *at == unmoved) return std::nullopt;
+    return reservation{first, *at};
+  }
+  [[nodiscard]] tenant_cells::request request_of(const job_request& r) const {
+    return tenant_cells::request_of(r.job, r.priority, placer().jobs().gang_of(r).groups);
+  }
+  // Starts the job and suspends those in its way, if it fits and does not delay `first` (if not
+  // null).
+  [[nodiscard]] absl::StatusOr<answer> start(record& r, hived_queue::phase as, time_ms now,
+                                             std::vector<job_action>& actions,
+                                             const reservation* first = nullptr) {
+    const job_id job = r.request.job;
+    hived_placer& below = jobs_.placer();
+    tenant_state& t = tenant_of(r);
+    job_request asked = r.request;
+    if (as == phase::opportunistic) asked.priority = gang_request::opportunistic_priority;
+    APIARY_ASSIGN_OR_RETURN(placer_answer<job_placement> plan, below.propose_preempting(asked));
+    if (plan.result == plan_result::wait) return answer::full;
+    const bool preempts = plan.result == plan_result::preempt;
+    APIARY_RETURN_IF_ERROR(preempts ? below.reserve(job) : below.commit(asked, plan.where));
+    own_job own;
+    if (as == phase::guaranteed) {
+      own.request = request_of(r.request);
+      own.where = t.cells.nodes_of(scheduler().cells(), *scheduler().find(job));
+    }
+    if (first != nullptr) {
+      APIARY_ASSIGN_OR_RETURN(own.still_runs,
+                              t.forecast.fits_beside(first->first, own.request, own.where));
+      if (!own.still_runs) {
+        APIARY_RETURN_IF_ERROR(below.finish(job));
+        return answer::delays_first;
+      }
+    }
+    if (preempts) {
+      for (const job_id victim : plan.victims) {
+        APIARY_RETURN_IF_ERROR(stop_and_wait(jobs_[victim], now));
+        actions.push_back({job_action::verb::suspend, victim, {}, {}});
+      }
+      APIARY_ASSIGN_OR_RETURN(plan, below.propose_preempting(asked));
+      APIARY_VERIFY(plan.result == plan_result::bind);
+      APIARY_RETURN_IF_ERROR(below.commit(asked, plan.where));
+    }
+    r.running = true;
+    const delays waited = leave(r, now);
+    r.phase = as;
+    const time_ms ends = add_time(now, r.estimate);
+    r.idle_ends = ends;
+    ends_.insert({ends, job.value, r.request.gpus});
+    if (as == phase::guaranteed) {
+      own.ends = ends == max_time ? never_ends + ++starts_ : (std::min)(ends, never_ends);
+      t.used += r.request.gpus;
+      t.ends.insert({own.ends, job.value, r.request.gpus});
+      APIARY_RETURN_IF_ERROR(t.cells.commit(own.request, own.where));
+      t.jobs.emplace(job.value, std::move(own));
+      t.forecast.started(job);
+    }
+    actions.push_back({job_action::verb::start, job, std::move(plan.where), waited});
+    return answer::started;
   }
 
   [[nodiscard]] std::uint32_t most_on_idle() const noexcept {
@@ -251,156 +449,89 @@ class hived_queue {
   // The next job that may start on idle GPUs; beside one that starves only jobs that end before it
   // starts.
   [[nodiscard]] std::optional<job_id> next_on_idle(time_ms now) {
-    const auto end = idle_waits_.first_starving(now, gangs_);
-    const auto next = waiting_.next_on_idle(most_on_idle(), gangs_.over_quota(), end);
+    const std::optional<position> end = first_starving(now);
+    const std::optional<job_id> next = first_on_idle(end, max_time);
     if (next || !end) return next;
-    const std::uint32_t gpus = jobs_.at(end->second).request.gpus;
+    const std::uint32_t gpus = jobs_[job_id(end->second)].request.gpus;
     if (gpus <= most_on_idle()) return job_id(end->second);
-    const time_ms longest = idle_waits_.longest_beside(gpus, idle_gpus(), now);
-    return waiting_.next_on_idle(most_on_idle(), gangs_.over_quota(), {}, longest);
+    return first_on_idle({}, longest_beside(gpus, now));
   }
-  // The job waits from now on.
-  void enter(record& r, time_ms now) {
-    if (waiting_.enter(r.request, r.arrival, r.fits_cells))
-      tenants_[r.request.tenant.value].changed = true;
-    r.phase = phase::wait;
-    if (r.request.priority < 0 || !r.fits_cells) idle_waits_.enter(r.request, r.arrival, now);
-    r.entered = waiting_.of(r.request).clock.at(now);
+  // The first job by arrival and id of at most so many GPUs, of the first jobs by priority of each
+  // tenant and number of GPUs. Only jobs before `end`, and with estimates of at most `longest`.
+  [[nodiscard]] std::optional<job_id> first_on_idle(const std::optional<position>& end,
+                                                    time_ms longest) const {
+    const std::uint32_t most = most_on_idle();
+    const bool over_quota = placer().jobs().over_quota();
+    std::optional<position> best = end;
+    std::optional<std::tuple<tenant_id, bool, std::uint32_t>> passed;
+    jobs_.queues().visit_kinds([&](const kind& k, const weighted_tree& jobs) {
+      const bool guaranteed = k.minus_priority <= 0;
+      if (k.gpus > most || (guaranteed && !over_quota)) return;
+      const std::optional<weighted_tree::item> first = jobs.first_at_most(longest);
+      const std::tuple size(k.tenant, guaranteed, k.gpus);
+      if (!first || std::exchange(passed, size) == size) return;
+      const position at(arrival_of(first->key), first->id);
+      if (!best || at < *best) best = at;
+    });
+    return best != end ? std::optional(job_id(best->second)) : std::nullopt;
   }
-  // The job waits no longer. Returns how long it waited, by cause.
-  delays leave(const record& r, time_ms now) {
-    if (waiting_.holds_back(r.request)) tenants_[r.request.tenant.value].changed = true;
-    idle_waits_.leave(r.request.job);
-    delays waited = waiting_.leave(r.request, r.arrival, now);
-    return waited -= r.entered;
-  }
-  // Stops the job; its GPUs are idle then.
-  [[nodiscard]] absl::Status stop(const record& r) {
-    APIARY_RETURN_IF_ERROR(scheduler_.finish(r.request.job));
-    idle_waits_.end_run(r.request.job);
-    used_ -= r.request.gpus;
-    too_large_ = no_limit;
-    if (r.phase == phase::guaranteed) {
-      tenant_state& t = tenants_[r.request.tenant.value];
-      t.used -= r.request.gpus;
-      t.forecast.stop(r.request.job, r.ends, r.nodes);
+  // The first job by arrival and id that starves now and would fit on the healthy hardware, with
+  // its arrival; nullopt: there is none.
+  [[nodiscard]] std::optional<position> first_starving(time_ms now) {
+    while (!patient_.empty() && now - patient_.begin()->first >= patience_) {
+      const std::uint32_t job = patient_.begin()->second;
+      starving_.insert({arrival_of(jobs_[job_id(job)].key), job});
+      patient_.erase(patient_.begin());
     }
-    if (r.phase == phase::guaranteed || bad_gpus_ > 0) retry(r.request.tenant);
-    return absl::OkStatus();
-  }
-  // The tenant's jobs may fit into its cells now; if hardware is bad, the jobs of all tenants.
-  void retry(tenant_id t) {
-    if (bad_gpus_ > 0) return retry_all();
-    waiting_.retry(t);
-    tenants_[t.value].changed = true;
-  }
-  void retry_all() {
-    waiting_.retry();
-    for (tenant_state& t : tenants_) t.changed = true;
-  }
-  void set_health(node_id n, bool good) {
-    const std::uint32_t gpus = gangs_.gpus(n);
-    if (idle_waits_.is_bad(n) == !good) return;
-    idle_waits_.set_health(n, good);
-    bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
-    too_large_ = no_limit;
-    for (tenant_state& t : tenants_) t.measures = true;
-    retry_all();
-  }
-  // Starts the tenant's jobs that fit into its cells and may overtake. Returns whether any has
-  // started.
-  [[nodiscard]] absl::StatusOr<bool> fill_cells(tenant_id t, time_ms now,
-                                                std::vector<job_action>& actions) {
-    waiting_.begin_round(t);
-    bool any = false;
-    std::optional<reservation> first;  // of the first job that waits, of the current priority
-    while (const std::optional<job_id> next = waiting_.next_on_cells(t, now)) {
-      const job_request& r = jobs_.at(next->value).request;
-      detail::tenant_queues::queue& q = waiting_.of(r);
-      if (first && first->gang.priority != r.priority) first.reset();
-      if (!q.full) {
-        const bool late = first && !detail::tenant_queues::ends_by(r, first->then.at, now);
-        APIARY_ASSIGN_OR_RETURN(const answer done, start(*next, phase::guaranteed, now, actions,
-                                                         late ? &*first : nullptr));
-        any = any || done == answer::started;
-        if (waiting_.passed_over() && rule_ == rules::easy) {
-          waiting_.begin_round(t);
-          first.reset();
-        }
-        if (done == answer::delays_first) q.ends_by = first->then.at;
-        if (done != answer::full) continue;
-        waiting_.set_full(r, bad_gpus_ == 0);
-      }
-      q.done = true;
-      if (!first) first = reserve(t, r);
+    for (const position& at : starving_) {
+      if (placer().healthy()) return at;
+      const job_request& r = jobs_[job_id(at.second)].request;
+      const auto [known, is_new] = fits_healthy_.try_emplace(r.gpus);
+      if (is_new) known->second = placer().fits_healthy(r);
+      if (known->second) return at;
     }
-    return any;
+    return std::nullopt;
   }
-  // When the job will fit into the tenant's cells, by the estimates. nullopt: only hardware is bad.
-  [[nodiscard]] std::optional<reservation> reserve(tenant_id t, const job_request& r) {
-    if (rule_ == rules::first_fit) return std::nullopt;
-    tenant_state& tenant = tenants_[t.value];
-    if (std::exchange(tenant.measures, bad_gpus_ > 0)) tenant.forecast.measure(scheduler_.cells());
-    const detail::cell_forecast::gang gang(r.priority, gangs_.gang_of(r).groups);
-    const std::optional<detail::forecast_moment> then = tenant.forecast.first_fit(gang);
-    if (!then || *then == detail::forecast_moment::now()) return std::nullopt;
-    return reservation{gang, *then};
+  // How long jobs may run that start now beside a job that needs more than the idle GPUs: until
+  // enough running jobs have ended, by their estimates. -1: none may start.
+  [[nodiscard]] time_ms longest_beside(std::uint32_t gpus, time_ms now) const {
+    if (gpus <= idle_gpus()) return -1;
+    const std::optional<weighted_tree::reached> end = ends_.reach(gpus - idle_gpus());
+    if (!end || end->at.key <= now || end->at.key == max_time) return -1;
+    return end->at.key - now;
   }
-  // Starts the job and suspends those in its way, if it fits and does not delay `first` (if not
-  // null).
-  [[nodiscard]] absl::StatusOr<answer> start(job_id job, hived_queue::phase as, time_ms now,
-                                             std::vector<job_action>& actions,
-                                             const reservation* first = nullptr) {
-    record& r = jobs_.at(job.value);
-    const gang_request gang = as == phase::opportunistic ? gangs_.opportunistic_gang(r.request)
-                                                         : gangs_.gang_of(r.request);
-    APIARY_ASSIGN_OR_RETURN(gang_plan plan, scheduler_.propose_unexplained(gang));
-    if (plan.result == plan_result::wait) return answer::full;
-    APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
-    const bool preempts = plan.result == plan_result::preempt;
-    if (as == phase::guaranteed)
-      r.nodes = detail::gang_nodes::of(scheduler_.cells(), *scheduler_.find(job));
-    if (first != nullptr &&
-        !tenants_[r.request.tenant.value].forecast.fits_beside(first->gang, first->then, r.nodes)) {
-      APIARY_RETURN_IF_ERROR(preempts ? scheduler_.cancel(job) : scheduler_.finish(job));
-      return answer::delays_first;
-    }
-    if (preempts) {
-      for (const job_id victim : plan.victims) {
-        record& v = jobs_.at(victim.value);
-        APIARY_RETURN_IF_ERROR(stop(v));
-        enter(v, now);
-        actions.push_back({job_action::verb::suspend, victim, {}, {}});
-      }
-      APIARY_ASSIGN_OR_RETURN(plan, scheduler_.propose_unexplained(gang));
-      APIARY_VERIFY(plan.result == plan_result::bind);
-      APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
-    }
-    const delays waited = leave(r, now);
-    idle_waits_.begin_run(r.request, now);
-    r.phase = as;
-    used_ += r.request.gpus;
-    if (as == phase::guaranteed) {
-      r.ends = detail::forecast_moment::end_of(add_time(now, r.request.estimate), ++starts_);
-      tenant_state& t = tenants_[r.request.tenant.value];
-      t.used += r.request.gpus;
-      t.forecast.start(job, r.request.priority, r.ends, r.nodes);
-    }
-    actions.push_back({job_action::verb::start, job, hived_jobs::placement_of(plan.tasks), waited});
-    return answer::started;
+  void set_causes(time_ms now) {
+    const bool starves = first_starving(now).has_value();
+    const auto cause = [&](const kind& k, bool /*failed*/) {
+      const tenant_state& t = tenants_[k.tenant.value];
+      const bool opportunistic = k.minus_priority > 0;
+      if (t.held.contains(k) && !is_full(t, k)) return delay_cause::order;
+      if (opportunistic && k.gpus <= most_on_idle() && starves) return delay_cause::order;
+      const std::uint32_t free =
+          opportunistic ? idle_gpus() : placer().jobs().owned(k.tenant) - t.used;
+      if (k.gpus <= free) return delay_cause::fragmentation;
+      return opportunistic ? delay_cause::capacity : delay_cause::quota;
+    };
+    jobs_.queues().set_causes(cause, now);
   }
 
-  hived_jobs gangs_;
-  hived scheduler_;
+  job_book<hived_placer, record> jobs_;
   rules rule_;
-  std::uint64_t starts_ = 0;
-  std::uint32_t used_ = 0;  // GPUs
-  std::uint32_t bad_gpus_ = 0;
+  time_ms patience_;
   std::vector<tenant_state> tenants_;
-  detail::tenant_queues waiting_;
+  std::int64_t starts_ = 0;
+  // The tenant whose cells are filled, its job that was tried last, and whether a job has come to
+  // wait since that precedes it.
+  tenant_id filled_{};
+  position tried_{};
+  bool passed_over_ = false;
   std::uint32_t too_large_ = no_limit;  // so many GPUs fit nowhere as opportunistic
-  std::unordered_map<std::uint32_t, record> jobs_;
-  detail::idle_waits idle_waits_;  // of jobs that can only run on idle GPUs
+  weighted_tree ends_;                  // of all running jobs, with their GPUs as weights
+  // The jobs that can only run on idle GPUs: those that do not starve, by the begin of their wait,
+  // and the others, by arrival.
+  std::set<position> patient_;
+  std::set<position> starving_;
+  std::map<std::uint32_t, bool> fits_healthy_;  // by GPUs, since the last change of health
 };
 
 static_assert(JobScheduler<hived_queue>);

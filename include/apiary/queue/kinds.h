@@ -133,6 +133,17 @@ class kind_queues {
     }
   }
 
+  // The waiting jobs of a kind, with their keys, and their estimates as weights; null: none waits.
+  [[nodiscard]] const weighted_tree* jobs_of(const Kind& kind) const {
+    const auto found = queues_.find(kind);
+    return found == queues_.end() ? nullptr : &found->second.jobs;
+  }
+  // Calls visit(kind, jobs_of(kind)) for each kind that waits, in order of the kinds.
+  template <class Visit>
+  void visit_kinds(Visit&& visit) const {
+    for (const auto& [kind, q] : queues_) visit(kind, q.jobs);
+  }
+
   // Begins a round, in which no kind has failed yet and none delays.
   void begin_round() noexcept {
     for (auto& [kind, q] : queues_) q.failed = q.delays = false;

@@ -9,7 +9,7 @@
 #include <apiary/model/job.h>
 #include <apiary/model/placer.h>
 #include <apiary/queue/book.h>
-#include <apiary/queue/detail/placer_forecast.h>
+#include <apiary/queue/forecast.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -133,7 +133,7 @@ class easy_by_count : public reservation_events {
 // EASY backfilling with particular GPUs: the first job is placed on a copy of the placer in which
 // the running jobs have ended, one after the other, until it fits. A job overtakes it if it ends
 // before that time or leaves its GPUs idle.
-// Cost: keeps the copy from one decision to the next (detail/placer_forecast.h): a call of the
+// Cost: keeps the copy from one decision to the next (forecast.h): a call of the
 //       placer for each job that starts or ends, and for each end that the time of the reservation
 //       passes. After each start a proposal for each kind that was found to delay the first job.
 template <Placer P>
@@ -162,6 +162,7 @@ class easy_by_placement : public reservation_events {
     APIARY_ASSIGN_OR_RETURN(const std::optional<time_ms> at,
                             forecast_.first_fit(q.placer(), q.record_of(first.job).request, now,
                                                 easy_by_count::of(q, first, now).at, q.ends(), of));
+    if (at) APIARY_RETURN_IF_ERROR(forecast_.hold(q.record_of(first.job).request));
     reserved_ = {first.job, at.value_or(max_time), at ? forecast_.idle_gpus() : 0};
     APIARY_RETURN_IF_ERROR(fill_beside(q, now));
     return at ? forecast_.finish(first.job) : absl::OkStatus();
@@ -189,7 +190,7 @@ class easy_by_placement : public reservation_events {
     return absl::OkStatus();
   }
 
-  detail::placer_forecast<P> forecast_;
+  placer_forecast<P> forecast_;
   reservation reserved_{};
 };
 

@@ -1,4 +1,4 @@
-// apiary/queue/detail/placer_forecast.h - a placer as it will be when running jobs have ended.
+// apiary/queue/forecast.h - a placer as it will be when running jobs have ended.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,7 +7,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
-#include <apiary/model/placer.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -19,19 +18,19 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-namespace detail {
 
 // A copy of a placer without the jobs that will have ended by a time, by their estimates. It is
 // kept from one question to the next: it follows the jobs that have started and ended since, and
 // its time moves to the first one at which a job fits.
 //
-// Requires: a placer on which a job that fits also fits when more GPUs are idle. Otherwise the time
-//           may be later than the first one.
+// Requires: of P what its calls use: copies, propose, commit, finish and total_gpus as in Placer. A
+//           job that fits also fits when more GPUs are idle; otherwise the time may be later than
+//           the first one.
 // Cost:     started, ended O(1). A question: a call of the placer for each job that has started or
 //           ended since the last one; two for each job whose end the time passes, forward or back;
 //           a copy of the placer if servers have changed, or if more jobs have started and ended
 //           since the last question than there are GPUs.
-template <Placer P>
+template <class P>
 class placer_forecast {
   using request = typename P::request;
   using placement_type = typename P::placement_type;
@@ -62,9 +61,8 @@ class placer_forecast {
   }
 
   // The first time from `now` on at which the job fits, but not before `earliest`; nullopt: it does
-  // not fit when all jobs have ended. Otherwise it runs there from then on, until finish(). `ends`:
-  // the ends of the running jobs. of(job): a pointer to the record (queued_job) of a running job;
-  // null if it does not run.
+  // not fit when all jobs have ended. `ends`: the ends of the running jobs. of(job): a pointer to
+  // the record (queued_job) of a running job; null if it does not run.
   template <class Of>
   [[nodiscard]] absl::StatusOr<std::optional<time_ms>> first_fit(const P& placer, const request& r,
                                                                  time_ms now, time_ms earliest,
@@ -85,8 +83,20 @@ class placer_forecast {
       APIARY_RETURN_IF_ERROR(end_until(next->key, ends, of));
       APIARY_ASSIGN_OR_RETURN(where, fit(r, earliest));
     }
-    APIARY_RETURN_IF_ERROR(then_->commit(r, *where));
+    where_ = *std::move(where);
     return std::optional(at_);
+  }
+  // The job of first_fit(), which found a time, runs from then on, until finish().
+  [[nodiscard]] absl::Status hold(const request& r) { return then_->commit(r, where_); }
+  [[nodiscard]] absl::Status finish(job_id job) { return then_->finish(job); }
+  // Whether the job of first_fit() still fits then if `r` runs at `where` from now on. If so, it
+  // does.
+  [[nodiscard]] absl::StatusOr<bool> fits_beside(const request& first, const request& r,
+                                                 const placement_type& where) {
+    if (!then_->commit(r, where).ok()) return false;
+    APIARY_ASSIGN_OR_RETURN(const std::optional<placement_type> fits, then_->propose(first));
+    if (!fits) APIARY_RETURN_IF_ERROR(then_->finish(r.job));
+    return fits.has_value();
   }
   // The time of the last question, and the idle GPUs then.
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return then_->idle_gpus(); }
@@ -94,8 +104,6 @@ class placer_forecast {
   [[nodiscard]] bool add(const request& r, const placement_type& where) {
     return then_->commit(r, where).ok();
   }
-  // The job of first_fit() does not use its GPUs any more.
-  [[nodiscard]] absl::Status finish(job_id job) { return then_->finish(job); }
 
  private:
   static constexpr std::uint32_t last_id = (std::numeric_limits<std::uint32_t>::max)();
@@ -171,9 +179,9 @@ class placer_forecast {
   std::optional<P> then_{};
   time_ms at_ = 0;                           // the time of then_; jobs that end later are in it
   job_id first_{};                           // of the last question
+  placement_type where_{};                   // of first_, at that time
   bool earlier_ = false;                     // it may fit earlier than at_
   std::vector<job_id> started_{}, ended_{};  // since the last question
 };
 
-}  // namespace detail
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/tests/queue/detail/placer_forecast_test.cpp - EASY with reserved GPUs, against a new copy of
+// apiary/tests/queue/forecast_test.cpp - EASY with reserved GPUs, against a new copy of
 // the placer at each decision.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
