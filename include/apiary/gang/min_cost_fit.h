@@ -212,9 +212,9 @@ class min_cost_fit {
     steps_ += steps.steps();
     find_cells(l);
     if (cells_.empty()) return fit_verdict::does_not_fit;
-    // Steps for greedy_by_group: enough for five orders on every node.
+    // Steps for greedy_by_group: enough for two orders on every node.
     const std::uint64_t for_greedy =
-        (std::min)((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
+        (std::min)((limit - steps_) / 4, std::uint64_t{16} * groups_.size() * classes_.size());
     steps = detail::step_budget(limit - for_greedy - steps_);
     if (!all_asked_ && (!weights.empty() || has_tables(steps.left())))
       all_asked_ = vectors_.ask_all(cost, steps);
@@ -279,7 +279,7 @@ class min_cost_fit {
     if (found) return fit_verdict::fits;
     return steps.ended() ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
   }
-  // The cheapest of a few orders in the first cell that takes all groups. The steps that are left
+  // The cheaper of two orders in the first cell that takes all groups. The steps that are left
   // may be too few for a cell, but enough for a smaller one.
   template <class Cost>
   bool place_greedily(level_t l, const Cost& cost, detail::step_budget& steps) {

@@ -35,8 +35,9 @@ APIARY_NAMESPACE_BEGIN
 // search goes from the preferred level up to the required one and takes the first level that has a
 // cell for the gang. The objective chooses the cell, and the nodes if groups are placed greedily.
 //
-// A step is a comparison of two vectors, a look at a node (some 10 nanoseconds), a cell of 16
-// groups at which gang_fit looks, or a step of gang_fit. The cells divide the budget; all levels
+// A step is a comparison of two vectors, eight looks at a node for one group while groups are placed
+// greedily (some 100 nanoseconds), a cell of 16 groups at which gang_fit looks, or a step of
+// gang_fit. The cells divide the budget; all levels
 // below the required one get half.
 //
 // Requires: gang.valid() for the tree; `hosts` holds the free CPU and memory of each node, or is
@@ -92,11 +93,10 @@ class topology_fit {
     std::uint32_t cell = 0;
     bool refused = false;  // the gang does not fit, but the proof is missing
   };
-  static constexpr std::size_t few_vectors = 16;
   static constexpr std::uint64_t few_steps = 1'000;
   static constexpr std::size_t groups_of_a_step = 16;  // that gang_fit reads in a cell
   static constexpr std::size_t few_weighings = 16;     // that are tried on a cell
-  // In a cell that is too large otherwise, one greedy order is tried at this price.
+  // At nodes, each for one group, while groups are placed greedily.
   static constexpr std::uint64_t looks_of_a_step = 8;
   // With more groups than that, a node at first takes groups until so many do not fit.
   static constexpr std::size_t many_groups = 64;
@@ -142,7 +142,7 @@ class topology_fit {
     steps_ = 0;
     cell_ = 0;
   }
-  // Three passes over the undecided cells, each with more effort than the one before.
+  // Two passes over the cells, the second one over those that the first has not decided.
   fit_verdict try_level(level_t l) {
     open_.clear();
     if (l == capacities_->node_level()) {
@@ -162,38 +162,34 @@ class topology_fit {
       }
     }
     if (l > capacities_->node_level()) weigh_open_cells(l);
-    const std::uint64_t half = steps_ + left(limit_) / 2;
-    if (search_open_cells(l, half, few_vectors) ||
-        search_open_cells(l, limit_, detail::pareto_search<Tree>::all))
-      return fit_verdict::fits;
+    if (search_open_cells(l)) return fit_verdict::fits;
     return open_.empty() ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
-  // Tries each open cell with an equal fraction of the steps until `end`, at least an eighth of the
-  // remaining steps. Returns whether the gang fits one.
-  bool search_open_cells(level_t l, std::uint64_t end, std::size_t beam) {
+  // Tries each open cell with an equal fraction of the remaining steps, at least an eighth. Returns
+  // whether the gang fits one.
+  bool search_open_cells(level_t l) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
       open_cell at = open_[i];
-      if (left(end) == 0) {
+      if (left(limit_) == 0) {
         open_[kept++] = at;
         continue;
       }
       cell_ = at.cell;
       const std::size_t cells_left = (std::min<std::size_t>)(open_.size() - i, 8);
-      const fit_verdict verdict = try_long(l, at, beam, steps_ + left(end) / cells_left);
+      const fit_verdict verdict = try_long(l, at, steps_ + left(limit_) / cells_left);
       if (verdict == fit_verdict::fits) return true;
       if (verdict == fit_verdict::budget_ended) open_[kept++] = at;
     }
     open_.resize(kept);
     return false;
   }
-  fit_verdict try_long(level_t l, open_cell& at, std::size_t beam, std::uint64_t end) {
-    if (beam == few_vectors && at.refused) return fit_verdict::budget_ended;
-    if (beam == few_vectors && !sizes_.constrained) {
+  fit_verdict try_long(level_t l, open_cell& at, std::uint64_t end) {
+    if (!at.refused && !sizes_.constrained) {
       const fit_verdict verdict = pack(l, at, left(end) / 2);
-      if (verdict != fit_verdict::budget_ended || at.refused) return verdict;
+      if (verdict != fit_verdict::budget_ended) return verdict;
     }
-    return search(l, at.cell, beam, end);
+    return search(l, at.cell, end);
   }
   // Takes the fullest node that holds all tasks. Nodes that a proof must list stay open.
   bool find_node() {
@@ -241,41 +237,36 @@ class topology_fit {
     cells_.count().place(0, l, cell_, groups_[0].tasks, objective_, portions_);
     return fit_verdict::fits;
   }
+  // Node after node, then group after group.
   fit_verdict place_greedily(level_t l, std::uint64_t end) {
-    if (groups_.size() / looks_of_a_step > left(end)) return fit_verdict::budget_ended;
+    if (1 + groups_.size() / looks_of_a_step > left(end)) return fit_verdict::budget_ended;
     if (orders_.empty()) orders_ = detail::orders_of_groups(groups_);
+    if (orders_.empty()) return fit_verdict::budget_ended;
+    if (groups_.size() > many_groups && fill_nodes(l, left(end) / 2, few_misses))
+      return fit_verdict::fits;
+    if (fill_nodes(l, left(end) / 2, detail::fill_nodes<Tree>::all)) return fit_verdict::fits;
     const id_range<cell_id> nodes = capacities_->nodes(l, cell_);
+    const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
+    const std::uint64_t price = 1 + looks / looks_of_a_step;
     detail::greedy_by_group<Tree, detail::node_capacity_left> greedy(
         capacities_->tree(), capacities_->node_level(), groups_);
-    for (const std::vector<std::uint32_t>& order : orders_) {
-      const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
-      if (looks > left(end)) {
-        const bool is_first = &order == &orders_.front();
-        if (groups_.size() > many_groups && fill_nodes(l, order, left(end) / 2, few_misses))
-          return fit_verdict::fits;
-        if (is_first && fill_nodes(l, order, left(end), detail::fill_nodes<Tree>::all))
-          return fit_verdict::fits;
-        if (!is_first || looks / looks_of_a_step > left(end)) continue;
-        steps_ += looks / looks_of_a_step;
-      } else {
-        steps_ += looks;
-      }
+    for (std::size_t i = 0; i < orders_.size() && price <= left(end); ++i) {
+      steps_ += price;
       nodes_.clear();
       for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
       portions_.clear();
-      if (greedy(l, cell_, order, objective_, nodes_, portions_)) return fit_verdict::fits;
+      if (greedy(l, cell_, orders_[i], objective_, nodes_, portions_)) return fit_verdict::fits;
     }
     portions_.clear();
     return fit_verdict::budget_ended;
   }
   // Places the groups in cell_, one node after another.
-  bool fill_nodes(level_t l, std::span<const std::uint32_t> order, std::uint64_t budget,
-                  std::uint32_t misses) {
-    detail::step_budget steps(budget);
+  bool fill_nodes(level_t l, std::uint64_t budget, std::uint32_t misses) {
+    detail::step_budget looks(looks_of_a_step * budget);
     portions_.clear();
-    const bool fits = fill_nodes_(*capacities_, groups_, hosts_, order, objective_, l, cell_, steps,
-                                  portions_, misses);
-    pay(steps.steps());
+    const bool fits = fill_nodes_(*capacities_, groups_, hosts_, orders_.front(), objective_, l,
+                                  cell_, looks, portions_, misses);
+    pay(1 + looks.steps() / looks_of_a_step);
     return fits;
   }
   // Without constraints. At the last level, a refusal without a count of slots still needs a proof.
@@ -334,17 +325,16 @@ class topology_fit {
     return end > steps_ ? end - steps_ : 0;
   }
   void pay(std::uint64_t steps) noexcept { steps_ += (std::min)(steps, left(limit_)); }
-  fit_verdict search(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t end) {
+  fit_verdict search(level_t l, std::uint32_t c, std::uint64_t end) {
     if (!fronts_ready_) fronts_.begin(*capacities_, groups_, hosts_);
     fronts_ready_ = true;
-    const bool made = fronts_.make(l, c, beam, left(end));
+    const bool made = fronts_.make(l, c, left(end));
     steps_ += fronts_.steps();
     if (!made) return fit_verdict::budget_ended;
     if (fronts_.holds_gang()) {
       fronts_.place(portions_);
       return fit_verdict::fits;
     }
-    if (fronts_.is_truncated()) return fit_verdict::budget_ended;
     if (last_) listed_.push_back({c, infeasibility_proof::listed, 0, fronts_.front().values()});
     return fit_verdict::does_not_fit;
   }

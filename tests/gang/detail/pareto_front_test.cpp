@@ -132,39 +132,3 @@ TEST_CASE("pareto_front: nothing covers only nothing") {
   CHECK(origin.covers(empty));
   CHECK(!empty.covers(origin));
 }
-
-TEST_CASE("pareto_front: those of greatest weight are kept, the first of equals") {
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(500U); ++seed) {
-    CAPTURE(seed);
-    rng random(seed);
-    const std::size_t width = 1 + random.uniform(4);
-    std::vector<count_vector> added(1 + random.uniform(30), count_vector(width));
-    for (count_vector& v : added)
-      for (std::uint32_t& n : v) n = random.uniform(8);
-    count_vector weights(width);
-    // Also weights whose sums are beyond 32 bits.
-    const std::uint32_t group = random.uniform(2) == 0 ? 1 : 900'000'000;
-    for (std::uint32_t& w : weights) w = group * random.uniform(4);
-    pareto_front front = front_of_all(width, added);
-    std::vector<count_vector> left = vectors_of(front);
-    const std::size_t n = random.uniform(static_cast<std::uint32_t>(left.size() + 3));
-    std::vector<count_vector> kept;
-    const auto weight = [&](const count_vector& v) {
-      std::uint64_t sum = 0;
-      for (std::size_t k = 0; k < width; ++k) sum += std::uint64_t{weights[k]} * v[k];
-      return sum;
-    };
-    while (kept.size() < n && !left.empty()) {
-      std::size_t best = 0;
-      for (std::size_t i = 1; i < left.size(); ++i)
-        if (weight(left[i]) > weight(left[best])) best = i;
-      kept.push_back(left[best]);
-      left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
-    }
-    const bool all = n >= front.size();
-    const std::vector<count_vector> before = vectors_of(front);
-    front.keep(n, weights);
-    CHECK(vectors_of(front) == (all ? before : kept));
-    CHECK(front.values().size() == front.size() * width);
-  }
-}

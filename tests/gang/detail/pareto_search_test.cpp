@@ -81,8 +81,7 @@ TEST_CASE("pareto_search: the front is the greatest of all vectors that the cell
         CAPTURE(l);
         CAPTURE(c);
         const held_vectors held = naive.held(l, c);
-        REQUIRE(search.make(l, c, pareto_search<ragged_tree>::all, much));
-        CHECK(!search.is_truncated());
+        REQUIRE(search.make(l, c, much));
         const held_vectors front = vectors_in(search.front());
         REQUIRE(front == naive.greatest(l, c));
         several += front.size() > 1 ? 1U : 0U;
@@ -121,50 +120,18 @@ TEST_CASE("pareto_search: a budget is kept, and what it ended is made again") {
     groups.assign(gang, node, capacities.top());
     pareto_search<ragged_tree> fresh;
     fresh.begin(capacities, groups, cluster.hosts);
-    REQUIRE(fresh.make(capacities.top(), 0, pareto_search<ragged_tree>::all, much));
+    REQUIRE(fresh.make(capacities.top(), 0, much));
     const pareto_front front = fresh.front();
     const std::uint64_t needed = fresh.steps();
     for (const std::uint64_t budget : {needed - 1, needed / 2, std::uint64_t{0}}) {
       if (needed == 0) break;
       pareto_search<ragged_tree> search;
       search.begin(capacities, groups, cluster.hosts);
-      REQUIRE(!search.make(capacities.top(), 0, pareto_search<ragged_tree>::all, budget));
+      REQUIRE(!search.make(capacities.top(), 0, budget));
       REQUIRE(search.steps() == budget);
-      REQUIRE(search.make(capacities.top(), 0, pareto_search<ragged_tree>::all, needed));
+      REQUIRE(search.make(capacities.top(), 0, needed));
       CHECK(search.steps() <= needed);  // nodes that were looked at are known
       CHECK(search.front() == front);
     }
   }
-}
-
-TEST_CASE("pareto_search: with a beam what is found can be had, and is all where nothing was cut") {
-  std::size_t cuts = 0;
-  std::size_t placed = 0;
-  for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
-    CAPTURE(seed);
-    rng random(seed);
-    const test_cluster cluster = random_small_cells(random, 8);
-    const topology_constraints gang = random_small_gang(random, 4);
-    const naive_cells naive(cluster, gang);
-    const auto capacities = capacities_of_cells(cluster, 8);
-    colocated_groups groups;
-    groups.assign(gang, node, capacities.top());
-    pareto_search<ragged_tree> search;
-    search.begin(capacities, groups, cluster.hosts);
-    const held_vectors held = naive.held(capacities.top(), 0);
-    for (std::size_t beam = 1; beam <= 3; ++beam) {
-      REQUIRE(search.make(capacities.top(), 0, beam, much));
-      const held_vectors found = vectors_in(search.front());
-      REQUIRE(found.size() <= beam);
-      for (const naive_cells::counts& v : found) REQUIRE(held.contains(v));
-      if (!search.is_truncated()) REQUIRE(found == naive.greatest(capacities.top(), 0));
-      cuts += search.is_truncated() ? 1U : 0U;
-      if (!search.holds_gang()) continue;
-      check_front_placed(search, cluster, naive, capacities.top(), 0);
-      placed += search.is_truncated() ? 1U : 0U;
-    }
-  }
-  if (scale() < 1) return;
-  CHECK(cuts > 0);
-  CHECK(placed > 0);
 }

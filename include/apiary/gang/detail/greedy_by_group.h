@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/fill_children.h>
@@ -16,34 +16,29 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Orders in which to place the groups: most GPUs first, most CPU, most memory, groups with
-// constraints first, and the first order backwards. No order is listed twice; none if the gang has
-// replicas, which one group after another would split.
+// Orders in which to place the groups: most GPUs first; groups with constraints first, of equals
+// most CPU. The second one is left out if it is the same; both are if the gang has replicas, which
+// one group after another would split.
 [[nodiscard]] inline std::vector<std::vector<std::uint32_t>> orders_of_groups(
     const colocated_groups& groups) {
-  std::vector<std::uint32_t> order(groups.size());
-  for (std::uint32_t u = 0; u < order.size(); ++u) order[u] = u;
-  std::vector<std::vector<std::uint32_t>> all;
-  if (!groups.links().empty()) return all;
-  std::vector<keyed_number> keyed(groups.size());
-  for (int by = 0; by < 5; ++by) {
-    for (std::uint32_t i = 0; i < order.size(); ++i) {
-      const colocated_groups::group& u = groups[order[i]];
-      const std::uint64_t keys[] = {~std::uint64_t{u.gpus}, ~u.cpu_milli, ~u.memory_mib,
-                                    u.constrained == any_level ? 1U : 0U, u.gpus};
-      keyed[i] = {keys[by], i};
-    }
-    keyed_number::sort(keyed);
-    const std::vector<std::uint32_t> before = order;
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = before[keyed[i].number];
-    if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
-  }
-  return all;
+  if (!groups.links().empty()) return {};
+  std::vector<std::uint32_t> first(groups.size());
+  for (std::uint32_t u = 0; u < first.size(); ++u) first[u] = u;
+  merge_sort(first, [&](auto a, auto b) { return groups[a].gpus > groups[b].gpus; });
+  std::vector<std::uint32_t> second = first;
+  merge_sort(second, [&](std::uint32_t a, std::uint32_t b) {
+    const bool free_a = groups[a].constrained == any_level;
+    const bool free_b = groups[b].constrained == any_level;
+    return free_a != free_b ? free_b : groups[a].cpu_milli > groups[b].cpu_milli;
+  });
+  if (second == first) return {std::move(first)};
+  return {std::move(first), std::move(second)};
 }
 
 // What is left of a node with whole GPUs. Nodes in use are filled before others; a position without

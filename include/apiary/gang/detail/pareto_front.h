@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 
 #include <algorithm>
@@ -71,24 +69,6 @@ class pareto_front {
       sorted.insert(sorted.end(), v.begin(), v.end());
     }
     values_ = std::move(sorted);
-  }
-  // Keeps the n vectors of largest weight, the first of equals.
-  void keep(std::size_t n, counts weights) {
-    if (size_ <= n) return;
-    lean_vector<keyed_number> order;
-    for (std::uint32_t i = 0; i < size_; ++i) {
-      std::uint64_t weight = 0;
-      for (std::size_t k = 0; k < width_; ++k) weight += std::uint64_t{(*this)[i][k]} * weights[k];
-      order.push_back({~weight, i});
-    }
-    keyed_number::sort(order);
-    std::vector<std::uint32_t> best;
-    for (std::size_t i = 0; i < n; ++i) {
-      const counts v = (*this)[order[i].number];
-      best.insert(best.end(), v.begin(), v.end());
-    }
-    values_ = std::move(best);
-    size_ = n;
   }
 
   friend bool operator==(const pareto_front& a, const pareto_front& b) noexcept {

@@ -31,10 +31,7 @@ namespace detail {
 // the front of a cell consists of sums of vectors of its children's fronts, limited by the
 // constraints of its level. The children are the cells of the next lower level that has
 // constraints, or nodes.
-//
-// The number of vectors can grow exponentially with the groups (vector packing, NP-hard). `beam`
-// limits the vectors that are kept of each sum to those with the most GPUs. A placement that is
-// found then is valid, but the search may miss placements.
+// The number of vectors can grow exponentially with the groups (vector packing, NP-hard).
 // Cost:     at most `budget` steps: a step compares 64 counts of two vectors, or reads a node. In
 //           addition O(log) for each node read and O(nodes of the cell * log). Memory: at most 64
 //           bytes a step. With more than max_groups groups the budget ends at once.
@@ -42,7 +39,6 @@ template <CellTree Tree>
 class pareto_search {
  public:
   using counts = pareto_front::counts;
-  static constexpr std::size_t all = ~std::size_t{0};
   static constexpr std::size_t max_groups = 512;
   // Begins a search over these arguments, which must not change.
   void begin(const capacity_index<Tree>& capacities, const colocated_groups& groups,
@@ -55,17 +51,11 @@ class pareto_search {
     of_node_.clear();
     of_front_.clear();
     tasks_.clear();
-    gpus_.clear();
-    for (std::size_t u = 0; u < groups.size(); ++u) {
-      tasks_.push_back(groups[u].tasks);
-      gpus_.push_back(groups[u].gpus);
-    }
+    for (std::size_t u = 0; u < groups.size(); ++u) tasks_.push_back(groups[u].tasks);
   }
   // Computes the front of cell c of level l; returns false if the budget ended.
-  bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
+  bool make(level_t l, std::uint32_t c, std::uint64_t budget) {
     steps_ = step_budget(budget);
-    beam_ = beam;
-    truncated_ = false;
     cells_.clear();
     level_ = l;
     cell_ = c;
@@ -73,9 +63,8 @@ class pareto_search {
     front_ = build(l, c);
     return !steps_.ended();
   }
-  // After make: the front, whether the beam has truncated it, and whether it holds the gang.
+  // After make: the front, and whether it holds the gang.
   [[nodiscard]] const pareto_front& front() const noexcept { return front_of(level_, front_); }
-  [[nodiscard]] bool is_truncated() const noexcept { return truncated_; }
   [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.steps(); }
   // After make, if the front holds the gang: appends its tasks to `to`.
@@ -138,10 +127,6 @@ class pareto_search {
       if (sum.covers(next)) {
         if (below == capacities_->node_level()) useless = p.front;
         continue;
-      }
-      if (next.size() > beam_) {
-        next.keep(beam_, gpus_);
-        truncated_ = true;
       }
       cell.children.push_back(p);
       cell.before.push_back(std::move(sum));
@@ -252,13 +237,10 @@ class pareto_search {
   const colocated_groups* groups_ = nullptr;
   std::span<const resources> hosts_;
   step_budget steps_;
-  bool truncated_ = false;
-  std::size_t beam_ = all;
   level_t level_ = 0;
   std::uint32_t cell_ = 0;
   std::size_t front_ = 0;
   std::vector<std::uint32_t> tasks_;  // of each group
-  std::vector<std::uint32_t> gpus_;   // of a task of each group
   std::vector<made> cells_;           // fronts of cells
   std::vector<pareto_front> nodes_;   // fronts of nodes, all different
   index_of_values of_node_;           // by free GPUs, CPU and memory
