@@ -3,10 +3,12 @@
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/price_score.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
 
 #include <doctest/doctest.h>
 
@@ -251,6 +253,32 @@ TEST_CASE("prices in a cluster that grows and shrinks decide as a scheduler buil
            {{.cpu_milli = 8000, .gpus = 0}, 1 + random.uniform(9)}});
       return price_score::create(nodes, mix, {.samples = 2}).value();
     });
+}
+
+TEST_CASE("where the memory of all nodes differs, a task never runs if the largest node has left") {
+  node_table nodes;
+  for (std::uint32_t n = 0; n < 2'000; ++n) nodes.add({{8000, 1000 + n}, 4, 0});
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+  const auto reason = [&](std::uint32_t memory) {
+    return scheduler
+        .propose({.cpu_milli = 8000, .memory_mib = memory, .gpus = 4, .gpu_milli = 1000})
+        .value()
+        .reason;
+  };
+  for (std::uint32_t n = 2'000; n-- > 0;) {
+    REQUIRE(scheduler.mark_bad(node_id(n)).ok());
+    CHECK(reason(1000 + n) == wait_reason::unhealthy);
+    CHECK(reason(1001 + n) == wait_reason::never);
+    REQUIRE(scheduler.remove_node(node_id(n)).ok());
+    if (n % 100 == 0) CHECK(reason(1000 + n) == wait_reason::never);
+  }
+  // Nodes of one shape count one by one.
+  for (int i = 0; i < 2; ++i) REQUIRE(scheduler.add_node({{8000, 500}, 4, 0}).ok());
+  REQUIRE(scheduler.remove_node(node_id(0)).ok());
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  CHECK(reason(500) == wait_reason::unhealthy);
+  REQUIRE(scheduler.resize_node(node_id(1), 3, {8000, 500}).ok());
+  CHECK(reason(500) == wait_reason::never);
 }
 
 }  // namespace

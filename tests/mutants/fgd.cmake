@@ -39,7 +39,7 @@ mutant(gang_largest_first fgd/gang_sharing.h "swapped order: small tasks are pla
   TO [[gang.groups[a].task().total_gpu_milli() < gang.groups[b].task().total_gpu_milli()]])
 mutant(gang_scores_back fgd/gang_sharing.h "dropped restore: nodes keep the scores of a gang that was only tried"
   IN [[for (const task_placement& p : placements) placer_.update(nodes_, p.where.node);
-    if (!all)]]
+  if (!all)]]
   FROM [[for (const task_placement& p : placements) placer_.update(nodes_, p.where.node);]] TO [[]] STATEMENT)
 mutant(gang_cell_order fgd/gang_sharing.h "forgotten step: cells are tried by number, not by what is free"
   FROM [[keyed_number::sort(cells);]] TO [[]] STATEMENT)
@@ -69,7 +69,7 @@ mutant(node_free_ids fgd/gpu_sharing.h "wrong order: a node that joins gets the 
   FROM [[return a > b;]] TO [[return a < b;]] STATEMENT)
 mutant(node_removed fgd/gpu_sharing.h "forgotten update: tasks are placed on a node that was removed"
   IN [[placer_.update(nodes_, n);
-    free_ids_.push_back(n);]]
+  free_ids_.push_back(n);]]
   FROM [[placer_.update(nodes_, n);]] TO [[]] STATEMENT)
 mutant(explain_shape fgd/detail/errors.h "dropped condition: nodes count that could not run the task"
   FROM [[!nodes.contains(n) || !nodes.shape(n).fits(task)]] TO [[!nodes.contains(n)]])

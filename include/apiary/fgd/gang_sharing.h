@@ -36,6 +36,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef APIARY_COMPILED
+#include <apiary/fgd/fragmentation_gradient.h>
+#endif
+
 APIARY_NAMESPACE_BEGIN
 
 // The decision about a gang.
@@ -76,12 +80,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   static constexpr std::uint64_t default_gang_budget = 20'000;
 
   // As gpu_sharing_scheduler::create.
-  [[nodiscard]] static absl::StatusOr<gang_sharing_scheduler> create(node_table nodes,
-                                                                     Score score) {
-    APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
-    APIARY_RETURN_IF_ERROR(detail::check_score(score));
-    return gang_sharing_scheduler(std::move(nodes), std::move(score));
-  }
+  [[nodiscard]] static absl::StatusOr<gang_sharing_scheduler> create(node_table nodes, Score score);
 
   using base::propose;
   // Where all tasks of the gang would run now, or why the gang waits. Changes no placement. Node i
@@ -103,24 +102,16 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   }
   // The same without a tree: level 0 is the level of the nodes, and the only one.
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
-      const topology_constraints& gang, std::uint64_t budget = default_gang_budget) {
-    return propose(gang, uniform_tree{nodes_.size()}, 0, budget);
-  }
+      const topology_constraints& gang, std::uint64_t budget = default_gang_budget);
   // The same without a tree, on the nodes in `suggested` only.
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
       const topology_constraints& gang, const summary_bitset& suggested,
-      std::uint64_t budget = default_gang_budget) {
-    return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
-  }
+      std::uint64_t budget = default_gang_budget);
 
   using base::commit;
   // Applies a plan to bind: all tasks of the gang run at plan.placements.
   // kInvalidArgument: the plan is to wait. Otherwise as commit(job, gang, placements).
-  absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan) {
-    if (plan.result == plan_result::bind) return commit(job, gang, plan.placements);
-    return absl::InvalidArgumentError(
-        absl::StrCat(detail::name_of(job, "gang"), ": a plan to wait cannot be committed"));
-  }
+  absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan);
   // All tasks of the gang run at `placements`, or, after an error, none. Does not check topology
   // constraints. kInvalidArgument: no job id, no task, a task not valid(), or not one placement a
   // task. kAlreadyExists: the job runs. kNotFound: no such node. kAborted: a placement is not free.
@@ -130,19 +121,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   }
   // One more task of a running gang starts, with any request. kNotFound: no such gang or node.
   // Otherwise as commit(task, where).
-  absl::Status commit(job_id job, const task_request& task, const task_placement& added) {
-    APIARY_RETURN_IF_ERROR(detail::check_task(task));
-    if (!running_.is_gang(job)) return detail::no_such_gang(job, running_.contains(job));
-    task_request one = task;
-    one.job = job;
-    if (!nodes_.contains(added.where.node)) return detail::no_such_node(job, added.where.node);
-    if (!nodes_.is_free(one, added.where)) return detail::not_free(nodes_, one, added.where);
-    if (!nodes_[added.where.node].healthy) return detail::is_bad(job, added.where.node);
-    nodes_.place(one, added.where);
-    running_.start({one, added.where, added.group}, true);
-    placer_.update(nodes_, added.where.node);
-    return absl::OkStatus();
-  }
+  absl::Status commit(job_id job, const task_request& task, const task_placement& added);
   using base::recover;
   // As commit(job, gang, placements) after a restart, for a gang that still runs: nodes may be bad,
   // and tasks that have ended have no placement.
@@ -154,27 +133,13 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   using base::finish;
   // One task of a gang has ended, the others continue. The gang ends with its last task.
   // kNotFound: the gang does not run, or no such task of it does.
-  absl::Status finish(job_id job, const task_placement& task) {
-    if (running_.finish_one(job, task.group, task.where, base::release())) return absl::OkStatus();
-    if (!running_.contains(job)) return detail::does_not_run(job);
-    return detail::no_such_task(job, task.group, task.where.node);
-  }
+  absl::Status finish(job_id job, const task_placement& task);
 
   // A copy of the nodes in which all nodes not suggested are bad. Requires: one bit for each node.
-  [[nodiscard]] node_table suggested_nodes(const summary_bitset& suggested) const {
-    node_table copy = nodes_;
-    for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
-    return copy;
-  }
+  [[nodiscard]] node_table suggested_nodes(const summary_bitset& suggested) const;
   // Where the tasks of a gang run that have not ended, in the order of the commit. Empty if it does
   // not run.
-  [[nodiscard]] std::vector<task_placement> find_gang(job_id job) const {
-    std::vector<task_placement> placements;
-    if (!running_.is_gang(job)) return placements;
-    for (const detail::running_task& task : running_.tasks_of(job))
-      placements.push_back({task.group, task.where});
-    return placements;
-  }
+  [[nodiscard]] std::vector<task_placement> find_gang(job_id job) const;
 
  protected:
   using base::base;
@@ -193,26 +158,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // `all`, at most one, on nodes that exist.
   [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
                                               std::span<const task_placement> placements,
-                                              bool all) const {
-    APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
-    if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
-    const auto wrong = [&](const std::string& what) {
-      return absl::InvalidArgumentError(absl::StrCat("gang ", job.value, what));
-    };
-    std::vector<std::uint32_t> missing;
-    for (const constrained_task_group& m : gang.groups) missing.push_back(m.tasks);
-    for (const task_placement& p : placements) {
-      if (p.group >= missing.size() || missing[p.group]-- == 0)
-        return wrong(absl::StrCat(": task group ", p.group, " has more placements than tasks"));
-      if (!nodes_.contains(p.where.node)) return detail::no_such_node(job, p.where.node);
-    }
-    for (std::size_t m = 0; m < missing.size(); ++m) {
-      if (all && missing[m] > 0)
-        return wrong(
-            absl::StrCat(": ", missing[m], " tasks of task group ", m, " have no placement"));
-    }
-    return placements.empty() ? wrong(" has no task") : absl::OkStatus();
-  }
+                                              bool all) const;
 
  private:
   static constexpr bool has_cost = requires(const Score& s, const node_state& n) {
@@ -221,24 +167,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
 
   // Starts the tasks of a gang; if `again`, also on bad nodes, and without those that have ended.
   absl::Status start(job_id job, const topology_constraints& gang,
-                     std::span<const task_placement> placements, bool again) {
-    APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements, !again));
-    if (running_.contains(job)) return detail::runs_already(job);
-    journal log;
-    transaction tx(log);
-    for (const task_placement& p : placements) {
-      const task_request task = request_of(job, gang, p);
-      if (!nodes_.is_free(task, p.where)) return detail::not_free(nodes_, task, p.where);
-      if (!again && !nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
-      tx.place(nodes_, task, p.where);
-    }
-    tx.commit();
-    for (const task_placement& p : placements) {
-      running_.start({request_of(job, gang, p), p.where, p.group}, true);
-      placer_.update(nodes_, p.where.node);
-    }
-    return absl::OkStatus();
-  }
+                     std::span<const task_placement> placements, bool again);
   template <CellTree Tree>
   absl::StatusOr<shared_gang_plan> decide(const topology_constraints& gang, const Tree& tree,
                                           level_t node_level, const summary_bitset* suggested,
@@ -277,11 +206,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     }
     return plan;
   }
-  [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
-    for (const constrained_task_group& m : gang.groups)
-      if (m.tasks > 0 && !base::fits_idle_node(m.task())) return false;
-    return true;
-  }
+  [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const;
   // Places the tasks one after the other in a cell of the level, the one with the fewest free GPUs
   // first. Empty if that succeeds in none.
   template <CellTree Tree>
@@ -316,34 +241,163 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   }
   // Places the tasks one after another, those with the most GPUs first. Empty if one does not fit.
   [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,
-                                                             const summary_bitset* suggested) {
-    std::vector<std::uint32_t> order(gang.groups.size());
-    for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli();
-    });
-    std::vector<task_placement> placements;
-    journal log;
-    transaction tx(log);
-    bool all = true;
-    for (std::size_t i = 0; i < order.size() && all; ++i) {
-      const task_request task = gang.groups[order[i]].task();
-      for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
-        const std::optional<placement> where = base::place(task, suggested);
-        all = where.has_value();
-        if (!all) break;
-        tx.place(nodes_, task, *where);
-        placer_.update(nodes_, where->node);
-        placements.push_back({order[i], *where});
-      }
-    }
-    tx.rollback();
-    for (const task_placement& p : placements) placer_.update(nodes_, p.where.node);
-    if (!all) placements.clear();
-    std::stable_sort(placements.begin(), placements.end(),
-                     [](const auto& a, const auto& b) { return a.group < b.group; });
-    return placements;
-  }
+                                                             const summary_bitset* suggested);
 };
+
+template <NodeScore Score>
+auto gang_sharing_scheduler<Score>::create(node_table nodes, Score score)
+    -> absl::StatusOr<gang_sharing_scheduler> {
+  APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
+  APIARY_RETURN_IF_ERROR(detail::check_score(score));
+  return gang_sharing_scheduler(std::move(nodes), std::move(score));
+}
+
+template <NodeScore Score>
+absl::StatusOr<shared_gang_plan> gang_sharing_scheduler<Score>::propose(
+    const topology_constraints& gang, std::uint64_t budget) {
+  return propose(gang, uniform_tree{nodes_.size()}, 0, budget);
+}
+
+template <NodeScore Score>
+absl::StatusOr<shared_gang_plan> gang_sharing_scheduler<Score>::propose(
+    const topology_constraints& gang, const summary_bitset& suggested, std::uint64_t budget) {
+  return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
+}
+
+template <NodeScore Score>
+absl::Status gang_sharing_scheduler<Score>::commit(job_id job, const topology_constraints& gang,
+                                                   const shared_gang_plan& plan) {
+  if (plan.result == plan_result::bind) return commit(job, gang, plan.placements);
+  return absl::InvalidArgumentError(
+      absl::StrCat(detail::name_of(job, "gang"), ": a plan to wait cannot be committed"));
+}
+
+template <NodeScore Score>
+absl::Status gang_sharing_scheduler<Score>::commit(job_id job, const task_request& task,
+                                                   const task_placement& added) {
+  APIARY_RETURN_IF_ERROR(detail::check_task(task));
+  if (!running_.is_gang(job)) return detail::no_such_gang(job, running_.contains(job));
+  task_request one = task;
+  one.job = job;
+  if (!nodes_.contains(added.where.node)) return detail::no_such_node(job, added.where.node);
+  if (!nodes_.is_free(one, added.where)) return detail::not_free(nodes_, one, added.where);
+  if (!nodes_[added.where.node].healthy) return detail::is_bad(job, added.where.node);
+  nodes_.place(one, added.where);
+  running_.start({one, added.where, added.group}, true);
+  placer_.update(nodes_, added.where.node);
+  return absl::OkStatus();
+}
+
+template <NodeScore Score>
+absl::Status gang_sharing_scheduler<Score>::finish(job_id job, const task_placement& task) {
+  if (running_.finish_one(job, task.group, task.where, base::release())) return absl::OkStatus();
+  if (!running_.contains(job)) return detail::does_not_run(job);
+  return detail::no_such_task(job, task.group, task.where.node);
+}
+
+template <NodeScore Score>
+node_table gang_sharing_scheduler<Score>::suggested_nodes(const summary_bitset& suggested) const {
+  node_table copy = nodes_;
+  for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
+  return copy;
+}
+
+template <NodeScore Score>
+std::vector<task_placement> gang_sharing_scheduler<Score>::find_gang(job_id job) const {
+  std::vector<task_placement> placements;
+  if (!running_.is_gang(job)) return placements;
+  for (const detail::running_task& task : running_.tasks_of(job))
+    placements.push_back({task.group, task.where});
+  return placements;
+}
+
+template <NodeScore Score>
+absl::Status gang_sharing_scheduler<Score>::check_placements(
+    job_id job, const topology_constraints& gang, std::span<const task_placement> placements,
+    bool all) const {
+  APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
+  if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
+  const auto wrong = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("gang ", job.value, what));
+  };
+  std::vector<std::uint32_t> missing;
+  for (const constrained_task_group& m : gang.groups) missing.push_back(m.tasks);
+  for (const task_placement& p : placements) {
+    if (p.group >= missing.size() || missing[p.group]-- == 0)
+      return wrong(absl::StrCat(": task group ", p.group, " has more placements than tasks"));
+    if (!nodes_.contains(p.where.node)) return detail::no_such_node(job, p.where.node);
+  }
+  for (std::size_t m = 0; m < missing.size(); ++m) {
+    if (all && missing[m] > 0)
+      return wrong(
+          absl::StrCat(": ", missing[m], " tasks of task group ", m, " have no placement"));
+  }
+  return placements.empty() ? wrong(" has no task") : absl::OkStatus();
+}
+
+template <NodeScore Score>
+absl::Status gang_sharing_scheduler<Score>::start(job_id job, const topology_constraints& gang,
+                                                  std::span<const task_placement> placements,
+                                                  bool again) {
+  APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements, !again));
+  if (running_.contains(job)) return detail::runs_already(job);
+  journal log;
+  transaction tx(log);
+  for (const task_placement& p : placements) {
+    const task_request task = request_of(job, gang, p);
+    if (!nodes_.is_free(task, p.where)) return detail::not_free(nodes_, task, p.where);
+    if (!again && !nodes_[p.where.node].healthy) return detail::is_bad(job, p.where.node);
+    tx.place(nodes_, task, p.where);
+  }
+  tx.commit();
+  for (const task_placement& p : placements) {
+    running_.start({request_of(job, gang, p), p.where, p.group}, true);
+    placer_.update(nodes_, p.where.node);
+  }
+  return absl::OkStatus();
+}
+
+template <NodeScore Score>
+bool gang_sharing_scheduler<Score>::each_task_fits_idle_node(
+    const topology_constraints& gang) const {
+  for (const constrained_task_group& m : gang.groups)
+    if (m.tasks > 0 && !base::fits_idle_node(m.task())) return false;
+  return true;
+}
+
+template <NodeScore Score>
+std::vector<task_placement> gang_sharing_scheduler<Score>::place_one_by_one(
+    const topology_constraints& gang, const summary_bitset* suggested) {
+  std::vector<std::uint32_t> order(gang.groups.size());
+  for (std::uint32_t g = 0; g < order.size(); ++g) order[g] = g;
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli();
+  });
+  std::vector<task_placement> placements;
+  journal log;
+  transaction tx(log);
+  bool all = true;
+  for (std::size_t i = 0; i < order.size() && all; ++i) {
+    const task_request task = gang.groups[order[i]].task();
+    for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
+      const std::optional<placement> where = base::place(task, suggested);
+      all = where.has_value();
+      if (!all) break;
+      tx.place(nodes_, task, *where);
+      placer_.update(nodes_, where->node);
+      placements.push_back({order[i], *where});
+    }
+  }
+  tx.rollback();
+  for (const task_placement& p : placements) placer_.update(nodes_, p.where.node);
+  if (!all) placements.clear();
+  std::stable_sort(placements.begin(), placements.end(),
+                   [](const auto& a, const auto& b) { return a.group < b.group; });
+  return placements;
+}
+
+#ifdef APIARY_COMPILED
+extern template class gang_sharing_scheduler<fragmentation_gradient>;
+#endif
 
 APIARY_NAMESPACE_END

@@ -30,6 +30,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef APIARY_COMPILED
+#include <apiary/fgd/fragmentation_gradient.h>
+#endif
+
 APIARY_NAMESPACE_BEGIN
 
 // A gang_sharing_scheduler with priorities. A task or a gang that fits nowhere preempts jobs of
@@ -60,11 +64,7 @@ class preemptive_sharing_scheduler {
 
   // As gpu_sharing_scheduler::create. What `nodes` shows as used cannot be evicted.
   [[nodiscard]] static absl::StatusOr<preemptive_sharing_scheduler> create(node_table nodes,
-                                                                           Score score) {
-    APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
-    APIARY_RETURN_IF_ERROR(detail::check_score(score));
-    return preemptive_sharing_scheduler(std::move(nodes), std::move(score));
-  }
+                                                                           Score score);
 
   // Where the task would run now, or when which jobs of lower priority have ended, or why it waits.
   // Changes nothing that a caller can observe. kInvalidArgument: not valid(), or the job has
@@ -98,100 +98,36 @@ class preemptive_sharing_scheduler {
   // kAlreadyExists: the job runs, or is preempting already. kNotFound: no such node. kAborted: the
   // plan is stale. kFailedPrecondition: victims of the job still run.
   absl::Status commit(const task_request& task, const preemption_plan& plan,
-                      const eviction_terms& terms) {
-    if (plan.result == plan_result::wait) return detail::waits(detail::name_of(task.job));
-    if (plan.placements.size() != 1)
-      return absl::InvalidArgumentError(absl::StrCat(detail::name_of(task.job), ": the plan has ",
-                                                     plan.placements.size(),
-                                                     " placements; a task has one"));
-    const placement where = plan.placements[0].where;
-    if (plan.result == plan_result::bind)
-      return book_.start(task.job, {{task, where}}, terms,
-                         [&] { return gangs().commit(task, where); });
-    APIARY_RETURN_IF_ERROR(detail::check_task(task));
-    return book_.reserve(task.job, {{task, where}}, plan, terms);
-  }
+                      const eviction_terms& terms);
   // The same for a gang.
   absl::Status commit(job_id job, const topology_constraints& gang, const preemption_plan& plan,
-                      const eviction_terms& terms) {
-    if (plan.result == plan_result::wait) return detail::waits(detail::name_of(job, "gang"));
-    APIARY_RETURN_IF_ERROR(gangs().check_placements(job, gang, plan.placements, true));
-    std::vector<running_task> tasks = tasks_at(job, gang, plan.placements);
-    if (plan.result == plan_result::bind)
-      return book_.start(job, std::move(tasks), terms,
-                         [&] { return gangs().commit(job, gang, plan.placements); });
-    return book_.reserve(job, std::move(tasks), plan, terms);
-  }
+                      const eviction_terms& terms);
   // One more task of a running gang starts. Errors as gang_sharing_scheduler::commit.
-  absl::Status commit(job_id job, const task_request& task, const task_placement& added) {
-    APIARY_RETURN_IF_ERROR(gangs().commit(job, task, added));
-    book_.added({task, added.where, added.group}, job);
-    return absl::OkStatus();
-  }
+  absl::Status commit(job_id job, const task_request& task, const task_placement& added);
   // Adds a task that runs already, after a restart, also on a bad node. Errors as commit().
-  absl::Status recover(const task_request& task, placement where, const eviction_terms& terms) {
-    return book_.start(task.job, {{task, where}}, terms,
-                       [&] { return gangs().recover(task, where); });
-  }
+  absl::Status recover(const task_request& task, placement where, const eviction_terms& terms);
   // The same for a gang; tasks that have ended have no placement.
   absl::Status recover(job_id job, const topology_constraints& gang,
-                       std::span<const task_placement> placements, const eviction_terms& terms) {
-    APIARY_RETURN_IF_ERROR(gangs().check_placements(job, gang, placements, false));
-    return book_.start(job, tasks_at(job, gang, placements), terms,
-                       [&] { return gangs().recover(job, gang, placements); });
-  }
+                       std::span<const task_placement> placements, const eviction_terms& terms);
 
   // The job has ended, or a preempting job is cancelled. kNotFound: it neither runs nor preempts.
-  absl::Status finish(job_id job) {
-    if (book_.preempting().find(job) != nullptr) {
-      book_.cancel(job);
-      return absl::OkStatus();
-    }
-    const std::vector<running_task> tasks = tasks_of(job);
-    APIARY_RETURN_IF_ERROR(gangs().finish(job));
-    book_.ended(job, tasks);
-    return absl::OkStatus();
-  }
+  absl::Status finish(job_id job);
   // One task of a gang has ended. Errors as gang_sharing_scheduler::finish.
-  absl::Status finish(job_id job, const task_placement& task) {
-    std::vector<running_task> ended;
-    if (const running_task* its = gangs().running_.find_one(job, task.group, task.where))
-      ended.push_back(*its);
-    APIARY_RETURN_IF_ERROR(gangs().finish(job, task));
-    book_.ended(job, ended);
-    return absl::OkStatus();
-  }
+  absl::Status finish(job_id job, const task_placement& task);
   // Changes the cost of evicting a running job, for example after a checkpoint. kNotFound: it does
   // not run. kInvalidArgument: the costs of all jobs would add up to 2^63 - 1 or more.
-  absl::Status set_eviction_cost(job_id job, std::uint64_t cost) {
-    return book_.set_cost(job, cost);
-  }
+  absl::Status set_eviction_cost(job_id job, std::uint64_t cost);
 
   // As gpu_sharing_scheduler.
   absl::Status mark_bad(node_id n) { return touched(n, gangs().mark_bad(n)); }
   // As gpu_sharing_scheduler.
   absl::Status mark_healthy(node_id n) { return touched(n, gangs().mark_healthy(n)); }
   // As gpu_sharing_scheduler.
-  absl::StatusOr<node_id> add_node(const node_shape& shape) {
-    const absl::StatusOr<node_id> added = gangs().add_node(shape);
-    if (!added.ok()) return added;
-    book_.shape_changed(*added);
-    return added;
-  }
+  absl::StatusOr<node_id> add_node(const node_shape& shape);
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
-  absl::Status remove_node(node_id n) {
-    if (book_.is_reserved(n)) return detail::is_reserved(n);
-    APIARY_RETURN_IF_ERROR(gangs().remove_node(n));
-    book_.shape_changed(n);
-    return absl::OkStatus();
-  }
+  absl::Status remove_node(node_id n);
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
-  absl::Status resize_node(node_id n, std::uint32_t gpus, resources host) {
-    if (book_.is_reserved(n)) return detail::is_reserved(n);
-    APIARY_RETURN_IF_ERROR(gangs().resize_node(n, gpus, host));
-    book_.shape_changed(n);
-    return absl::OkStatus();
-  }
+  absl::Status resize_node(node_id n, std::uint32_t gpus, resources host);
 
   // As gpu_sharing_scheduler: without preemption.
   [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task) const {
@@ -237,24 +173,17 @@ class preemptive_sharing_scheduler {
   // As gpu_sharing_scheduler.
   [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const { return gangs().jobs_on(n); }
   // The victims of a preempting job that still run, ascending; nullopt if it is not preempting.
-  [[nodiscard]] std::optional<std::vector<job_id>> victims_of(job_id job) const {
-    if (const detail::preempting_job* its = book_.preempting().find(job)) return its->victims;
-    return std::nullopt;
-  }
+  [[nodiscard]] std::optional<std::vector<job_id>> victims_of(job_id job) const;
 
  private:
-  preemptive_sharing_scheduler(node_table nodes, Score score)
-      : book_(std::move(nodes), std::move(score)) {}
+  preemptive_sharing_scheduler(node_table nodes, Score score);
 
   [[nodiscard]] detail::open_scheduler<Score>& gangs() noexcept { return book_.gangs(); }
   [[nodiscard]] const detail::open_scheduler<Score>& gangs() const noexcept {
     return book_.gangs();
   }
   // The status of a change of node n.
-  absl::Status touched(node_id n, absl::Status status) {
-    if (status.ok()) book_.health_changed(n);
-    return status;
-  }
+  absl::Status touched(node_id n, absl::Status status);
 
   [[nodiscard]] static std::vector<running_task> tasks_at(
       job_id job, const topology_constraints& gang, std::span<const task_placement> placements) {
@@ -265,69 +194,218 @@ class preemptive_sharing_scheduler {
   }
 
   absl::StatusOr<std::string> why(const task_request& task, std::uint32_t priority,
-                                  const summary_bitset* suggested) {
-    APIARY_ASSIGN_OR_RETURN(const preemption_plan plan, decide(task, priority, suggested));
-    if (plan.result == plan_result::bind) return std::string();
-    const detail::preempting_job* const its = book_.preempting().find(task.job);
-    if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);
-    if (its != nullptr)
-      return absl::StrCat("not now: node ", its->tasks[0].where.node.value,
-                          ", where it has reserved resources, is bad");
-    return detail::explain_task(nodes(), task, suggested);
-  }
+                                  const summary_bitset* suggested);
   absl::StatusOr<preemption_plan> decide(const task_request& task, std::uint32_t priority,
-                                         const summary_bitset* suggested) {
-    APIARY_RETURN_IF_ERROR(detail::check_task(task));
-    if (suggested != nullptr)
-      APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes().size()));
-    if (const detail::preempting_job* its = book_.preempting().find(task.job)) {
-      if (its->tasks.size() == 1 && detail::same_request(its->tasks[0].request, task))
-        return book_.waiting_plan(*its);
-      return detail::has_reserved(task.job);
-    }
-    if (gangs().running_.contains(task.job)) return detail::runs_already(task.job);
-    const absl::StatusOr<task_plan> now =
-        suggested == nullptr ? gangs().propose(task) : gangs().propose(task, *suggested);
-    preemption_plan plan{.result = now->result, .reason = now->reason};
-    if (now->result == plan_result::bind) {
-      plan.placements.push_back({0, now->where});
-    } else if (now->reason != wait_reason::never) {
-      detail::victim_index& index = book_.evictable();
-      const std::uint64_t before = index.steps();
-      index.open(nodes(), task, priority, suggested);
-      auto found = index.least(nodes());
-      plan.steps = index.steps() - before;
-      if (!found) return plan;
-      plan.result = plan_result::preempt;
-      plan.placements.push_back({0, found->where});
-      plan.victims = std::move(found->victims);
-      plan.cost = found->cost;
-      plan.lower_bound = found->lower_bound;
-    }
-    return plan;
-  }
+                                         const summary_bitset* suggested);
   absl::StatusOr<preemption_plan> decide(job_id job, const topology_constraints& gang,
-                                         std::uint32_t priority, const summary_bitset* suggested) {
-    if (const detail::preempting_job* its = book_.preempting().find(job)) {
-      if (detail::same_requests(its->tasks, gang)) return book_.waiting_plan(*its);
-      return detail::has_reserved(job);
-    }
-    if (gangs().running_.contains(job)) return detail::runs_already(job);
-    absl::StatusOr<shared_gang_plan> now =
-        book_.propose(gang, suggested, gang_sharing_scheduler<Score>::default_gang_budget);
-    if (!now.ok()) return now.status();
-    preemption_plan plan{
-        .result = now->result, .placements = std::move(now->placements), .reason = now->reason};
-    const bool fits_nowhere = now->result == plan_result::wait &&
-                              now->reason != wait_reason::never &&
-                              now->reason != wait_reason::undecided;
-    const bool preempts =
-        fits_nowhere && detail::tasks_are_independent(gang) && gang.required == any_level;
-    if (preempts) detail::gang_victims<Score>(book_, gang, priority, suggested).find(plan);
-    return plan;
-  }
+                                         std::uint32_t priority, const summary_bitset* suggested);
 
   detail::preemption_book<Score> book_;
 };
+
+template <NodeScore Score>
+auto preemptive_sharing_scheduler<Score>::create(node_table nodes, Score score)
+    -> absl::StatusOr<preemptive_sharing_scheduler> {
+  APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
+  APIARY_RETURN_IF_ERROR(detail::check_score(score));
+  return preemptive_sharing_scheduler(std::move(nodes), std::move(score));
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::commit(const task_request& task,
+                                                         const preemption_plan& plan,
+                                                         const eviction_terms& terms) {
+  if (plan.result == plan_result::wait) return detail::waits(detail::name_of(task.job));
+  if (plan.placements.size() != 1)
+    return absl::InvalidArgumentError(absl::StrCat(detail::name_of(task.job), ": the plan has ",
+                                                   plan.placements.size(),
+                                                   " placements; a task has one"));
+  const placement where = plan.placements[0].where;
+  if (plan.result == plan_result::bind)
+    return book_.start(task.job, {{task, where}}, terms,
+                       [&] { return gangs().commit(task, where); });
+  APIARY_RETURN_IF_ERROR(detail::check_task(task));
+  return book_.reserve(task.job, {{task, where}}, plan, terms);
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::commit(job_id job,
+                                                         const topology_constraints& gang,
+                                                         const preemption_plan& plan,
+                                                         const eviction_terms& terms) {
+  if (plan.result == plan_result::wait) return detail::waits(detail::name_of(job, "gang"));
+  APIARY_RETURN_IF_ERROR(gangs().check_placements(job, gang, plan.placements, true));
+  std::vector<running_task> tasks = tasks_at(job, gang, plan.placements);
+  if (plan.result == plan_result::bind)
+    return book_.start(job, std::move(tasks), terms,
+                       [&] { return gangs().commit(job, gang, plan.placements); });
+  return book_.reserve(job, std::move(tasks), plan, terms);
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::commit(job_id job, const task_request& task,
+                                                         const task_placement& added) {
+  APIARY_RETURN_IF_ERROR(gangs().commit(job, task, added));
+  book_.added({task, added.where, added.group}, job);
+  return absl::OkStatus();
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::recover(const task_request& task, placement where,
+                                                          const eviction_terms& terms) {
+  return book_.start(task.job, {{task, where}}, terms,
+                     [&] { return gangs().recover(task, where); });
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::recover(
+    job_id job, const topology_constraints& gang, std::span<const task_placement> placements,
+    const eviction_terms& terms) {
+  APIARY_RETURN_IF_ERROR(gangs().check_placements(job, gang, placements, false));
+  return book_.start(job, tasks_at(job, gang, placements), terms,
+                     [&] { return gangs().recover(job, gang, placements); });
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::finish(job_id job) {
+  if (book_.preempting().find(job) != nullptr) {
+    book_.cancel(job);
+    return absl::OkStatus();
+  }
+  const std::vector<running_task> tasks = tasks_of(job);
+  APIARY_RETURN_IF_ERROR(gangs().finish(job));
+  book_.ended(job, tasks);
+  return absl::OkStatus();
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::finish(job_id job, const task_placement& task) {
+  std::vector<running_task> ended;
+  if (const running_task* its = gangs().running_.find_one(job, task.group, task.where))
+    ended.push_back(*its);
+  APIARY_RETURN_IF_ERROR(gangs().finish(job, task));
+  book_.ended(job, ended);
+  return absl::OkStatus();
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::set_eviction_cost(job_id job,
+                                                                    std::uint64_t cost) {
+  return book_.set_cost(job, cost);
+}
+
+template <NodeScore Score>
+absl::StatusOr<node_id> preemptive_sharing_scheduler<Score>::add_node(const node_shape& shape) {
+  const absl::StatusOr<node_id> added = gangs().add_node(shape);
+  if (!added.ok()) return added;
+  book_.shape_changed(*added);
+  return added;
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::remove_node(node_id n) {
+  if (book_.is_reserved(n)) return detail::is_reserved(n);
+  APIARY_RETURN_IF_ERROR(gangs().remove_node(n));
+  book_.shape_changed(n);
+  return absl::OkStatus();
+}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::resize_node(node_id n, std::uint32_t gpus,
+                                                              resources host) {
+  if (book_.is_reserved(n)) return detail::is_reserved(n);
+  APIARY_RETURN_IF_ERROR(gangs().resize_node(n, gpus, host));
+  book_.shape_changed(n);
+  return absl::OkStatus();
+}
+
+template <NodeScore Score>
+std::optional<std::vector<job_id>> preemptive_sharing_scheduler<Score>::victims_of(
+    job_id job) const {
+  if (const detail::preempting_job* its = book_.preempting().find(job)) return its->victims;
+  return std::nullopt;
+}
+
+template <NodeScore Score>
+preemptive_sharing_scheduler<Score>::preemptive_sharing_scheduler(node_table nodes, Score score)
+    : book_(std::move(nodes), std::move(score)) {}
+
+template <NodeScore Score>
+absl::Status preemptive_sharing_scheduler<Score>::touched(node_id n, absl::Status status) {
+  if (status.ok()) book_.health_changed(n);
+  return status;
+}
+
+template <NodeScore Score>
+absl::StatusOr<std::string> preemptive_sharing_scheduler<Score>::why(
+    const task_request& task, std::uint32_t priority, const summary_bitset* suggested) {
+  APIARY_ASSIGN_OR_RETURN(const preemption_plan plan, decide(task, priority, suggested));
+  if (plan.result == plan_result::bind) return std::string();
+  const detail::preempting_job* const its = book_.preempting().find(task.job);
+  if (plan.result == plan_result::preempt) return detail::explain_victims(plan, its != nullptr);
+  if (its != nullptr)
+    return absl::StrCat("not now: node ", its->tasks[0].where.node.value,
+                        ", where it has reserved resources, is bad");
+  return detail::explain_task(nodes(), task, suggested);
+}
+
+template <NodeScore Score>
+absl::StatusOr<preemption_plan> preemptive_sharing_scheduler<Score>::decide(
+    const task_request& task, std::uint32_t priority, const summary_bitset* suggested) {
+  APIARY_RETURN_IF_ERROR(detail::check_task(task));
+  if (suggested != nullptr)
+    APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes().size()));
+  if (const detail::preempting_job* its = book_.preempting().find(task.job)) {
+    if (its->tasks.size() == 1 && detail::same_request(its->tasks[0].request, task))
+      return book_.waiting_plan(*its);
+    return detail::has_reserved(task.job);
+  }
+  if (gangs().running_.contains(task.job)) return detail::runs_already(task.job);
+  const absl::StatusOr<task_plan> now =
+      suggested == nullptr ? gangs().propose(task) : gangs().propose(task, *suggested);
+  preemption_plan plan{.result = now->result, .reason = now->reason};
+  if (now->result == plan_result::bind) {
+    plan.placements.push_back({0, now->where});
+  } else if (now->reason != wait_reason::never) {
+    detail::victim_index& index = book_.evictable();
+    const std::uint64_t before = index.steps();
+    index.open(nodes(), task, priority, suggested);
+    auto found = index.least(nodes());
+    plan.steps = index.steps() - before;
+    if (!found) return plan;
+    plan.result = plan_result::preempt;
+    plan.placements.push_back({0, found->where});
+    plan.victims = std::move(found->victims);
+    plan.cost = found->cost;
+    plan.lower_bound = found->lower_bound;
+  }
+  return plan;
+}
+
+template <NodeScore Score>
+absl::StatusOr<preemption_plan> preemptive_sharing_scheduler<Score>::decide(
+    job_id job, const topology_constraints& gang, std::uint32_t priority,
+    const summary_bitset* suggested) {
+  if (const detail::preempting_job* its = book_.preempting().find(job)) {
+    if (detail::same_requests(its->tasks, gang)) return book_.waiting_plan(*its);
+    return detail::has_reserved(job);
+  }
+  if (gangs().running_.contains(job)) return detail::runs_already(job);
+  absl::StatusOr<shared_gang_plan> now =
+      book_.propose(gang, suggested, gang_sharing_scheduler<Score>::default_gang_budget);
+  if (!now.ok()) return now.status();
+  preemption_plan plan{
+      .result = now->result, .placements = std::move(now->placements), .reason = now->reason};
+  const bool fits_nowhere = now->result == plan_result::wait && now->reason != wait_reason::never &&
+                            now->reason != wait_reason::undecided;
+  const bool preempts =
+      fits_nowhere && detail::tasks_are_independent(gang) && gang.required == any_level;
+  if (preempts) detail::gang_victims<Score>(book_, gang, priority, suggested).find(plan);
+  return plan;
+}
+
+#ifdef APIARY_COMPILED
+extern template class preemptive_sharing_scheduler<fragmentation_gradient>;
+#endif
 
 APIARY_NAMESPACE_END

@@ -26,81 +26,6 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Lists the sets of some jobs that are not empty, one by one, those that cost least first; of sets
-// that cost the same, those with the fewest jobs first.
-//
-// Each set is made from one that costs no more and has no more jobs: either its last job, in the
-// order of costs, follows the job that it replaces, or it is added after it.
-//
-// Requires: the costs of all jobs add up to less than 2^63.
-// Cost:     next: O(log sets so far), and O(jobs of the set) for jobs(). Memory: 40 bytes for each
-//           set so far.
-class sets_by_cost {
- public:
-  // A job, and what its eviction costs.
-  struct job {
-    std::uint64_t cost = 0;
-    job_id id{};
-  };
-
-  explicit sets_by_cost(std::vector<job> jobs) : jobs_(std::move(jobs)) {
-    merge_sort(jobs_, [](const job& a, const job& b) {
-      return a.cost != b.cost ? a.cost < b.cost : a.id < b.id;
-    });
-    if (!jobs_.empty()) push({jobs_[0].cost, 1, 0, none});
-  }
-  // Goes to the first set, or to the next one. False: there is no other one.
-  bool next() {
-    if (open_.empty()) return false;
-    std::pop_heap(open_.begin(), open_.end(),
-                  [this](std::uint32_t a, std::uint32_t b) { return comes_after(a, b); });
-    now_ = open_.back();
-    open_.pop_back();
-    const set at = sets_[now_];
-    if (at.last + 1 == jobs_.size()) return true;
-    const std::uint64_t cost = jobs_[at.last + 1].cost;
-    push({at.cost - jobs_[at.last].cost + cost, at.size, at.last + 1, at.rest});
-    push({at.cost + cost, at.size + 1, at.last + 1, now_});
-    return true;
-  }
-  // What the present set costs. Requires: next() was true.
-  [[nodiscard]] std::uint64_t cost() const noexcept { return sets_[now_].cost; }
-  // The jobs of the present set, ascending. Requires: next() was true.
-  [[nodiscard]] std::vector<job_id> jobs() const {
-    std::vector<job_id> result;
-    for (std::uint32_t s = now_; s != none; s = sets_[s].rest)
-      result.push_back(jobs_[sets_[s].last].id);
-    merge_sort(result);
-    return result;
-  }
-
- private:
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-  struct set {
-    std::uint64_t cost = 0;
-    std::uint32_t size = 0;
-    std::uint32_t last = 0;     // index of its last job
-    std::uint32_t rest = none;  // the set of its other jobs
-  };
-
-  // Whether set b comes before set a: the order of the heap.
-  [[nodiscard]] bool comes_after(std::uint32_t a, std::uint32_t b) const {
-    if (sets_[a].cost != sets_[b].cost) return sets_[a].cost > sets_[b].cost;
-    return sets_[a].size != sets_[b].size ? sets_[a].size > sets_[b].size : a > b;
-  }
-  void push(const set& s) {
-    open_.push_back(static_cast<std::uint32_t>(sets_.size()));
-    sets_.push_back(s);
-    std::push_heap(open_.begin(), open_.end(),
-                   [this](std::uint32_t a, std::uint32_t b) { return comes_after(a, b); });
-  }
-
-  std::vector<job> jobs_;              // ascending by cost, then id
-  std::vector<set> sets_{};            // all sets that were made
-  std::vector<std::uint32_t> open_{};  // those to come, a heap
-  std::uint32_t now_ = none;
-};
-
 // Finds victims for a gang. First task by task, the largest first; victims that are not needed
 // stay. On small clusters it then tries sets of jobs in the order of their costs, until the gang
 // fits, no cheaper set is left, or max_tries or max_looks is reached.
@@ -144,6 +69,80 @@ class gang_victims {
   }
 
  private:
+  // A job, and what its eviction costs.
+  struct priced_job {
+    std::uint64_t cost = 0;
+    job_id id{};
+  };
+  // Lists the sets of some jobs that are not empty, one by one, those that cost least first; of sets
+  // that cost the same, those with the fewest jobs first.
+  //
+  // Each set is made from one that costs no more and has no more jobs: either its last job, in the
+  // order of costs, follows the job that it replaces, or it is added after it.
+  //
+  // Requires: the costs of all jobs add up to less than 2^63.
+  // Cost:     next: O(log sets so far), and O(jobs of the set) for jobs(). Memory: 40 bytes for each
+  //           set so far.
+  class sets_by_cost {
+   public:
+    explicit sets_by_cost(std::vector<priced_job> jobs) : jobs_(std::move(jobs)) {
+      merge_sort(jobs_, [](const priced_job& a, const priced_job& b) {
+        return a.cost != b.cost ? a.cost < b.cost : a.id < b.id;
+      });
+      if (!jobs_.empty()) push({jobs_[0].cost, 1, 0, none});
+    }
+    // Goes to the first set, or to the next one. False: there is no other one.
+    bool next() {
+      if (open_.empty()) return false;
+      std::pop_heap(open_.begin(), open_.end(),
+                    [this](std::uint32_t a, std::uint32_t b) { return comes_after(a, b); });
+      now_ = open_.back();
+      open_.pop_back();
+      const set at = sets_[now_];
+      if (at.last + 1 == jobs_.size()) return true;
+      const std::uint64_t cost = jobs_[at.last + 1].cost;
+      push({at.cost - jobs_[at.last].cost + cost, at.size, at.last + 1, at.rest});
+      push({at.cost + cost, at.size + 1, at.last + 1, now_});
+      return true;
+    }
+    // What the present set costs. Requires: next() was true.
+    [[nodiscard]] std::uint64_t cost() const noexcept { return sets_[now_].cost; }
+    // The jobs of the present set, ascending. Requires: next() was true.
+    [[nodiscard]] std::vector<job_id> jobs() const {
+      std::vector<job_id> result;
+      for (std::uint32_t s = now_; s != none; s = sets_[s].rest)
+        result.push_back(jobs_[sets_[s].last].id);
+      merge_sort(result);
+      return result;
+    }
+
+   private:
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+    struct set {
+      std::uint64_t cost = 0;
+      std::uint32_t size = 0;
+      std::uint32_t last = 0;     // index of its last job
+      std::uint32_t rest = none;  // the set of its other jobs
+    };
+
+    // Whether set b comes before set a: the order of the heap.
+    [[nodiscard]] bool comes_after(std::uint32_t a, std::uint32_t b) const {
+      if (sets_[a].cost != sets_[b].cost) return sets_[a].cost > sets_[b].cost;
+      return sets_[a].size != sets_[b].size ? sets_[a].size > sets_[b].size : a > b;
+    }
+    void push(const set& s) {
+      open_.push_back(static_cast<std::uint32_t>(sets_.size()));
+      sets_.push_back(s);
+      std::push_heap(open_.begin(), open_.end(),
+                     [this](std::uint32_t a, std::uint32_t b) { return comes_after(a, b); });
+    }
+
+    std::vector<priced_job> jobs_;       // ascending by cost, then id
+    std::vector<set> sets_{};            // all sets that were made
+    std::vector<std::uint32_t> open_{};  // those to come, a heap
+    std::uint32_t now_ = none;
+  };
+
   // A plan for the gang on the nodes as they are, in a few steps.
   [[nodiscard]] shared_gang_plan try_now() {
     return *book_.propose(gang_, suggested_, steps_of_a_try);
@@ -218,7 +217,7 @@ class gang_victims {
   // Tries sets of jobs; a try looks at so many nodes and tasks of the gang. No set that costs less
   // than `bound` is enough.
   void try_sets(std::uint64_t bound, std::uint64_t looks, preemption_plan& plan) {
-    std::vector<sets_by_cost::job> jobs = evictable();
+    std::vector<priced_job> jobs = evictable();
     if (plan.result == plan_result::wait && !try_all(jobs, bound, plan)) return;
     sets_by_cost sets(std::move(jobs));
     bool all_decided = true;  // all sets that cost less were tried, and are not enough
@@ -246,10 +245,9 @@ class gang_victims {
   }
   // Makes a plan for a gang for which victims were not found task by task, if it fits without all
   // these jobs. Returns whether it does.
-  bool try_all(const std::vector<sets_by_cost::job>& jobs, std::uint64_t bound,
-               preemption_plan& plan) {
+  bool try_all(const std::vector<priced_job>& jobs, std::uint64_t bound, preemption_plan& plan) {
     std::vector<job_id> victims;
-    for (const sets_by_cost::job& j : jobs) {
+    for (const priced_job& j : jobs) {
       book_.try_without(j.id);
       victims.push_back(j.id);
     }
@@ -265,12 +263,12 @@ class gang_victims {
     return false;
   }
   // The running jobs that may be evicted, with a task on a healthy node where the gang may run.
-  [[nodiscard]] std::vector<sets_by_cost::job> evictable() const {
+  [[nodiscard]] std::vector<priced_job> evictable() const {
     const auto may_run_on = [&](const running_task& t) {
       const node_id n = t.where.node;
       return book_.nodes()[n].healthy && (suggested_ == nullptr || suggested_->test(n.value));
     };
-    std::vector<sets_by_cost::job> jobs;
+    std::vector<priced_job> jobs;
     book_.for_each_evictable(priority_, [&](job_id job, std::uint64_t cost) {
       const std::vector<running_task> tasks = book_.tasks_of(job);
       if (std::any_of(tasks.begin(), tasks.end(), may_run_on)) jobs.push_back({cost, job});
