@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/detail/enclosing_free_level.h>
+#include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>

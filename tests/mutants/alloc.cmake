@@ -62,7 +62,7 @@ mutant(journal_order alloc/journal.h "forgotten update: a grant that is undone s
 mutant(journal_nested alloc/journal.h "wrong comparison: an inner commit forgets the outer transaction's changes"
   FROM [[if (log_.open_ == 0 && mark_ == 0) log_.commit();]]
   TO [[if (mark_ == 0) log_.records_.clear();]] STATEMENT)
-mutant(enclosing_level alloc/detail/enclosing_free_level.h "off by one: a free cell of the top level counts as one of the level below"
+mutant(enclosing_level alloc/buddy_allocator.h "off by one: a free cell of the top level counts as one of the level below"
   FROM [[return l;]] TO [[return l + 1 == tree.num_levels() && l > 0 ? l - 1 : l;]] STATEMENT)
 mutant(best_fit_exact alloc/best_fit_allocator.h "wrong comparison: a free cell of just the size is passed over"
   FROM [[size >= whole(level)]] TO [[size > whole(level)]])

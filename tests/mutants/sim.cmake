@@ -46,9 +46,9 @@ mutant(waited_again sim/detail/simulator.h "forgotten update: only the last wait
   FROM [[r.waited += action.waited;]] TO [[r.waited = action.waited;]] STATEMENT)
 mutant(outage_overlap sim/detail/simulator.h "wrong comparison: a server may break at the moment of its repair"
   FROM [[o.from < until]] TO [[o.from <= until]])
-mutant(scattered_end sim/detail/idle_servers.h "forgotten update: the area of an earlier state is lost"
+mutant(scattered_end sim/detail/simulator.h "forgotten update: the area of an earlier state is lost"
   FROM [[area_ = area(now);]] TO [[]] STATEMENT)
-mutant(broken_idle sim/detail/idle_servers.h "dropped condition: GPUs of a broken server are idle"
+mutant(broken_idle sim/detail/simulator.h "dropped condition: GPUs of a broken server are idle"
   FROM [=[broken_[n.value] ? 0 : gpus_[n.value] - used_[n.value]]=]
   TO [=[gpus_[n.value] - used_[n.value]]=])
 mutant(replay_job_ids sim/replay.h "wrong id: a task that is refused leaves a gap"

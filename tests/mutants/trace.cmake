@@ -27,9 +27,9 @@ mutant(swf_partial trace/job_readers.h "off by one: the lines of a job's partial
   FROM [[value[status] <= 4]] TO [[value[status] < 4]])
 mutant(first_arrival trace/job_readers.h "forgotten step: times do not begin with the first arrival"
   FROM [[job.arrival -= first;]] TO [[]] STATEMENT)
-mutant(csv_last_column trace/detail/csv_reader.h "dropped check: a line may have more fields than the header"
+mutant(csv_last_column trace/line_reader.h "dropped check: a line may have more fields than the header"
   FROM [[more && fields_.size() != width_]] TO [[more && fields_.size() < width_]])
-mutant(csv_number_most trace/detail/csv_reader.h "dropped limit: a number may be larger than its column allows"
+mutant(csv_number_most trace/line_reader.h "dropped limit: a number may be larger than its column allows"
   FROM [[read_digits(text, max)]] TO [[read_digits(text, ~std::uint32_t{0})]])
 mutant(blank_line_number trace/line_reader.h "forgotten update: an error names the line after the blank one"
   FROM [[number_ = blank_at;]] TO [[]] STATEMENT)

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/detail/enclosing_free_level.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>
@@ -17,6 +16,23 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The level of the lowest cell that is c or contains c and for which is_free holds; nullopt if
+// there is none. Cost: O(levels).
+template <CellTree Tree, class IsFree>
+[[nodiscard]] std::optional<level_t> enclosing_free_level(const Tree& tree, cell_id c,
+                                                          const IsFree& is_free) noexcept {
+  level_t l = tree.level(c);
+  while (!is_free(c)) {
+    c = tree.parent(c, l);
+    if (!c.valid()) return std::nullopt;
+    ++l;
+  }
+  return l;
+}
+
+}  // namespace detail
 
 // A request for one cell.
 struct cell_request {
@@ -277,5 +293,4 @@ class buddy_allocator {
   std::array<std::uint32_t, 32> no_free_below_{};  // of each level, a hint where to start a search
   std::uint32_t levels_with_free_ = 0;             // bit l: free_count_[l] > 0
 };
-
 APIARY_NAMESPACE_END

@@ -161,10 +161,10 @@ class gpu_sharing_scheduler {
 
  private:
   // How many nodes of a cluster have which shape. Nodes that differ only in memory have one shape
-  // here, with the number of nodes for each amount of memory. A cluster has few such shapes, so what
-  // it could run if it were idle is known without a scan of its nodes.
+  // here, with the number of nodes for each amount of memory. A cluster has few such shapes, so
+  // what it could run if it were idle is known without a scan of its nodes.
   //
-  // Cost: add, remove: O(log shapes + log amounts of memory). most_memory_for: O(size()).
+  // Cost: add, remove: O(log shapes + log amounts of memory). most_memory_for: O(shapes).
   class shape_counts {
    public:
     // The shapes of all nodes.
@@ -185,15 +185,13 @@ class gpu_sharing_scheduler {
       found->second.erase(nodes);
       if (found->second.empty()) nodes_with_.erase(found);
     }
-    // The number of shapes that differ in more than memory.
-    [[nodiscard]] std::size_t size() const noexcept { return nodes_with_.size(); }
-    // The most memory of the nodes that could run the task, but for its memory, if they were idle and
-    // healthy; -1: there is none.
+    // The most memory of the nodes that could run the task, but for its memory, if they were idle
+    // and healthy; -1: there is none.
     [[nodiscard]] std::int64_t most_memory_for(task_request task) const noexcept {
       task.memory_mib = 0;
       std::int64_t most = -1;
-      for (const auto& [key, nodes_with] : nodes_with_) {
-        const node_shape shape{{.cpu_milli = key[0]}, key[1], static_cast<gpu_model>(key[2])};
+      for (const auto& [its, nodes_with] : nodes_with_) {
+        const node_shape shape{{.cpu_milli = its[0]}, its[1], static_cast<gpu_model>(its[2])};
         if (shape.fits(task)) most = (std::max)(most, std::int64_t{nodes_with.rbegin()->first});
       }
       return most;

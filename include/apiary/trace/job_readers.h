@@ -8,7 +8,6 @@
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/model/resources.h>
-#include <apiary/trace/detail/csv_reader.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/line_reader.h>
 

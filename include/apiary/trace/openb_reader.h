@@ -8,7 +8,6 @@
 #include <apiary/core/status.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
-#include <apiary/trace/detail/csv_reader.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/workload.h>
 

@@ -1,6 +1,6 @@
 // apiary/tests/alloc/detail/enclosing_free_level_test.cpp - the free cell that contains a cell.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/detail/enclosing_free_level.h>
+#include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/uniform_tree.h>
 

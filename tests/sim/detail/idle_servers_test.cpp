@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/sim/detail/idle_servers.h>
+#include <apiary/sim/detail/simulator.h>
 
 #include <doctest/doctest.h>
 

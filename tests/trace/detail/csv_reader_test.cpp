@@ -1,6 +1,5 @@
 // apiary/tests/trace/detail/csv_reader_test.cpp - columns by name, numbers of full width.
 // SPDX-License-Identifier: MIT
-#include <apiary/trace/detail/csv_reader.h>
 #include <apiary/trace/line_reader.h>
 
 #include <doctest/doctest.h>

@@ -74,15 +74,15 @@ class gang_victims {
     std::uint64_t cost = 0;
     job_id id{};
   };
-  // Lists the sets of some jobs that are not empty, one by one, those that cost least first; of sets
-  // that cost the same, those with the fewest jobs first.
+  // Lists the sets of some jobs that are not empty, one by one, those that cost least first; of
+  // sets that cost the same, those with the fewest jobs first.
   //
   // Each set is made from one that costs no more and has no more jobs: either its last job, in the
   // order of costs, follows the job that it replaces, or it is added after it.
   //
   // Requires: the costs of all jobs add up to less than 2^63.
-  // Cost:     next: O(log sets so far), and O(jobs of the set) for jobs(). Memory: 40 bytes for each
-  //           set so far.
+  // Cost:     next: O(log sets so far), and O(jobs of the set) for jobs(). Memory: 40 bytes for
+  //           each set so far.
   class sets_by_cost {
    public:
     explicit sets_by_cost(std::vector<priced_job> jobs) : jobs_(std::move(jobs)) {

@@ -221,11 +221,12 @@ struct victims_on_node {
 // node can cost less. It may go on after nodes have changed: it then reads only these again.
 //
 // Requires: touch() is called after each change of a node, and of the jobs on it.
-// Cost:     open: O(nodes), and eviction_bounds for each node that changed since the last search for
-//           this priority; those of max_levels priorities are kept. least: O(log nodes) for each
-//           node that changed since the last call, and a search on each node of which the bound is
-//           not above the least cost, unless it was searched since open() and has not changed.
-//           Memory: 116 bytes a node and priority, 33 a node for a search, 60 a job on a node.
+// Cost:     open: O(nodes), and eviction_bounds for each node that changed since the last search
+//           for this priority; those of max_levels priorities are kept. least: O(log nodes) for
+//           each node that changed since the last call, and a search on each node of which the
+//           bound is not above the least cost, unless it was searched since open() and has not
+//           changed. Memory: 116 bytes a node and priority, 33 a node for a search, 60 a job on a
+//           node.
 class victim_index {
  public:
   // The cost of a node where no evictions are enough.
@@ -276,9 +277,10 @@ class victim_index {
     std::make_heap(open_.begin(), open_.end(), comes_later);
     steps_ += size();
   }
-  // The victims that cost least now; nullopt if there are none. Of nodes that cost the same it takes
-  // the lowest id. When steps() is `max_steps` or more, it searches nodes in few steps: victims may
-  // then cost more than others on the same node. Requires: the task fits on no node of the search.
+  // The victims that cost least now; nullopt if there are none. Of nodes that cost the same it
+  // takes the lowest id. When steps() is `max_steps` or more, it searches nodes in few steps:
+  // victims may then cost more than others on the same node. Requires: the task fits on no node of
+  // the search.
   [[nodiscard]] std::optional<victims_on_node> least(const node_table& nodes,
                                                      std::uint64_t max_steps = never) {
     update(nodes);
@@ -437,7 +439,8 @@ class victim_index {
     open_.push_back(c);
     std::push_heap(open_.begin(), open_.end(), comes_later);
   }
-  // Victims on the node of a candidate: in few steps if it was not looked at, or `max_steps` are over.
+  // Victims on the node of a candidate: in few steps if it was not looked at, or `max_steps` are
+  // over.
   [[nodiscard]] shared_victim_search::result search(const node_table& nodes, const candidate& c,
                                                     std::uint64_t max_steps) {
     const bool few = c.look == how::by_bound || steps_ >= max_steps;
