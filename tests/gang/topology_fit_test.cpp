@@ -3,7 +3,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
-#include <apiary/gang/detail/fill_children.h>
+#include <apiary/gang/detail/capacity_count.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>

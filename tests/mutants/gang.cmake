@@ -25,20 +25,20 @@ mutant(fit_order gang/gang_fit.h "swapped order: small tasks are packed first"
   IN [[return a.gpus > b.gpus; }]] FROM [[a.gpus > b.gpus]] TO [[a.gpus < b.gpus]])
 mutant(fit_shortage gang/gang_fit.h "forgotten term: tasks of the largest size are not needed"
   IN [[g <= groups_.front().gpus; ++g]] FROM [[g <= groups_.front().gpus]] TO [[g < groups_.front().gpus]])
-mutant(fit_first_set gang/detail/node_sets.h "missing reset: smaller tasks do not use what larger ones left"
+mutant(fit_first_set gang/detail/packing.h "missing reset: smaller tasks do not use what larger ones left"
   FROM [[groups[g].gpus != groups[g - 1].gpus]] TO [[false]])
-mutant(fit_tightest gang/detail/node_sets.h "wrong choice: the last set that holds a task, not the tightest"
+mutant(fit_tightest gang/detail/packing.h "wrong choice: the last set that holds a task, not the tightest"
   FROM [[at.left < sets_[best].left]] TO [[at.left >= sets_[best].left]])
-mutant(fit_rest gang/detail/node_sets.h "forgotten update: a set keeps the nodes that were split off"
+mutant(fit_rest gang/detail/packing.h "forgotten update: a set keeps the nodes that were split off"
   FROM [[sets_[p].nodes -= nodes;]] TO [[]] STATEMENT)
-mutant(packing_exact gang/detail/bin_packing_search.h "dropped restore: nodes that were filled exactly stay full"
+mutant(packing_exact gang/detail/packing.h "dropped restore: nodes that were filled exactly stay full"
   FROM [[whole += at.exact;]] TO [[]] STATEMENT
   EQUIVALENT "only what is remembered differs: a state with fewer nodes, which fails, too")
-mutant(packing_restore gang/detail/bin_packing_search.h "dropped restore: a step that failed keeps its nodes"
+mutant(packing_restore gang/detail/packing.h "dropped restore: a step that failed keeps its nodes"
   FROM [[to -= x;]] TO [[]] STATEMENT)
-mutant(packing_least gang/detail/bin_packing_search.h "off by one: one task more than smaller nodes hold"
+mutant(packing_least gang/detail/packing.h "off by one: one task more than smaller nodes hold"
   FROM [[(n - below + each - 1) / each]] TO [[(n - below) / each + 1]])
-mutant(packing_memory gang/detail/bin_packing_search.h "dropped comparison: states with equal hashes are one"
+mutant(packing_memory gang/detail/packing.h "dropped comparison: states with equal hashes are one"
   FROM [[if (failed_[++at] != word) return false;]] TO [[++at; static_cast<void>(word);]] STATEMENT)
 mutant(count_step gang/detail/capacity_count.h "wrong level: what a node holds is not bounded"
   FROM [[groups_->bound(u, node_level, f / group.gpus)]] TO [[f / group.gpus]])
@@ -64,13 +64,13 @@ mutant(cost_table_useless gang/detail/cost_tables.h "wrong condition: nodes afte
   FROM [[of_nodes && classes_[i] == useless]] TO [[of_nodes && useless != ~std::uint32_t{0}]])
 mutant(radix_sum gang/detail/cost_tables.h "off by one: a sum that carries into the last digit but one counts"
   FROM [[u + 1 < num_groups_]] TO [[u + 2 < num_groups_]])
-mutant(front_add gang/detail/pareto_front.h "forgotten step: vectors that a new one covers stay"
+mutant(front_add gang/detail/pareto_search.h "forgotten step: vectors that a new one covers stay"
   FROM [[if (at_least(v, (*this)[i])) continue;]] TO [[]] STATEMENT)
 mutant(pareto_useless gang/detail/pareto_search.h "dropped condition: a cell above the nodes is skipped as useless"
   FROM [[if (below == capacities_->node_level()) useless = p.front;]] TO [[useless = p.front;]] STATEMENT)
-mutant(greedy_orders gang/detail/greedy_by_group.h "dropped condition: only the first order is tried"
+mutant(greedy_orders gang/detail/greedy.h "dropped condition: only the first order is tried"
   FROM [[second == first]] TO [[true]])
-mutant(greedy_in_use gang/detail/greedy_by_group.h "dropped condition: a node in use is not preferred"
+mutant(greedy_in_use gang/detail/greedy.h "dropped condition: a node in use is not preferred"
   FROM [[in_use || gpus == 0 ? gpus : gpus + 65]] TO [[gpus]])
 mutant(shared_short gang/shared_gpu_fit.h "wrong comparison: a cell with exactly the capacity is refused"
   IN [[      const std::vector<std::uint32_t> capacities = capacity(u, l);
@@ -79,12 +79,12 @@ mutant(shared_short gang/shared_gpu_fit.h "wrong comparison: a cell with exactly
   FROM [[capacities[c] < groups_[u].tasks]] TO [[capacities[c] <= groups_[u].tasks]])
 mutant(shared_devices gang/shared_gpu_fit.h "forgotten update: two tasks get the same fraction of a GPU"
   FROM [[here.erase(at);]] TO [[]] STATEMENT)
-mutant(shared_greedy_order gang/detail/shared_greedy.h "swapped order: small tasks are placed first"
+mutant(shared_greedy_order gang/detail/shared_capacity.h "swapped order: small tasks are placed first"
   FROM [[~std::uint64_t{gang.groups[m].task().total_gpu_milli()}]]
   TO [[std::uint64_t{gang.groups[m].task().total_gpu_milli()}]])
-mutant(fill_full_node gang/detail/fill_nodes.h "dropped condition: a node that is full is tried with all groups"
+mutant(fill_full_node gang/detail/greedy.h "dropped condition: a node that is full is tried with all groups"
   FROM [[smallest_ <= node.gpus && missed < misses]] TO [[missed < misses]])
-mutant(fill_misses gang/detail/fill_nodes.h "dropped condition: a node is tried with all groups, however many do not fit"
+mutant(fill_misses gang/detail/greedy.h "dropped condition: a node is tried with all groups, however many do not fit"
   FROM [[smallest_ <= node.gpus && missed < misses]] TO [[smallest_ <= node.gpus]])
 mutant(fill_many_groups gang/topology_fit.h "dropped case: of many groups all are tried on each node"
   FROM [[groups_.size() > many_groups]] TO [[false]])
@@ -92,12 +92,12 @@ mutant(candidates_free gang/detail/candidate_cells.h "dropped condition: counts 
   IN [[u > 0 && !steps.pay]] FROM [[u > 0]] TO [[u > 3]])
 mutant(greedy_in_large_cells gang/topology_fit.h "dropped case: groups under constraints are not placed greedily in a large cell"
   FROM [[1 + looks / looks_of_a_step]] TO [[1 + looks]])
-mutant(phrase_half_node gang/detail/proof_phrases.h "wrong comparison: a task of half a node is alone on it"
+mutant(phrase_half_node gang/detail/proof_text_inl.h "wrong comparison: a task of half a node is alone on it"
   FROM [[2 * t.gpus > why_.node_gpus]] TO [[2 * t.gpus >= why_.node_gpus]])
-mutant(phrase_replica gang/detail/proof_phrases.h "wrong comparison: a replica that is as large as the cell of the proof is a slice of it"
-  FROM [[group.leader_level < why_.level]] TO [[group.leader_level <= why_.level]])
+mutant(phrase_replica gang/detail/proof_text_inl.h "wrong comparison: a replica that is as large as the cell of the proof is a slice of it"
+  FROM [[if (group.leader_level < why_.level)]] TO [[if (group.leader_level <= why_.level)]])
 mutant(min_cost_smaller gang/min_cost_fit.h "wrong end: a cell that the steps do not pay for ends the search"
   FROM [[if (!steps.try_pay(greedy_steps(inside.size(), groups_.size()))) break;]]
   TO [[if (!steps.try_pay(greedy_steps(inside.size(), groups_.size()))) return found;]] STATEMENT)
-mutant(refusal_known gang/detail/refusal_reasons.h "dropped condition: counts of many groups are kept for cells that others refuse"
+mutant(refusal_known gang/detail/refusals.h "dropped condition: counts of many groups are kept for cells that others refuse"
   FROM [[known[c] != 0 || most[c] >= groups[u].tasks]] TO [[most[c] >= groups[u].tasks]])

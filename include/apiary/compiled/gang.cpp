@@ -6,4 +6,3 @@
 
 #include <apiary/gang/detail/infeasibility_proof_inl.h>
 #include <apiary/gang/detail/proof_text_inl.h>
-#include <apiary/gang/detail/topology_constraints_inl.h>

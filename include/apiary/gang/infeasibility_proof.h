@@ -8,6 +8,7 @@
 #include <apiary/model/request.h>
 #include <apiary/topology/cell_names.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -100,10 +101,32 @@ struct infeasibility_proof {
                                                     level_t node_level, level_t top);
 };
 
+inline infeasibility_proof::reason infeasibility_proof::main_reason() const {
+  std::vector<reason> reasons(weighings.size() + 1);
+  for (const refusal& r : cells) {
+    const bool by_list = r.weighing == listed;
+    reason& at = reasons[by_list ? weighings.size() : r.weighing];
+    const std::uint64_t missing = by_list ? 0 : weighings[r.weighing].needed - r.most;
+    if (at.cells++ > 0 && missing >= at.missing) continue;
+    at.weighing = r.weighing;
+    at.best = r.cell;
+    at.missing = missing;
+  }
+  reason first = reasons[0];
+  for (const reason& s : reasons)
+    if (s.cells > first.cells) first = s;
+  return first;
+}
+
 namespace detail {
 
 // "a", "a and b", "a, b and c".
-[[nodiscard]] std::string listing(const std::vector<std::string>& words);
+[[nodiscard]] inline std::string listing(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
 
 // The needs of one task of a task group together with the tasks that it leads.
 struct task_needs {
@@ -112,7 +135,18 @@ struct task_needs {
   std::uint64_t cpu_milli = 0;
   std::uint64_t memory_mib = 0;
 };
-[[nodiscard]] task_needs needs_of(const topology_constraints& gang, std::uint32_t group);
+[[nodiscard]] inline task_needs needs_of(const topology_constraints& gang, std::uint32_t group) {
+  task_needs all;
+  for (const constrained_task_group& m : gang.groups) {
+    if (&m != &gang.groups[group] && !(m.on_node_of_leader() && m.leader == group)) continue;
+    const std::uint64_t each = m.tasks / gang.groups[group].tasks;
+    all.gpus += m.gpus * each;
+    all.milli += m.gpus * each * (m.shared() > 0 ? m.shared() : whole_gpu);
+    all.cpu_milli += m.host.cpu_milli * each;
+    all.memory_mib += m.host.memory_mib * each;
+  }
+  return all;
+}
 
 }  // namespace detail
 

@@ -6,11 +6,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/bin_packing_search.h>
-#include <apiary/gang/detail/constraint_levels.h>
-#include <apiary/gang/detail/refusal_reasons.h>
+#include <apiary/gang/detail/capacity_count.h>
+#include <apiary/gang/detail/packing.h>
+#include <apiary/gang/detail/refusals.h>
 #include <apiary/gang/detail/shared_capacity.h>
-#include <apiary/gang/detail/shared_greedy.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>

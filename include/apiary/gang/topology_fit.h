@@ -8,13 +8,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
-#include <apiary/gang/detail/cell_weighings.h>
-#include <apiary/gang/detail/fill_children.h>
-#include <apiary/gang/detail/fill_nodes.h>
-#include <apiary/gang/detail/greedy_by_group.h>
+#include <apiary/gang/detail/capacity_count.h>
+#include <apiary/gang/detail/greedy.h>
 #include <apiary/gang/detail/pareto_search.h>
-#include <apiary/gang/detail/portions.h>
-#include <apiary/gang/detail/refusal_reasons.h>
+#include <apiary/gang/detail/refusals.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>

@@ -6,7 +6,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
-#include <apiary/gang/detail/fill_children.h>
+#include <apiary/gang/detail/capacity_count.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/ragged_tree.h>

@@ -7,7 +7,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
-#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 

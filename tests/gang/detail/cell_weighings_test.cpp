@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/cell_weighings.h>
+#include <apiary/gang/detail/refusals.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>

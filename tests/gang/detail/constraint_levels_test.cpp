@@ -5,7 +5,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/capacity_count.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <doctest/doctest.h>

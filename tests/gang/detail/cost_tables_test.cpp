@@ -5,9 +5,8 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/class_vectors.h>
 #include <apiary/gang/detail/cost_tables.h>
-#include <apiary/gang/detail/pareto_front.h>
+#include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 

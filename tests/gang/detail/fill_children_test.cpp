@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/fill_children.h>
+#include <apiary/gang/detail/capacity_count.h>
 
 #include <doctest/doctest.h>
 

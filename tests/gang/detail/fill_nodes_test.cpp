@@ -3,7 +3,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/fill_nodes.h>
+#include <apiary/gang/detail/greedy.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>

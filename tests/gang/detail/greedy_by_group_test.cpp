@@ -5,8 +5,8 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/constraint_levels.h>
-#include <apiary/gang/detail/greedy_by_group.h>
+#include <apiary/gang/detail/capacity_count.h>
+#include <apiary/gang/detail/greedy.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/node_knapsack.h>
+#include <apiary/gang/detail/weight_search.h>
 
 #include <doctest/doctest.h>
 

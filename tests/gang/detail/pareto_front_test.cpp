@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/pareto_front.h>
+#include <apiary/gang/detail/pareto_search.h>
 
 #include <doctest/doctest.h>
 

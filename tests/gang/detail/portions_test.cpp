@@ -3,7 +3,6 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/portions.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <doctest/doctest.h>

@@ -7,8 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/cell_weighings.h>
-#include <apiary/gang/detail/refusal_reasons.h>
+#include <apiary/gang/detail/refusals.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>

@@ -1,7 +1,7 @@
 // apiary/tests/gang/detail/shared_greedy_test.cpp - tasks that share GPUs, the largest first.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/gang/detail/shared_greedy.h>
+#include <apiary/gang/detail/shared_capacity.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>

@@ -1,7 +1,6 @@
 // apiary/tests/gang/detail/weight_search_test.cpp - weights that prove a no, against other counts.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/node_knapsack.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 

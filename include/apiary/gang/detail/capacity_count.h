@@ -6,8 +6,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/constraint_levels.h>
-#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
@@ -21,6 +19,115 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
+
+// Whether the constraints of group u at level l allow fewer tasks than the level above, or larger
+// steps than the level below.
+// Requires: l is above the nodes and at most the level of the roots.
+[[nodiscard]] inline bool constraints_at(const colocated_groups& groups, std::size_t u,
+                                         level_t l) noexcept {
+  const auto here = groups.at(u, l);
+  return here.most != groups.at(u, l + 1).most || here.step != groups.at(u, l - 1).step;
+}
+
+// The next level below l with constraints of group u, or the node level. Requires: l > node_level.
+[[nodiscard]] inline level_t level_below(const colocated_groups& groups, std::size_t u, level_t l,
+                                         level_t node_level) noexcept {
+  level_t k = l - 1;
+  while (k > node_level && !constraints_at(groups, u, k)) --k;
+  return k;
+}
+// The same for the constraints of any group.
+[[nodiscard]] inline level_t level_below(const colocated_groups& groups, level_t l,
+                                         level_t node_level) noexcept {
+  level_t below = node_level;
+  for (std::size_t u = 0; u < groups.size(); ++u) {
+    const level_t k = level_below(groups, u, l, node_level);
+    below = k > below ? k : below;
+  }
+  for (const colocated_groups::link& k : groups.links())
+    if (k.level < l && k.level > below) below = k.level;
+  return below;
+}
+
+// The exact capacity of each cell of level l for tasks of group u alone, from the capacity of each
+// node without constraints. Cost: O(nodes).
+template <CellTree Tree>
+[[nodiscard]] std::vector<std::uint32_t> capacity_above(const Tree& tree,
+                                                        const colocated_groups& groups,
+                                                        std::size_t u, level_t node_level,
+                                                        level_t l,
+                                                        std::vector<std::uint32_t> capacity) {
+  for (std::uint32_t& n : capacity) n = groups.bound(u, node_level, n);
+  for (level_t k = node_level; k < l;) {
+    level_t above = k + 1;
+    while (above < l && !constraints_at(groups, u, above)) ++above;
+    std::vector<std::uint32_t> sums(num_positions(tree, above));
+    for (std::uint32_t c = 0; c < sums.size(); ++c) {
+      std::uint64_t sum = 0;
+      for (const cell_id i : positions_inside(tree, above, c, k)) sum += capacity[i.value];
+      sums[c] = groups.bound(u, above, sum);
+    }
+    capacity = std::move(sums);
+    k = above;
+  }
+  return capacity;
+}
+
+// `copies` equal children of a cell. Each has capacity for `capacity` tasks, and `free` free GPUs.
+struct child_capacity {
+  std::uint32_t cell = 0;
+  std::uint32_t capacity = 0;
+  std::uint64_t free = 0;
+  std::uint32_t copies = 1;
+};
+
+// The tasks that a child of a cell takes.
+struct tasks_in_cell {
+  std::uint32_t cell = 0;
+  std::uint32_t tasks = 0;
+};
+
+// Distributes n tasks over the children of a cell.
+//   whole_cells   fewest free GPUs first, of equals most capacity, then the first. No other way
+//                 leaves more of the emptiest children untouched.
+//   fewest_nodes  most capacity first, of equals the fewest free GPUs. As soon as one child has
+//                 capacity for the rest, the child with the least such capacity is taken.
+// If n and all capacities are multiples of a step, each child takes a multiple, too.
+// Requires: n is at most the sum of the capacities; no capacity is 0. The vector is used up.
+// Cost:     O(children + children used * log children).
+[[nodiscard]] inline std::vector<tasks_in_cell> fill_children(std::vector<child_capacity>& children,
+                                                              std::uint32_t n,
+                                                              gang_objective objective) {
+  std::vector<tasks_in_cell> filled;
+  const bool few = objective == gang_objective::fewest_nodes;
+  const auto later = [&](const child_capacity& a, const child_capacity& b) {
+    if (few && a.capacity != b.capacity) return a.capacity < b.capacity;
+    if (a.free != b.free) return a.free > b.free;
+    return a.capacity != b.capacity ? a.capacity < b.capacity : a.cell > b.cell;
+  };
+  std::make_heap(children.begin(), children.end(), later);
+  while (n > 0) {
+    APIARY_ASSERT(!children.empty());
+    if (few && children.front().capacity >= n) {
+      const child_capacity* best = &children.front();
+      for (const child_capacity& p : children) {
+        const bool less =
+            p.capacity != best->capacity ? p.capacity < best->capacity : later(*best, p);
+        if (p.capacity >= n && less) best = &p;
+      }
+      filled.push_back({best->cell, n});
+      break;
+    }
+    child_capacity& first = children.front();
+    const std::uint32_t here = (std::min)(n, first.capacity);
+    filled.push_back({first.cell, here});
+    n -= here;
+    if (--first.copies > 0) continue;
+    std::pop_heap(children.begin(), children.end(), later);
+    children.pop_back();
+  }
+  return filled;
+}
 
 // The exact capacity of every cell of a level for the tasks of one co-located group alone: the sum
 // over the children, rounded down to whole steps, at most the limit of the level.

@@ -4,8 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
-#include <apiary/gang/detail/node_knapsack.h>
-#include <apiary/gang/detail/pareto_front.h>
+#include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
@@ -23,19 +22,6 @@
 APIARY_NAMESPACE_BEGIN
 
 namespace detail {
-
-APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_t group) {
-  task_needs all;
-  for (const constrained_task_group& m : gang.groups) {
-    if (&m != &gang.groups[group] && !(m.on_node_of_leader() && m.leader == group)) continue;
-    const std::uint64_t each = m.tasks / gang.groups[group].tasks;
-    all.gpus += m.gpus * each;
-    all.milli += m.gpus * each * (m.shared() > 0 ? m.shared() : whole_gpu);
-    all.cpu_milli += m.host.cpu_milli * each;
-    all.memory_mib += m.host.memory_mib * each;
-  }
-  return all;
-}
 
 // The largest combinations of tasks that nodes can hold; `nodes` has the number of nodes with 0, 1,
 // ... free GPUs. Combinations with more tasks than the gang has count as those with as many.
@@ -94,23 +80,6 @@ class combinations_of_nodes {
 };
 
 }  // namespace detail
-
-APIARY_INLINE infeasibility_proof::reason infeasibility_proof::main_reason() const {
-  std::vector<reason> reasons(weighings.size() + 1);
-  for (const refusal& r : cells) {
-    const bool by_list = r.weighing == listed;
-    reason& at = reasons[by_list ? weighings.size() : r.weighing];
-    const std::uint64_t missing = by_list ? 0 : weighings[r.weighing].needed - r.most;
-    if (at.cells++ > 0 && missing >= at.missing) continue;
-    at.weighing = r.weighing;
-    at.best = r.cell;
-    at.missing = missing;
-  }
-  reason first = reasons[0];
-  for (const reason& s : reasons)
-    if (s.cells > first.cells) first = s;
-  return first;
-}
 
 APIARY_INLINE infeasibility_proof
 infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
