@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: MIT
 #include "hived_drawing.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>

@@ -1,7 +1,7 @@
 // apiary/tests/hived/chain_layout_test.cpp - physical cells as trees, and every fault in them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/detail/physical_chain.h>

@@ -5,9 +5,9 @@
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/state.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>

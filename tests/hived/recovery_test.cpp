@@ -10,9 +10,9 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/ids.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 

@@ -43,7 +43,7 @@ mutant(twins_alike hived/detail/guest_choice.h "dropped condition: nodes of whic
   FROM [[std::tie(b.level, b.leaves, b.parent, b.above)]] TO [[std::tie(b.level, p.leaves, b.parent, b.above)]])
 mutant(twins_only hived/detail/guest_choice.h "wrong index: a cell like the one before may only get the cells before that one's"
   FROM [[while (list[k++].cell != images_[p.twin]) continue;]] TO [[list.resize(1);]] STATEMENT)
-mutant(all_active hived/detail/bindings.h "forgotten update: the cells above do not count the leaves of a node that come into use"
+mutant(all_active hived/detail/cells.h "forgotten update: the cells above do not count the leaves of a node that come into use"
   FROM [[cluster.set_all_active({cells.data(), n}, is);]] TO [[]] STATEMENT)
 mutant(unbind_active hived/detail/cells.h "dropped condition: a cell with leaves in use is unbound"
   FROM [[!parent.valid() || cluster.active(parent) > 0]] TO [[!parent.valid()]])
@@ -53,21 +53,21 @@ mutant(joined_index hived/detail/state.h "wrong index: missing leaves of a task 
   FROM [[m.index += before;]] TO [[]] STATEMENT)
 mutant(victims_forgotten hived/detail/state.h "forgotten update: a gang that runs keeps the victims that it downgraded"
   FROM [[gang.downgraded_victims.clear();]] TO [[]] STATEMENT)
-mutant(upgraded_ends hived/detail/guarantees.h "missing reset: a gang that has its cells back still ends for another"
+mutant(upgraded_ends hived/detail/state.h "missing reset: a gang that has its cells back still ends for another"
   FROM [[gang.ends_for = gang_slot();]] TO [[]] STATEMENT)
-mutant(upgraded_levels hived/detail/guarantees.h "missing reset: a gang that has its cells back keeps the levels that it lost"
+mutant(upgraded_levels hived/detail/state.h "missing reset: a gang that has its cells back keeps the levels that it lost"
   FROM [[gang.lost_levels.clear();]] TO [[]] STATEMENT)
-mutant(restore_order hived/detail/guarantees.h "swapped order: the lowest priority is restored first"
+mutant(restore_order hived/detail/state.h "swapped order: the lowest priority is restored first"
   FROM [[gangs_[a].rank() > gangs_[b].rank()]] TO [[gangs_[a].rank() < gangs_[b].rank()]])
-mutant(lower_back hived/detail/guarantees.h "dropped restore: gangs that were downgraded in vain stay so"
+mutant(lower_back hived/detail/state.h "dropped restore: gangs that were downgraded in vain stay so"
   FROM [[!upgrade(lower[downgraded], had)]] TO [[true]])
-mutant(bad_and_taken hived/detail/bindings.h "dropped condition: a leaf in use that is mended becomes free"
+mutant(bad_and_taken hived/detail/cells.h "dropped condition: a leaf in use that is mended becomes free"
   FROM [[good && !chain.holders(leaf).taken()]] TO [[good]])
-mutant(unbound_usable hived/detail/bindings.h "forgotten update: a leaf that is unbound while it is bad stays unusable"
+mutant(unbound_usable hived/detail/cells.h "forgotten update: a leaf that is unbound while it is bad stays unusable"
   FROM [[if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, true);]] TO [[]] STATEMENT)
-mutant(hash_of_holders hived/detail/bindings.h "forgotten update: the hash keeps the old holders of a leaf"
+mutant(hash_of_holders hived/detail/cells.h "forgotten update: the hash keeps the old holders of a leaf"
   FROM [[hash_ ^= fact_of(c, leaf, from) ^ fact_of(c, leaf, to);]] TO [[hash_ ^= fact_of(c, leaf, to);]] STATEMENT)
-mutant(hash_of_ended hived/detail/guarantees.h "forgotten update: a gang that ends leaves its part of the hash behind"
+mutant(hash_of_ended hived/detail/state.h "forgotten update: a gang that ends leaves its part of the hash behind"
   FROM [[facts_[s.value] = all.value();]] TO [[]] STATEMENT)
 mutant(hash_of_admitted hived/detail/state.h "forgotten step: the hash of a gang that is admitted lacks its leaves"
   FROM [[for (const cell_id leaf : leaves) add_leaf({c, leaf}, all);]] TO [[]] STATEMENT)
@@ -85,9 +85,9 @@ mutant(idle_bad hived/detail/physical_chain.h "dropped condition: a bad leaf is 
   FROM [[holders(leaf).idle() && health_.healthy(leaf)]] TO [[holders(leaf).idle()]])
 mutant(granted_rack hived/detail/physical_chain.h "forgotten update: nodes of a rack that is granted keep their class"
   FROM [[granted_[r] = now;]] TO [[]] STATEMENT)
-mutant(ranking_opportunistic hived/detail/cell_choice.h "forgotten comparison: cells with more opportunistic leaves are granted first"
+mutant(ranking_opportunistic hived/detail/physical_chain.h "forgotten comparison: cells with more opportunistic leaves are granted first"
   FROM [[std::tie(b.tasks, a.unusable, a.opportunistic)]] TO [[std::tie(b.tasks, a.unusable, b.opportunistic)]])
-mutant(ranking_passed hived/detail/cell_choice.h "dropped step: equal whole cells are tried again"
+mutant(ranking_passed hived/detail/physical_chain.h "dropped step: equal whole cells are tried again"
   FROM [[if (whole) passed |= std::uint64_t{1} << from;]] TO [[]] STATEMENT)
 mutant(range_of_node hived/detail/virtual_cluster.h "wrong comparison: the first node of a range is in the range before"
   FROM [[ranges_[i].first_node > node]] TO [[ranges_[i].first_node >= node && i > 0]])
@@ -109,10 +109,10 @@ mutant(reorder_groups hived/detail/planner.h "forgotten update: tasks of two gro
   FROM [[first_[m.gpus - 1] += n;]] TO [[]] STATEMENT)
 mutant(suggested_bad hived/detail/planner.h "dropped step: bad leaves of suggested nodes are usable"
   FROM [[if (!chain.healthy().healthy(leaf)) usable.mark_bad(leaf);]] TO [[]] STATEMENT)
-mutant(root_unbound hived/detail/bindings.h "forgotten update: a whole cell that was given back is not found again"
+mutant(root_unbound hived/detail/cells.h "forgotten update: a whole cell that was given back is not found again"
   FROM [[cluster.set_root_bound(v, false);]] TO [[]] STATEMENT)
 mutant(snapshot_bad hived/detail/snapshot_text.h "dropped step: bad leaves of a snapshot are healthy"
-  FROM [[if (good_) bindings_.mark(l.chain, l.leaf, false);]] TO [[]] STATEMENT)
+  FROM [[if (good_) cells_.set_health(l.chain, l.leaf, false);]] TO [[]] STATEMENT)
 mutant(snapshot_bad_again hived/detail/snapshot_text.h "dropped condition: a bad leaf may occur again and again"
   FROM [[!bad_.empty() && l <= bad_.back()]] TO [[false]])
 mutant(snapshot_bound_again hived/detail/snapshot_text.h "dropped condition: a bound cell may occur again and again"

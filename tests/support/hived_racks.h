@@ -6,8 +6,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/health.h>

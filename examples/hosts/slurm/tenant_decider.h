@@ -13,7 +13,6 @@
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/ids.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>

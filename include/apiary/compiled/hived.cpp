@@ -4,9 +4,19 @@
 #error "APIARY_COMPILED must be defined wherever the library is compiled or linked"
 #endif
 
+#include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/audit_inl.h>
 #include <apiary/hived/detail/hived_inl.h>
+#include <apiary/hived/detail/hived_topology_fit.h>
 #include <apiary/hived/detail/layout_inl.h>
 #include <apiary/hived/detail/queries_inl.h>
-#include <apiary/hived/detail/snapshot_inl.h>
-#include <apiary/hived/detail/topology_fit_inl.h>
+
+#include <memory>
+
+APIARY_NAMESPACE_BEGIN
+
+std::unique_ptr<detail::constrained_search> detail::constraint_engine::make() {
+  return std::make_unique<hived_topology_fit>();
+}
+
+APIARY_NAMESPACE_END

@@ -8,7 +8,7 @@
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/gandiva/time_sharing_queue.h>
-#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

@@ -2,21 +2,80 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+
+using gang_slot = id<struct gang_slot_tag>;          // the slot of a gang in gang_table
+using vc_chain_id = id<struct virtual_cluster_tag>;  // the cells of one tenant in one chain
+
+namespace detail {
+
+// The gangs that hold a leaf: one that runs on it, a preempting gang that has reserved it, or both.
+struct leaf_holders {
+  gang_slot user{};         // the gang that runs on it
+  gang_slot claimer{};      // the preempting gang that has reserved it
+  bool guaranteed = false;  // the running gang uses it as a cell of its tenant
+
+  // Whether no gang runs on it or has reserved it.
+  [[nodiscard]] constexpr bool idle() const noexcept { return !user.valid() && !claimer.valid(); }
+  // Whether the leaf is in use as a cell of a tenant.
+  [[nodiscard]] constexpr bool taken() const noexcept { return claimer.valid() || guaranteed; }
+  // The gang for which the leaf is taken; a gang that has reserved it comes first.
+  [[nodiscard]] constexpr gang_slot holder() const noexcept {
+    return claimer.valid() ? claimer : guaranteed ? user : gang_slot();
+  }
+  friend constexpr bool operator==(leaf_holders, leaf_holders) noexcept = default;
+};
+
+// A leaf of a virtual cluster and the physical leaf it is bound to.
+struct bound_leaf {
+  cell_id leaf{};   // not valid: an opportunistic gang has no virtual leaves
+  cell_id image{};  // the physical leaf
+  friend constexpr bool operator==(bound_leaf, bound_leaf) noexcept = default;
+};
+
+// A placement of a gang, and the gangs that lose leaves or cells for it.
+struct gang_placement {
+  vc_chain_id cluster{};  // not valid: the gang is opportunistic
+  std::uint32_t chain = 0;
+  lean_vector<bound_leaf> leaves{};     // of all tasks, in the order of the task groups
+  lean_vector<gang_slot> cancelled{};   // preempting gangs of lower priority that lose their claims
+  lean_vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy must end
+};
+
+// The number of leaves of a cell for each level of a tree.
+class level_sizes {
+ public:
+  void assign(const uniform_tree& tree) noexcept {
+    for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
+  }
+  // For the levels 0, ..., level.
+  [[nodiscard]] std::span<const std::uint32_t> up_to(level_t level) const noexcept {
+    return {sizes_.data(), std::size_t{level} + 1};
+  }
+
+ private:
+  std::array<std::uint32_t, uniform_tree::max_levels> sizes_{};
+};
+
+}  // namespace detail
 
 // A physical leaf and its chain.
 struct chain_leaf {

@@ -6,7 +6,6 @@
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/hived/gang_record.h>
-#include <apiary/hived/ids.h>
 
 #include <algorithm>
 #include <compare>

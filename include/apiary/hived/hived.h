@@ -4,10 +4,8 @@
 
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/gang_record.h>
-#include <apiary/hived/ids.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/request.h>
@@ -215,5 +213,4 @@ APIARY_NAMESPACE_END
 
 #ifndef APIARY_COMPILED
 #include <apiary/hived/detail/hived_inl.h>
-#include <apiary/hived/detail/snapshot_inl.h>
 #endif

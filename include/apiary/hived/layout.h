@@ -3,9 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/request.h>
 
 #include <absl/status/statusor.h>
@@ -33,7 +31,7 @@ class hived_tenant_reader;
 //           faults are reported at once; quotas must fit beside the pinned cells; every node has a
 //           name.
 // Cost:     create O(cells of the configuration + cells of the trees / 64); the rest O(1), but
-//           find_position O(leaves of a node) if the configuration chooses device indices.
+//           names O(log names), and find_position O(leaves of a node) if the configuration chooses device indices.
 // Example:  examples/hived_config.cpp
 struct hived_layout {
   std::vector<chain_layout> chains{};    // by descending name, the order in which they are tried
@@ -61,7 +59,7 @@ struct hived_layout {
   }
   // The index in `pinned` of the cell with this pinned id, if there is one.
   [[nodiscard]] std::optional<std::uint32_t> find_pinned(std::string_view id) const {
-    return pinned_.find(id);
+    return find<std::uint32_t>(pinned_, id);
   }
   // The chain of a node. Requires: n < num_nodes().
   [[nodiscard]] chain_id chain_of(node_id n) const noexcept {
@@ -116,8 +114,8 @@ struct hived_layout {
   template <class Id>
   [[nodiscard]] static std::optional<Id> find(const detail::name_index& all,
                                               std::string_view name) {
-    const std::optional<std::uint32_t> found = all.find(name);
-    return found ? std::optional(Id(*found)) : std::nullopt;
+    const auto found = all.find(name);
+    return found == all.end() ? std::nullopt : std::optional(Id(found->second));
   }
 
   std::vector<chain_id> chain_of_node_;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/gang_placement.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/request.h>
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/chain_layout.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
 
 #include <absl/status/statusor.h>

@@ -52,7 +52,7 @@ class hived_catalog;
 class hived_snapshot_reader;
 class hived_state;
 class lazy_constrained_search;
-struct constraint_engine;  // hived/detail/constraint_engine.h
+struct constraint_engine;  // hived/constraints.h
 
 // Constructs the search under topology constraints.
 using constrained_search_maker = std::unique_ptr<constrained_search> (*)();
@@ -191,5 +191,5 @@ struct gang_wait {
 APIARY_NAMESPACE_END
 
 #ifdef APIARY_COMPILED
-#include <apiary/hived/detail/constraint_engine.h>
+#include <apiary/hived/constraints.h>
 #endif

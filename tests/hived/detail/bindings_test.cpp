@@ -6,7 +6,7 @@
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/detail/bindings.h>
+#include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/quota_tree.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -68,7 +68,7 @@ bool operator<(const known_bindings& a, const known_bindings& b) {
   return std::tuple(a.image, all(a), a.bad) < std::tuple(b.image, all(b), b.bad);
 }
 
-void check_bindings(const hived_bindings& is, const known_bindings& known) {
+void check_bindings(const hived_cells& is, const known_bindings& known) {
   std::map<chain_cell, virtual_cell> owners;
   for (std::uint32_t c = 0; c < is.num_clusters(); ++c) {
     const virtual_cluster& cluster = is.cluster(vc_chain_id(c));
@@ -123,7 +123,7 @@ void check_bindings(const hived_bindings& is, const known_bindings& known) {
 }
 
 // The physical cells that v can be bound to now; none if it is bound.
-std::vector<cell_id> bindable_to(const hived_bindings& is, vc_chain_id c, cell_id v, level_t l) {
+std::vector<cell_id> bindable_to(const hived_cells& is, vc_chain_id c, cell_id v, level_t l) {
   const virtual_cluster& cluster = is.cluster(c);
   const physical_chain& chain = is.chain(cluster.chain());
   const cell_id above = cluster.tree().parent(v, l);
@@ -144,7 +144,7 @@ std::vector<cell_id> bindable_to(const hived_bindings& is, vc_chain_id c, cell_i
 }
 
 // One random change, in both.
-void change_bindings(hived_bindings& is, known_bindings& known, rng& random) {
+void change_bindings(hived_cells& is, known_bindings& known, rng& random) {
   const auto pick = [&](std::size_t n) { return random.uniform(static_cast<std::uint32_t>(n)); };
   const vc_chain_id c(pick(is.num_clusters()));
   const virtual_cluster& cluster = is.cluster(c);
@@ -206,9 +206,9 @@ void change_bindings(hived_bindings& is, known_bindings& known, rng& random) {
 
 }  // namespace
 
-TEST_CASE("hived_bindings: tenants' clusters, and pinned cells that are bound from the start") {
+TEST_CASE("hived_cells: tenants' clusters, and pinned cells that are bound from the start") {
   const hived_layout layout = layout_to_bind();
-  const hived_bindings is(layout);
+  const hived_cells is(layout);
   REQUIRE(is.num_chains() == layout.chains.size());
   std::size_t clusters = 0;
   for (std::uint32_t chain = 0; chain < is.num_chains(); ++chain) {
@@ -239,7 +239,7 @@ TEST_CASE("hived_bindings: tenants' clusters, and pinned cells that are bound fr
   check_bindings(is, known);
 }
 
-TEST_CASE("hived_bindings: any changes, kept or taken back, and the hash tells what is equal") {
+TEST_CASE("hived_cells: any changes, kept or taken back, and the hash tells what is equal") {
   const hived_layout layout = layout_to_bind();
   std::map<known_bindings, std::uint64_t> hashes;
   std::map<std::uint64_t, known_bindings> of_hash;
@@ -247,7 +247,7 @@ TEST_CASE("hived_bindings: any changes, kept or taken back, and the hash tells w
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    hived_bindings is(layout);
+    hived_cells is(layout);
     known_bindings known;
     for (std::uint32_t c = 0; c < is.num_clusters(); ++c)
       for (std::uint32_t v = 0; v < is.cluster(vc_chain_id(c)).tree().num_cells(); ++v)
@@ -277,7 +277,7 @@ TEST_CASE("hived_bindings: any changes, kept or taken back, and the hash tells w
         const bool good = random.uniform(2) == 0;
         const bool changed =
             good ? known.bad.erase({c, leaf.value}) > 0 : known.bad.insert({c, leaf.value}).second;
-        REQUIRE(is.mark(c, leaf, good) == changed);
+        REQUIRE(is.set_health(c, leaf, good) == changed);
         check();
         continue;
       }
@@ -306,8 +306,8 @@ TEST_CASE("hived_bindings: any changes, kept or taken back, and the hash tells w
   CHECK(seen_again > 0);
 }
 
-TEST_CASE("hived_bindings: the hash differs for different holders and different leaves") {
-  hived_bindings is(layout_to_bind());
+TEST_CASE("hived_cells: the hash differs for different holders and different leaves") {
+  hived_cells is(layout_to_bind());
   // The four leaves of the node that is pinned and so bound.
   const vc_chain_id mine = is.cluster_of_pinned(0);
   const std::uint32_t chain = is.cluster(mine).chain();
@@ -347,9 +347,9 @@ TEST_CASE("hived_bindings: the hash differs for different holders and different 
   CHECK(hashes.size() == states);
 }
 
-TEST_CASE("hived_bindings: a whole cell costs its tenant quota as long as it is bound") {
+TEST_CASE("hived_cells: a whole cell costs its tenant quota as long as it is bound") {
   const hived_layout layout = layout_to_bind();
-  hived_bindings is(layout);
+  hived_cells is(layout);
   const tenant_id b = layout.find_tenant("b").value();
   std::optional<std::uint32_t> racks;
   for (std::uint32_t c = 0; c < layout.chains.size(); ++c)
@@ -367,8 +367,8 @@ TEST_CASE("hived_bindings: a whole cell costs its tenant quota as long as it is 
   CHECK(is.ledger(*racks) == before);
   // Bad from before it is bound: it is not shown as free.
   const cell_id leaf = is.chain(*racks).tree().children(to[0], pair)[0];
-  CHECK(is.mark(*racks, leaf, false));
-  CHECK(!is.mark(*racks, leaf, false));
+  CHECK(is.set_health(*racks, leaf, false));
+  CHECK(!is.set_health(*racks, leaf, false));
   is.bind(cluster, v, pair, to[0]);
   const cell_id virtual_leaf = is.cluster(cluster).tree().children(v, pair)[0];
   const std::uint32_t n = is.cluster(cluster).node_of(virtual_leaf);
@@ -380,7 +380,7 @@ TEST_CASE("hived_bindings: a whole cell costs its tenant quota as long as it is 
   is.bind(cluster, virtual_leaf, 0, leaf);
   // Healthy again while a gang has it: still not free.
   is.hold(*racks, leaf, {gang_slot(0), gang_slot(), true});
-  CHECK(is.mark(*racks, leaf, true));
+  CHECK(is.set_health(*racks, leaf, true));
   CHECK(std::popcount(is.cluster(cluster).free(n)) == 1);
   is.hold(*racks, leaf, {});
   CHECK(std::popcount(is.cluster(cluster).free(n)) == 2);

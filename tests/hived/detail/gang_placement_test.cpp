@@ -1,7 +1,7 @@
 // apiary/tests/hived/detail/gang_placement_test.cpp - the leaves of cells, level by level.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/gang_placement.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>

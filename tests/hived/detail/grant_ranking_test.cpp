@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/detail/cell_choice.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/tree.h>

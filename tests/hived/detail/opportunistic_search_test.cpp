@@ -3,7 +3,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>

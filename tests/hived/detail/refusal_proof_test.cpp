@@ -11,7 +11,7 @@
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/capacity.h>
-#include <apiary/hived/detail/refusal.h>
+#include <apiary/hived/detail/search.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>

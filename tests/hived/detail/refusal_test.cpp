@@ -8,7 +8,7 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/refusal.h>
+#include <apiary/hived/detail/search.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

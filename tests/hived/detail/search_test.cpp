@@ -8,12 +8,11 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>

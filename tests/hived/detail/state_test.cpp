@@ -7,10 +7,10 @@
 #include <apiary/hived/audit.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>

@@ -7,12 +7,12 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/guest_choice.h>
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/victims.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/health.h>

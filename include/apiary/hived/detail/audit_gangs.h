@@ -6,8 +6,8 @@
 #include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/ids.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
 #include <apiary/hived/violation.h>

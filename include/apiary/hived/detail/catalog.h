@@ -7,7 +7,6 @@
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>
@@ -111,9 +110,9 @@ class hived_catalog {
     for (const task_group& m : r.groups) {
       if (m.tasks == 0) return wrong({"a task group with 0 tasks"});
       if (m.gpus == 0) return wrong({"a task group with 0 GPUs for each task"});
-      if (m.gpus > hived_cell_types::max_leaves_per_node) {
-        return wrong({"a task of ", m.gpus, " GPUs; a node has at most ",
-                      hived_cell_types::max_leaves_per_node});
+      if (m.gpus > chain_layout::max_node_leaves) {
+        return wrong(
+            {"a task of ", m.gpus, " GPUs; a node has at most ", chain_layout::max_node_leaves});
       }
       tasks += m.tasks;
     }

@@ -1,19 +1,20 @@
-// apiary/hived/detail/cells.h - binds virtual cells to physical cells while they are in use.
+// apiary/hived/detail/cells.h - virtual and physical cells, and which are bound to each other.
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
-#include <apiary/hived/detail/bindings.h>
-#include <apiary/hived/detail/cell_choice.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,45 +25,182 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Binds the virtual cells of tenants to physical cells when leaves come into use, and unbinds them
-// when no leaf is in use any more. It does not know gangs.
+// Stores all cells of a HiveD scheduler, the gangs that hold each leaf, and the bindings between
+// virtual and physical cells: binds the virtual cells of tenants when leaves come into use, and
+// unbinds them when no leaf is in use any more. Pinned cells are always bound. It does not know
+// gangs. It records changes after begin(), and rollback() undoes them.
 // Model: HiveD (OSDI 2020) sections 3 and 4. The reserving_buddy_allocator of the chain grants
 //        whole cells (roots). Differs: an unhealthy child of a bound cell is bound as well, so that
 //        for every unbound virtual cell inside a bound one there is a healthy physical cell. A
 //        doomed cell that is not in use is not bound; a search binds whole cells only tentatively
 //        (bind_whole_cells).
-// Cost:  hold, bind_leaf and unbind_leaf O(levels * fan-out). If a whole cell is bound or unbound,
-//        also O(nodes of the cell), and for bind_leaf choose_whole_cell.
-class hived_cells : private hived_bindings {
-  using bindings = hived_bindings;
-  friend class hived_snapshot_reader;
-
+// Cost:  hold, bind, unbind O(levels); bind_leaf and unbind_leaf O(levels * fan-out). If a whole
+//        cell is bound or unbound, also O(nodes of the cell), and for bind_leaf choose_whole_cell.
+class hived_cells {
  public:
-  explicit hived_cells(const hived_layout& layout) : bindings(layout) {}
-  using bindings::begin;
-  using bindings::chain;
-  using bindings::cluster;
-  using bindings::cluster_of;
-  using bindings::cluster_of_pinned;
-  using bindings::hash;
-  using bindings::hold;
-  using bindings::hold_all;
-  using bindings::is_pinned;
-  using bindings::keep;
-  using bindings::ledger;
-  using bindings::memory_bytes;
-  using bindings::num_chains;
-  using bindings::num_clusters;
-  using bindings::position;
-  using bindings::rollback;
-  using bindings::rollback_to;
-  using bindings::whole_cell_level;
+  explicit hived_cells(const hived_layout& layout) {
+    for (std::size_t c = 0; c < layout.chains.size(); ++c) {
+      const chain_layout& chain = layout.chains[c];
+      chains_.emplace_back(chain.tree, chain.node_level);
+      ledgers_.emplace_back(chain.tree.num_levels());
+      for (const tenant_layout& tenant : layout.tenants) {
+        const tenant_id id = ledgers_.back().add_tenant();
+        vc_chain_id& of_tenant = clusters_of_tenants_.emplace_back();
+        bool any = false;
+        for (level_t l = 0; l < chain.tree.num_levels(); ++l) {
+          if (tenant.quota[c][l] == 0) continue;
+          any = true;
+          APIARY_VERIFY(chains_[c].cells().reserve(l, tenant.quota[c][l]));
+          ledgers_[c].set_quota(id, l, tenant.quota[c][l]);
+        }
+        if (any)
+          of_tenant = add_cluster(id, static_cast<std::uint32_t>(c), layout, tenant.quota[c]);
+      }
+    }
+    // Pinned cells are reserved and granted last: feasibility has been checked with all of them.
+    for (const pinned_layout& pinned : layout.pinned) {
+      clusters_of_pinned_.emplace_back();
+      if (pinned.tenant.valid())
+        APIARY_VERIFY(chains_[pinned.chain.value].cells().reserve(
+            chains_[pinned.chain.value].tree().level(pinned.cell), 1));
+    }
+    for (std::size_t i = 0; i < layout.pinned.size(); ++i) {
+      const pinned_layout& pinned = layout.pinned[i];
+      if (!pinned.tenant.valid()) continue;
+      const level_t level = chains_[pinned.chain.value].tree().level(pinned.cell);
+      lean_vector<std::uint32_t> quota(chains_[pinned.chain.value].tree().num_levels(), 0);
+      quota[level] = 1;
+      const vc_chain_id added = add_cluster(pinned.tenant, pinned.chain.value, layout, quota);
+      pinned_[added.value] = true;
+      clusters_of_pinned_[i] = added;
+      const cell_id root = clusters_[added.value].tree().roots(level).first;
+      bind_now(added, root, level, pinned.cell);
+    }
+  }
+
+  [[nodiscard]] std::uint32_t num_chains() const noexcept {
+    return static_cast<std::uint32_t>(chains_.size());
+  }
+  [[nodiscard]] const physical_chain& chain(std::uint32_t c) const noexcept { return chains_[c]; }
+  // The whole cells of each tenant that are granted in a chain.
+  [[nodiscard]] const quota_ledger& ledger(std::uint32_t c) const noexcept { return ledgers_[c]; }
+  [[nodiscard]] std::uint32_t num_clusters() const noexcept {
+    return static_cast<std::uint32_t>(clusters_.size());
+  }
+  [[nodiscard]] const virtual_cluster& cluster(vc_chain_id c) const noexcept {
+    return clusters_[c.value];
+  }
+  // The virtual cluster of a tenant in a chain, or of a pinned cell; not valid: there is none.
+  [[nodiscard]] vc_chain_id cluster_of(tenant_id tenant, std::uint32_t chain) const noexcept {
+    const std::size_t tenants = clusters_of_tenants_.size() / chains_.size();
+    return clusters_of_tenants_[chain * tenants + tenant.value];
+  }
+  [[nodiscard]] vc_chain_id cluster_of_pinned(std::uint32_t pinned) const noexcept {
+    return clusters_of_pinned_[pinned];
+  }
+  [[nodiscard]] bool is_pinned(vc_chain_id c) const noexcept { return pinned_[c.value]; }
+  // The level of the whole cell that a physical leaf lies in. Requires: it lies in one.
+  [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
+    const virtual_cell owner = chains_[chain].owner(leaf);
+    const quota_tree& tree = cluster(owner.cluster).tree();
+    level_t level = 0;
+    for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
+    return level;
+  }
+  // A hash over everything that decisions depend on.
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
+  // begin() starts to record changes; rollback() undoes all changes since then, keep() keeps them.
+  void begin() noexcept { recording_ = true; }
+  void rollback() {
+    recording_ = false;
+    log_.rollback(0);
+  }
+  [[nodiscard]] bool is_recording() const noexcept { return recording_; }
+  // Between begin() and rollback(): rollback_to(position()) undoes the changes since position().
+  [[nodiscard]] journal::mark_type position() const noexcept { return log_.mark(); }
+  void rollback_to(journal::mark_type mark) { log_.rollback(mark); }
+  void keep() noexcept {
+    recording_ = false;
+    log_.commit();
+  }
+  // Sets the holders of a leaf. Requires: a leaf that becomes taken is bound.
+  void hold(std::uint32_t chain, cell_id leaf, leaf_holders to) {
+    if (recording_)
+      log_.on_rollback<&hived_cells::hold_now>(*this, chain, leaf, chains_[chain].holders(leaf));
+    hold_now(chain, leaf, to);
+  }
+  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
+  // may depend on those that it has. Cost: O(cells around them) if all change alike and changes are
+  // not recorded.
+  template <class To>
+  void hold_all(std::uint32_t c, std::span<const cell_id> leaves, const To& to) {
+    physical_chain& chain = chains_[c];
+    bool alike = !recording_;
+    const bool was = chain.holders(leaves.front()).taken();
+    const bool is = to(0).taken();
+    std::uint64_t facts = 0;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const leaf_holders from = chain.holders(leaves[i]);
+      const leaf_holders next = to(i);
+      alike = alike && from.taken() == was && next.taken() == is;
+      facts ^= fact_of(c, leaves[i], from) ^ fact_of(c, leaves[i], next);
+    }
+    if (!alike) {
+      for (std::size_t i = 0; i < leaves.size(); ++i) hold(c, leaves[i], to(i));
+      return;
+    }
+    hash_ ^= facts;
+    chain.hold_all(leaves, to);
+    if (was == is) return;
+    for (std::size_t i = 0; i < leaves.size();) {
+      const virtual_cell owner = chain.owner(leaves[i]);
+      APIARY_VERIFY(owner.cell.valid());
+      virtual_cluster& cluster = clusters_[owner.cluster.value];
+      const cell_id end = cluster.end_of_node(cluster.node_of(owner.cell));
+      std::array<cell_id, 64> cells;
+      std::size_t n = 0;
+      std::uint64_t usable = 0;
+      virtual_cell at = owner;
+      do {
+        cells[n] = at.cell;
+        if (!is && chain.healthy().healthy(leaves[i])) usable |= std::uint64_t{1} << n;
+        ++n;
+        if (++i < leaves.size()) at = chain.owner(leaves[i]);
+      } while (i < leaves.size() && at.cluster == owner.cluster && at.cell > cells[n - 1] &&
+               at.cell < end);
+      cluster.set_all_active({cells.data(), n}, is);
+      cluster.set_all_usable({cells.data(), n}, usable);
+    }
+  }
+  // Binds a virtual cell of level l to a physical cell; a whole cell (a root) is granted to the
+  // tenant. Requires: neither cell is bound; the physical cell of a whole cell can be granted.
+  void bind(vc_chain_id c, cell_id v, level_t l, cell_id p) {
+    if (recording_) log_.on_rollback<&hived_cells::unbind_now>(*this, c, v, l, p);
+    bind_now(c, v, l, p);
+  }
+  // Unbinds a virtual cell of level l. Requires: it is bound, and no cell inside it is bound.
+  void unbind(vc_chain_id c, cell_id v, level_t l) {
+    const cell_id p = clusters_[c.value].image(v);
+    if (recording_) log_.on_rollback<&hived_cells::bind_now>(*this, c, v, l, p);
+    unbind_now(c, v, l, p);
+  }
+  // Marks a leaf healthy or bad, and binds nothing (see mark). Returns whether its health changed.
+  // Not recorded.
+  bool set_health(std::uint32_t c, cell_id leaf, bool good) {
+    physical_chain& chain = chains_[c];
+    if (!chain.mark(leaf, good)) return false;
+    hash_ ^= fact(fact_bad, c, leaf.value, 0, 0);
+    if (const virtual_cell owner = chain.owner(leaf); owner.cell.valid())
+      clusters_[owner.cluster.value].set_usable(owner.cell, good && !chain.holders(leaf).taken());
+    return true;
+  }
+
   // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells: at each level
   // to the one with the fewest opportunistic leaves. Returns the physical leaf. Returns nullopt and
   // binds nothing if no healthy whole cell can be granted.
   std::optional<cell_id> bind_leaf(vc_chain_id c, cell_id leaf) {
-    const virtual_cluster& cluster = bindings::cluster(c);
-    const physical_chain& chain = bindings::chain(cluster.chain());
+    const virtual_cluster& cluster = clusters_[c.value];
+    const physical_chain& chain = chains_[cluster.chain()];
     const cell_id v = find_bound_ancestor(cluster, leaf);
     auto l = static_cast<level_t>(path_.size());
     cell_id image;
@@ -86,15 +224,12 @@ class hived_cells : private hived_bindings {
   // Requires: the lowest bound cells above both leaves are bound to each other; if there are none,
   // the whole cell can be granted.
   void bind_leaf_at(vc_chain_id c, bound_leaf at) {
-    const virtual_cluster& cluster = bindings::cluster(c);
+    const virtual_cluster& cluster = clusters_[c.value];
     find_bound_ancestor(cluster, at.leaf);
     for (auto l = static_cast<level_t>(path_.size()); l-- > 1;)
-      bind(c, path_[l], l, bindings::chain(cluster.chain()).tree().ancestor(at.image, l));
+      bind(c, path_[l], l, chains_[cluster.chain()].tree().ancestor(at.image, l));
     if (!path_.empty()) bind(c, at.leaf, 0, at.image);
   }
-
-  // Binds an unbound whole cell to p, which can be granted. For searches, which must undo it.
-  void bind_whole(vc_chain_id c, cell_id root, level_t l, cell_id p) { bind(c, root, l, p); }
 
   static constexpr level_t no_level = ~level_t{0};  // not known, or no preference
   // Binds a virtual leaf of the cluster to this physical leaf and returns it; nullopt: no leaf can
@@ -103,8 +238,8 @@ class hived_cells : private hived_bindings {
   // Cost: O(levels * fan-out).
   std::optional<cell_id> bind_any_leaf(vc_chain_id c, cell_id image, bool highest_first,
                                        level_t preferred = no_level) {
-    const virtual_cluster& cluster = bindings::cluster(c);
-    const physical_chain& chain = bindings::chain(cluster.chain());
+    const virtual_cluster& cluster = clusters_[c.value];
+    const physical_chain& chain = chains_[cluster.chain()];
     level_t l = 0;
     cell_id p = image;
     while (p.valid() && !chain.owner(p).cell.valid()) p = chain.tree().parent(p, l++);
@@ -135,21 +270,21 @@ class hived_cells : private hived_bindings {
   // release: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
   // downgrade: the running gang becomes opportunistic. A leaf that is no longer taken is unbound.
   void release(std::uint32_t chain, cell_id leaf) {
-    const leaf_holders h = bindings::chain(chain).holders(leaf);
+    const leaf_holders h = chains_[chain].holders(leaf);
     set_holders(chain, leaf, {gang_slot(), h.claimer, false});
   }
   void unclaim(std::uint32_t chain, cell_id leaf) {
-    const leaf_holders h = bindings::chain(chain).holders(leaf);
+    const leaf_holders h = chains_[chain].holders(leaf);
     set_holders(chain, leaf, {h.user, gang_slot(), h.guaranteed});
   }
   void downgrade(std::uint32_t chain, cell_id leaf) {
-    const leaf_holders h = bindings::chain(chain).holders(leaf);
+    const leaf_holders h = chains_[chain].holders(leaf);
     set_holders(chain, leaf, {h.user, h.claimer, false});
   }
   // As release(), for leaves of one node, ascending. Cost: O(cells around them) if all hardware of
   // the chain is healthy and changes are not recorded.
   void release_all(std::uint32_t c, std::span<const cell_id> leaves) {
-    const physical_chain& chain = bindings::chain(c);
+    const physical_chain& chain = chains_[c];
     if (chain.any_bad() || is_recording()) {
       for (const cell_id leaf : leaves) release(c, leaf);
       return;
@@ -174,8 +309,8 @@ class hived_cells : private hived_bindings {
   // Unbinds a virtual leaf that is no longer taken, and the cells above it without a taken leaf.
   // Unhealthy cells stay bound while the cell above them is bound; pinned cells stay bound.
   void unbind_leaf(vc_chain_id c, cell_id leaf) {
-    const virtual_cluster& cluster = bindings::cluster(c);
-    const physical_chain& chain = bindings::chain(cluster.chain());
+    const virtual_cluster& cluster = clusters_[c.value];
+    const physical_chain& chain = chains_[cluster.chain()];
     path_.assign(1, leaf);
     cell_id above = cluster.tree().parent(leaf, 0);
     for (level_t l = 1; above.valid() && cluster.active(above) == 0; ++l) {
@@ -199,12 +334,11 @@ class hived_cells : private hived_bindings {
   // for every unbound virtual cell inside it. Returns the whole cell.
   // Cost: O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
   cell_id bind_unhealthy(vc_chain_id c, cell_id leaf, cell_id done = cell_id()) {
-    const quota_tree& tree = bindings::cluster(c).tree();
+    const quota_tree& tree = clusters_[c.value].tree();
     level_t l = 0;
     for (cell_id above = tree.parent(leaf, l); above.valid(); above = tree.parent(leaf, ++l))
       leaf = above;
-    if (leaf != done)
-      bind_unusable(c, leaf, l, bindings::chain(bindings::cluster(c).chain()).healthy());
+    if (leaf != done) bind_unusable(c, leaf, l, chains_[clusters_[c.value].chain()].healthy());
     return leaf;
   }
   // The result of bind_whole_cells.
@@ -228,8 +362,8 @@ class hived_cells : private hived_bindings {
                                      std::uint32_t task_gpus,
                                      std::span<const std::uint32_t> skips = {},
                                      bool again = false) {
-    const virtual_cluster& cluster = bindings::cluster(c);
-    const physical_chain& chain = bindings::chain(cluster.chain());
+    const virtual_cluster& cluster = clusters_[c.value];
+    const physical_chain& chain = chains_[cluster.chain()];
     bound_whole_cells done;
     rankings_.resize(chain.tree().num_levels());
     skipped_.resize(skips.size(), 0);
@@ -276,7 +410,7 @@ class hived_cells : private hived_bindings {
   [[nodiscard]] std::uint64_t max_tasks_in_unbound(vc_chain_id c,
                                                    const health<uniform_tree>& usable,
                                                    std::uint32_t task_gpus) {
-    const virtual_cluster& cluster = bindings::cluster(c);
+    const virtual_cluster& cluster = clusters_[c.value];
     std::uint64_t tasks = 0;
     rankings_.resize(1);
     grant_ranking& ranked = rankings_[0];
@@ -286,7 +420,7 @@ class hived_cells : private hived_bindings {
         unbound += cluster.image(root).valid() ? 0U : 1U;
       if (unbound == 0) continue;
       for (const grant_candidate& best :
-           ranked(bindings::chain(cluster.chain()), l, usable, task_gpus).first(unbound))
+           ranked(chains_[cluster.chain()], l, usable, task_gpus).first(unbound))
         tasks += best.tasks;
     }
     return tasks;
@@ -294,8 +428,8 @@ class hived_cells : private hived_bindings {
   // Marks a leaf healthy or bad; returns whether its health changed. Binds a bad leaf in a bound
   // cell, and unbinds what was bound only because it was unhealthy.
   bool mark(std::uint32_t c, cell_id leaf, bool good) {
-    if (!bindings::mark(c, leaf, good)) return false;
-    const physical_chain& chain = bindings::chain(c);
+    if (!set_health(c, leaf, good)) return false;
+    const physical_chain& chain = chains_[c];
     cell_id p = leaf;
     level_t l = 0;
     if (good) {
@@ -310,12 +444,86 @@ class hived_cells : private hived_bindings {
       bind_unusable(chain.owner(p).cluster, chain.owner(p).cell, l, chain.healthy());
     return true;
   }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    std::size_t n = 0;
+    for (const physical_chain& chain : chains_) n += sizeof(chain) + chain.memory_bytes();
+    for (const virtual_cluster& cluster : clusters_) n += sizeof(cluster) + cluster.memory_bytes();
+    return n;
+  }
 
  private:
+  enum fact_kind : std::uint32_t { fact_holders, fact_bound, fact_bad };
+  vc_chain_id add_cluster(tenant_id tenant, std::uint32_t chain, const hived_layout& layout,
+                          std::span<const std::uint32_t> quota) {
+    clusters_.emplace_back(tenant, chain, layout.chains[chain].tree,
+                           layout.chains[chain].node_level, quota);
+    pinned_.push_back(false);
+    return vc_chain_id(num_clusters() - 1);
+  }
+  // The hash is the XOR of one pseudorandom word per fact.
+  [[nodiscard]] static constexpr std::uint64_t fact(fact_kind kind, std::uint32_t a,
+                                                    std::uint32_t b, std::uint32_t c,
+                                                    std::uint32_t d) noexcept {
+    std::uint64_t z = (std::uint64_t{kind} << 60) ^ (std::uint64_t{a} << 32) ^ b;
+    z = mix(z + 0x9e3779b97f4a7c15U);
+    return mix(z ^ (std::uint64_t{c} << 32) ^ d);
+  }
+  [[nodiscard]] static constexpr std::uint64_t mix(std::uint64_t z) noexcept {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31);
+  }
+  [[nodiscard]] static constexpr std::uint64_t fact_of(std::uint32_t chain, cell_id leaf,
+                                                       leaf_holders h) noexcept {
+    if (h.idle()) return 0;
+    return fact(fact_holders, chain * 2 + (h.guaranteed ? 1 : 0), leaf.value, h.user.value,
+                h.claimer.value);
+  }
+
+  void hold_now(std::uint32_t c, cell_id leaf, leaf_holders to) {
+    physical_chain& chain = chains_[c];
+    const leaf_holders from = chain.holders(leaf);
+    chain.hold(leaf, to);
+    hash_ ^= fact_of(c, leaf, from) ^ fact_of(c, leaf, to);
+    if (from.taken() == to.taken()) return;
+    const virtual_cell owner = chain.owner(leaf);
+    APIARY_VERIFY(owner.cell.valid());
+    clusters_[owner.cluster.value].set_active(owner.cell, to.taken());
+    clusters_[owner.cluster.value].set_usable(owner.cell,
+                                              !to.taken() && chain.healthy().healthy(leaf));
+  }
+  void bind_now(vc_chain_id c, cell_id v, level_t l, cell_id p) {
+    virtual_cluster& cluster = clusters_[c.value];
+    physical_chain& chain = chains_[cluster.chain()];
+    APIARY_VERIFY(!cluster.image(v).valid() && !chain.owner(p).cell.valid());
+    if (!cluster.tree().parent(v, l).valid()) {
+      APIARY_VERIFY(chain.grant(p));
+      APIARY_VERIFY(pinned_[c.value] || ledgers_[cluster.chain()].charge(cluster.tenant(), l));
+      cluster.set_root_bound(v, true);
+    }
+    cluster.set_image(v, p);
+    chain.set_owner(p, {c, v});
+    hash_ ^= fact(fact_bound, c.value, v.value, p.value, 0);
+    if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, false);
+  }
+  void unbind_now(vc_chain_id c, cell_id v, level_t l, cell_id p) {
+    virtual_cluster& cluster = clusters_[c.value];
+    physical_chain& chain = chains_[cluster.chain()];
+    APIARY_VERIFY(cluster.image(v) == p);
+    cluster.set_image(v, cell_id());
+    chain.set_owner(p, virtual_cell());
+    hash_ ^= fact(fact_bound, c.value, v.value, p.value, 0);
+    if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, true);
+    if (cluster.tree().parent(v, l).valid()) return;
+    chain.revoke(p);
+    cluster.set_root_bound(v, false);
+    ledgers_[cluster.chain()].refund(cluster.tenant(), l);
+  }
+
   // Unbinds the leaves in path_, ascending, and the cells above them without a taken leaf.
   // Requires: the leaves are not taken; all hardware of the chain is healthy.
   void unbind_inactive(vc_chain_id c) {
-    const virtual_cluster& cluster = bindings::cluster(c);
+    const virtual_cluster& cluster = clusters_[c.value];
     for (level_t l = 0; !path_.empty(); ++l) {
       std::size_t above = 0;
       for (const cell_id v : path_) {
@@ -339,22 +547,22 @@ class hived_cells : private hived_bindings {
   }
   // Sets the holders of a leaf, and unbinds it if it is no longer taken.
   void set_holders(std::uint32_t chain, cell_id leaf, leaf_holders to) {
-    const bool was_taken = bindings::chain(chain).holders(leaf).taken();
+    const bool was_taken = chains_[chain].holders(leaf).taken();
     hold(chain, leaf, to);
     if (!was_taken || to.taken()) return;
-    const virtual_cell owner = bindings::chain(chain).owner(leaf);
+    const virtual_cell owner = chains_[chain].owner(leaf);
     unbind_leaf(owner.cluster, owner.cell);
   }
   // Unbinds a virtual cell and all bound cells inside it.
   void unbind_subtree(vc_chain_id c, cell_id v, level_t l) {
-    for (const cell_id child : bindings::cluster(c).tree().children(v, l))
-      if (bindings::cluster(c).image(child).valid()) unbind_subtree(c, child, l - 1);
+    for (const cell_id child : clusters_[c.value].tree().children(v, l))
+      if (clusters_[c.value].image(child).valid()) unbind_subtree(c, child, l - 1);
     unbind(c, v, l);
   }
   // Binds the unusable cells inside a bound cell, at all levels below it.
   void bind_unusable(vc_chain_id c, cell_id v, level_t l, const health<uniform_tree>& usable) {
-    const virtual_cluster& cluster = bindings::cluster(c);
-    const physical_chain& chain = bindings::chain(cluster.chain());
+    const virtual_cluster& cluster = clusters_[c.value];
+    const physical_chain& chain = chains_[cluster.chain()];
     if (l == 0 || usable.healthy(cluster.image(v))) return;
     for (const cell_id child : chain.tree().children(cluster.image(v), l)) {
       if (usable.healthy(child)) continue;
@@ -373,10 +581,20 @@ class hived_cells : private hived_bindings {
                                        level_t l) const noexcept {
     const virtual_cell owner = chain.owner(p);
     if (!owner.cell.valid()) return false;
-    const virtual_cluster& cluster = bindings::cluster(owner.cluster);
+    const virtual_cluster& cluster = clusters_[owner.cluster.value];
     if (!cluster.tree().parent(owner.cell, l).valid()) return false;
     return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
   }
+
+  std::vector<physical_chain> chains_;
+  std::vector<quota_ledger> ledgers_;  // by chain
+  std::vector<virtual_cluster> clusters_;
+  std::vector<bool> pinned_;                      // by cluster
+  lean_vector<vc_chain_id> clusters_of_tenants_;  // for each chain, one entry per tenant
+  lean_vector<vc_chain_id> clusters_of_pinned_;
+  journal log_;
+  bool recording_ = false;
+  std::uint64_t hash_ = 0;
   // Scratch memory, not part of the state. bind_whole_cells reuses its rankings if `again`.
   lean_vector<cell_id> path_;
   lean_vector<virtual_cell> released_;

@@ -9,7 +9,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/status.h>
-#include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -32,48 +31,6 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
-
-// A hash table from names to numbers; no template, so that it is compiled only once. Cost: find and
-// add O(length of the name), expected; 16 bytes and one string for each name.
-class name_index {
- public:
-  // Adds a name unless the table has it already. Returns whether it was added.
-  bool add(std::string_view name, std::uint32_t value) {
-    if (2 * (entries_.size() + 1) > buckets_.size()) grow();
-    std::uint32_t& bucket = buckets_[bucket_of(name)];
-    if (bucket != none) return false;
-    bucket = static_cast<std::uint32_t>(entries_.size());
-    entries_.push_back({std::string(name), value});
-    return true;
-  }
-  [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const noexcept {
-    if (buckets_.empty()) return std::nullopt;
-    const std::uint32_t bucket = buckets_[bucket_of(name)];
-    return bucket == none ? std::nullopt : std::optional(entries_[bucket].value);
-  }
-  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-
- private:
-  struct entry {
-    std::string name{};
-    std::uint32_t value = 0;
-  };
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-  // The bucket of the name, or the empty bucket where it belongs. Requires: some bucket is empty.
-  [[nodiscard]] std::size_t bucket_of(std::string_view name) const noexcept {
-    const std::size_t mask = buckets_.size() - 1;
-    std::size_t at = static_cast<std::size_t>(digest().add(name).value()) & mask;
-    while (buckets_[at] != none && entries_[buckets_[at]].name != name) at = (at + 1) & mask;
-    return at;
-  }
-  void grow() {
-    buckets_.assign(buckets_.empty() ? 8 : 2 * buckets_.size(), none);
-    for (std::uint32_t i = 0; i < entries_.size(); ++i) buckets_[bucket_of(entries_[i].name)] = i;
-  }
-
-  std::vector<entry> entries_;          // in the order of the calls of add
-  lean_vector<std::uint32_t> buckets_;  // indices of entries_; a power of two, at least half empty
-};
 
 // Collects the faults of a configuration document, one per line, as "path: what is wrong".
 class document_faults {
@@ -126,8 +83,6 @@ struct cell_shape {
 // shape_of O(levels). Model: hierarchical uniform composability, HiveD (OSDI 2020) section 3.
 class hived_cell_types {
  public:
-  // The leaves of a node are the bits of a 64-bit mask.
-  static constexpr std::uint32_t max_leaves_per_node = 64;
   // Adds these faults: a type without name, child type or number of children; a dot in a name; a
   // type that is defined twice, or that contains itself.
   hived_cell_types(std::span<const cell_type_config> types, document_faults& faults) {
@@ -140,7 +95,7 @@ class hived_cell_types {
         faults.add({path, ".childCellType"}, {"has a dot in its name; dots separate types"});
       }
       if (type.child_count == 0) faults.add({path, ".childCellNumber"}, {"is 0 or missing"});
-      if (index_.add(type.name, static_cast<std::uint32_t>(types_.size()))) {
+      if (index_.try_emplace(type.name, static_cast<std::uint32_t>(types_.size())).second) {
         types_.push_back({&type});
       } else {
         faults.add({path}, {"is defined twice"});
@@ -178,7 +133,8 @@ class hived_cell_types {
     std::uint64_t leaves = 1;  // of a cell of this level, at most limit + 1
     std::uint64_t leaves_of_node = 0;
     for (std::size_t i = down.size(); i-- > 0;) {
-      leaves = (std::min<std::uint64_t>)(leaves * down[i]->child_count, max_leaves_per_node + 1);
+      leaves = (std::min<std::uint64_t>)(leaves * down[i]->child_count,
+                                         chain_layout::max_node_leaves + 1);
       shape.types.push_back(down[i]->name);
       if (!down[i]->is_node) continue;
       ++node_levels;
@@ -196,9 +152,9 @@ class hived_cell_types {
                  {in_quotes(top), " has ", node_levels, " node levels instead of one", end});
       return std::nullopt;
     }
-    if (leaves_of_node > max_leaves_per_node) {
-      faults.add({path}, {"the nodes in ", in_quotes(top), " have more than ", max_leaves_per_node,
-                          " leaf cells"});
+    if (leaves_of_node > chain_layout::max_node_leaves) {
+      faults.add({path}, {"the nodes in ", in_quotes(top), " have more than ",
+                          chain_layout::max_node_leaves, " leaf cells"});
       return std::nullopt;
     }
     return shape;
@@ -217,12 +173,12 @@ class hived_cell_types {
     return name.find('.') != std::string::npos;
   }
   [[nodiscard]] const entry* find(const std::string& name) const {
-    const std::optional<std::uint32_t> found = index_.find(name);
-    return found ? &types_[*found] : nullptr;
+    const auto found = index_.find(name);
+    return found == index_.end() ? nullptr : &types_[found->second];
   }
   [[nodiscard]] entry* find(const std::string& name) {
-    const std::optional<std::uint32_t> found = index_.find(name);
-    return found ? &types_[*found] : nullptr;
+    const auto found = index_.find(name);
+    return found == index_.end() ? nullptr : &types_[found->second];
   }
   // Walks down from each type through types not visited before; one that meets itself is a cycle.
   void find_cycles(std::span<const cell_type_config> types, document_faults& faults) {
@@ -302,11 +258,11 @@ class hived_chain_reader {
       if (shape && !has_node_index(*shape, path)) shape.reset();
       if (!shape) {
         all_complete = false;
-        chain_of_type.add(type, chain_id().value);
+        chain_of_type.try_emplace(std::string(type), chain_id().value);
         continue;
       }
       const chain_id c(static_cast<std::uint32_t>(chains.size()));
-      chain_of_type.add(type, c.value);
+      chain_of_type.try_emplace(std::string(type), c.value);
       chains.push_back({.name = std::string(type),
                         .tree = uniform_tree(shape->fan_outs),
                         .level_types = std::move(shape->types),
@@ -343,7 +299,7 @@ class hived_chain_reader {
     std::vector<std::uint32_t> roots(chains.size());
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const physical_cell_config& cell = cells[i];
-      const chain_id c(*chain_of_type.find(cell.type));
+      const chain_id c(chain_of_type.at(cell.type));
       if (!c.valid()) continue;
       const level_t top = chain(c).tree.num_levels() - 1;
       add_cell({nullptr, i}, cell, {c, top, roots[c.value]++}, false);
@@ -392,7 +348,7 @@ class hived_chain_reader {
   }
   void add_pinned(const place& at, const std::string& id, position where) {
     const auto index = static_cast<std::uint32_t>(pinned.size());
-    if (!pinned_of_id.add(id, index)) {
+    if (!pinned_of_id.try_emplace(id, index).second) {
       faults_.add({path_of(at), ".pinnedCellId"}, {in_quotes(id), " already pins another cell"});
     }
     const cell_id c = chain(where.chain).tree.at(where.level, where.index);
@@ -407,8 +363,9 @@ class hived_chain_reader {
       return;
     }
     const std::uint32_t node = in.first_node + where.index;
-    if (node_of_name.add(name, node)) return;
-    const std::uint32_t first = *node_of_name.find(name);
+    const auto [named, fresh] = node_of_name.try_emplace(name, node);
+    if (fresh) return;
+    const std::uint32_t first = named->second;
     std::vector<std::uint32_t>& more = more_of_host[first];
     const auto here = [&](std::uint32_t n) { return n >= in.first_node && n < node; };
     if (here(first) || std::any_of(more.begin(), more.end(), here)) {
@@ -489,7 +446,7 @@ class hived_tenant_reader {
     const std::string path = text_of({"virtualClusters.", escaped(cluster.name)});
     const tenant_id tenant(static_cast<std::uint32_t>(tenants.size()));
     if (cluster.name.empty()) faults_.add({path}, {"a virtual cluster without name"});
-    if (!tenant_of_name.add(cluster.name, tenant.value)) {
+    if (!tenant_of_name.try_emplace(cluster.name, tenant.value).second) {
       faults_.add({path}, {"is defined twice"});
     }
     tenants.push_back({.name = cluster.name});
@@ -518,11 +475,11 @@ class hived_tenant_reader {
     std::size_t dot = type.find('.');
     std::string_view part = type.substr(0, dot);
     const auto found = cells_.chain_of_type.find(part);
-    if (!found) {
+    if (found == cells_.chain_of_type.end()) {
       faults_.add({path}, {type.empty() ? std::string("is missing") : no_chain(part, type)});
       return std::nullopt;
     }
-    const chain_id chain(*found);
+    const chain_id chain(found->second);
     if (!chain.valid()) return std::nullopt;
     const std::vector<std::string>& types = cells_.chains[chain.value].level_types;
     auto level = static_cast<level_t>(types.size() - 1);
@@ -560,8 +517,8 @@ class hived_tenant_reader {
     const auto found = cells_.pinned_of_id.find(id);
     if (id.empty()) {
       faults_.add({path}, {"is missing"});
-    } else if (found) {
-      tenant_id& owner = cells_.pinned[*found].tenant;
+    } else if (found != cells_.pinned_of_id.end()) {
+      tenant_id& owner = cells_.pinned[found->second].tenant;
       if (owner.valid()) {
         faults_.add({path}, {in_quotes(id), " already belongs to virtual cluster ",
                              in_quotes(tenants[owner.value].name)});

@@ -5,12 +5,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
-#include <apiary/hived/detail/cell_choice.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
-#include <apiary/hived/ids.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
@@ -384,7 +382,7 @@ class guest_choice {
     const part& p = parts_[i];
     if (is_root(p)) {
       if (!chain_->cells().can_allocate_at(q)) return false;
-      cells_->bind_whole(c_, p.cell, p.level, q);
+      cells_->bind(c_, p.cell, p.level, q);
       spend(chain_->tree().leaves_per_cell(p.level));
     } else if (used_[q.value] == epoch_) {
       return false;

@@ -1,9 +1,6 @@
 // apiary/hived/detail/hived_inl.h - bodies of hived/hived.h.
 // SPDX-License-Identifier: MIT
-#include <apiary/hived/hived.h>  // first: its other bodies include this header again
 #pragma once
-#ifndef APIARY_HIVED_HIVED_INL_H
-#define APIARY_HIVED_HIVED_INL_H
 
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/container/bitset.h>
@@ -13,14 +10,15 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/merge_checks.h>
 #include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/planner.h>
+#include <apiary/hived/detail/snapshot_text.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/request.h>
@@ -275,6 +273,18 @@ APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hiv
   core_->downgraded.clear();
   return report;
 }
+APIARY_INLINE std::string hived::snapshot() const {
+  return detail::hived_snapshot_writer::write(cells(), gangs(), layout().hash(), hash());
+}
+
+APIARY_INLINE absl::Status hived::restore(std::string_view snapshot) {
+  detail::hived_state state(layout());
+  APIARY_RETURN_IF_ERROR(detail::hived_snapshot_reader::read(snapshot, core_->catalog, state));
+  begin_change();
+  core_->state = std::move(state);
+  return absl::OkStatus();
+}
+
 APIARY_INLINE const hived_layout& hived::layout() const noexcept { return core_->catalog.layout(); }
 
 APIARY_INLINE const detail::hived_catalog& hived::catalog() const noexcept {
@@ -385,5 +395,3 @@ APIARY_INLINE absl::Status hived::mark(node_id node, std::optional<std::uint32_t
 }
 
 APIARY_NAMESPACE_END
-
-#endif  // APIARY_HIVED_HIVED_INL_H

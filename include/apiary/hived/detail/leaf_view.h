@@ -5,11 +5,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 

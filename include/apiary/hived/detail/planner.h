@@ -10,10 +10,9 @@
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
-#include <apiary/hived/detail/gang_placement.h>
-#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
 #include <apiary/hived/detail/state.h>
+#include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>

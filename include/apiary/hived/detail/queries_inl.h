@@ -5,8 +5,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
-#include <apiary/hived/chain_layout.h>
 #include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

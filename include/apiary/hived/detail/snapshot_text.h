@@ -5,15 +5,13 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/detail/audit_gangs.h>
-#include <apiary/hived/detail/bindings.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/guarantees.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/state.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/ids.h>
 #include <apiary/hived/request.h>
 #include <apiary/hived/violation.h>
 #include <apiary/model/request.h>
@@ -208,19 +206,18 @@ class hived_snapshot_reader {
  public:
   // Requires: the state of a new scheduler with this catalog. After an error it is useless.
   [[nodiscard]] static absl::Status read(std::string_view text, const hived_catalog& catalog,
-                                         hived_guarantees& state) {
+                                         hived_state& state) {
     return hived_snapshot_reader(text, catalog, state).read_all();
   }
 
  private:
   static constexpr std::uint32_t max32 = (std::numeric_limits<std::uint32_t>::max)();
 
-  hived_snapshot_reader(std::string_view text, const hived_catalog& catalog,
-                        hived_guarantees& state)
+  hived_snapshot_reader(std::string_view text, const hived_catalog& catalog, hived_state& state)
       : rest_(text),
         catalog_(catalog),
         state_(state),
-        bindings_(state.cells_),
+        cells_(state.cells_),
         max_leaves_(64 * catalog.max_leaves()) {}
 
   [[nodiscard]] static absl::Status damaged(const std::string& what) {
@@ -259,7 +256,7 @@ class hived_snapshot_reader {
     read_bad();
     read_bindings();
     for (const chain_leaf& l : bad_)
-      if (good_) bindings_.mark(l.chain, l.leaf, false);
+      if (good_) cells_.set_health(l.chain, l.leaf, false);
     read_gangs();
     if (good_ && !rest_.empty()) fail("text after the last gang");
     if (good_ && state_.hash() != hash) {
@@ -315,8 +312,8 @@ class hived_snapshot_reader {
   }
 
   void read_bad() {
-    for (std::uint32_t c = 0; good_ && c < bindings_.num_chains(); ++c) {
-      const id_range<cell_id> leaves = bindings_.chain(c).tree().cells(0);
+    for (std::uint32_t c = 0; good_ && c < cells_.num_chains(); ++c) {
+      const id_range<cell_id> leaves = cells_.chain(c).tree().cells(0);
       read_runs(1, [&](std::uint32_t leaf, std::uint32_t, std::uint32_t) {
         if (!leaves.contains(cell_id(leaf))) return fail("a bad leaf cell does not exist");
         const chain_leaf l{c, cell_id(leaf)};
@@ -327,7 +324,7 @@ class hived_snapshot_reader {
     }
   }
   void read_bindings() {
-    for (std::uint32_t c = 0; good_ && c < bindings_.num_clusters(); ++c) {
+    for (std::uint32_t c = 0; good_ && c < cells_.num_clusters(); ++c) {
       std::uint32_t next = 0;
       read_runs(1, [&](std::uint32_t v, std::uint32_t p, std::uint32_t i) {
         if (v < next) return fail("its bound cells do not ascend");
@@ -337,21 +334,21 @@ class hived_snapshot_reader {
     }
   }
   bool bind(vc_chain_id c, cell_id v, cell_id p) {
-    const virtual_cluster& cluster = bindings_.cluster(c);
-    const physical_chain& chain = bindings_.chain(cluster.chain());
+    const virtual_cluster& cluster = cells_.cluster(c);
+    const physical_chain& chain = cells_.chain(cluster.chain());
     if (v.value >= cluster.tree().num_cells() || p.value >= chain.tree().num_cells())
       return fail("a bound cell does not exist");
     const level_t l = cluster.tree().level(v);
     if (l != chain.tree().level(p)) return fail("cells of different levels are bound");
     const cell_id above = cluster.tree().parent(v, l);
-    if (bindings_.is_pinned(c) && !above.valid() && cluster.image(v) == p) return true;
+    if (cells_.is_pinned(c) && !above.valid() && cluster.image(v) == p) return true;
     if (cluster.image(v).valid() || chain.owner(p).cell.valid())
       return fail("a cell is bound twice");
     const bool fits = above.valid() ? cluster.image(above).valid() &&
                                           cluster.image(above) == chain.tree().parent(p, l)
                                     : chain.cells().can_allocate_at(p);
     if (!fits) return fail("a cell is bound outside its tenant's cells");
-    bindings_.bind(c, v, l, p);
+    cells_.bind(c, v, l, p);
     return true;
   }
 
@@ -466,16 +463,15 @@ class hived_snapshot_reader {
   // Whether the leaves of a gang can be held as the gang says. Sets the fault if not.
   bool is_possible(const gang_record& gang) {
     if (state_.gangs_.find(gang.request.job)) return fail("it occurs twice");
-    if (gang.cluster.valid() && gang.cluster.value >= bindings_.num_clusters())
+    if (gang.cluster.valid() && gang.cluster.value >= cells_.num_clusters())
       return fail("its virtual cluster does not exist");
     if (gang.state == gang_state::preempting && !gang.guaranteed())
       return fail("it is preempting without cells of its tenant");
     for (const chain_leaf& l : gang.leaves) {
       if (!l.leaf.valid()) continue;
-      if (l.chain >= bindings_.num_chains() ||
-          !bindings_.chain(l.chain).tree().cells(0).contains(l.leaf))
+      if (l.chain >= cells_.num_chains() || !cells_.chain(l.chain).tree().cells(0).contains(l.leaf))
         return fail("a leaf cell does not exist");
-      const vc_chain_id owner = bindings_.chain(l.chain).owner(l.leaf).cluster;
+      const vc_chain_id owner = cells_.chain(l.chain).owner(l.leaf).cluster;
       if (gang.guaranteed() && owner != gang.cluster)
         return fail("a leaf cell is not bound to its tenant's cells");
     }
@@ -487,22 +483,22 @@ class hived_snapshot_reader {
     const gang_slot slot = state_.gangs_.add(std::move(gang));
     for (const chain_leaf& l : state_.gangs_[slot].leaves) {
       if (!l.leaf.valid()) continue;
-      leaf_holders to = bindings_.chain(l.chain).holders(l.leaf);
+      leaf_holders to = cells_.chain(l.chain).holders(l.leaf);
       if (claims) {
         to.claimer = slot;
       } else {
         to.user = slot;
         to.guaranteed = guaranteed;
       }
-      bindings_.hold(l.chain, l.leaf, to);
+      cells_.hold(l.chain, l.leaf, to);
     }
     state_.enter(slot);
   }
 
   std::string_view rest_;
   const hived_catalog& catalog_;
-  hived_guarantees& state_;
-  hived_bindings& bindings_;
+  hived_state& state_;
+  hived_cells& cells_;
   std::uint64_t max_leaves_;  // of all gangs
   std::uint64_t leaves_ = 0;  // of the gangs read so far
   bool good_ = true;
