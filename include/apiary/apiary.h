@@ -75,7 +75,6 @@
 #include <apiary/hived/plan.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
-#include <apiary/hived/violation.h>
 #include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>

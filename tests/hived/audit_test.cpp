@@ -1,15 +1,20 @@
-// apiary/tests/hived/audit_test.cpp - the audit checks everything, and recounts doomed cells.
+// apiary/tests/hived/audit_test.cpp - the audit names what is wrong; both audits agree.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
+#include "support/hived_audit.h"
 #include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,13 +29,13 @@ using apiary_test::damage;
 TEST_CASE("the audit finds nothing wrong with a scheduler in use") {
   const audit_scene s;
   CHECK(apiary_test::faults_of(s.whole) == "");
-  CHECK(apiary_test::faults_of(audit(s.whole.layout(), s.cells, s.gangs)) == "");
+  CHECK(apiary_test::faults_of(audit(s.whole)) == "");
 }
 
-// What each of its headers finds is tested with that header.
+// What each part finds is tested with that part.
 TEST_CASE("the audit checks cells, bindings, gangs and quotas") {
-  const auto all = [](apiary::detail::audit_notes& notes) {
-    notes.found = audit(notes.layout, notes.cells, notes.gangs);
+  const auto all = [](apiary_test::afresh::audit_notes& notes) {
+    notes.found = apiary_test::afresh::audit_afresh(notes.layout, notes.cells, notes.gangs);
   };
   const std::vector<damage> damages = {
       {"tasks", "lists 3 leaves; its tasks have 4",
@@ -54,31 +59,52 @@ TEST_CASE("the audit checks cells, bindings, gangs and quotas") {
       all, {"active", "bijection", "hidden", "ledger", "opportunistic", "tasks"}, damages);
 }
 
-TEST_CASE("the audit of one tenant or chain checks its cells and no others") {
-  audit_scene s;
-  const hived_cells& cells = s.whole.cells();
-  const auto faults = [&](auto of) { return apiary_test::faults_of(audit(s.whole, of)); };
-  const vc_chain_id cluster = s.whole.find(job_id(1))->cluster;
-  const tenant_id tenant = cells.cluster(cluster).tenant();
-  const std::uint32_t c = cells.cluster(cluster).chain();
-  const std::uint32_t tenants = static_cast<std::uint32_t>(s.whole.layout().tenants.size());
-  for (std::uint32_t t = 0; t < tenants; ++t) CHECK(faults(tenant_id(t)) == "");
-  for (std::uint32_t i = 0; i < cells.num_chains(); ++i) CHECK(faults(chain_id(i)) == "");
+// What the audit finds in a scheduler, a line each.
+std::string compared(const hived& h) { return apiary_test::faults_of(audit(h)); }
 
-  const cell_id leaf = s.whole.find(job_id(1))->leaves[0].leaf;
-  broken(cells.cluster(cluster)).set_active(cells.chain(c).owner(leaf).cell, true);
-  for (std::uint32_t t = 0; t < tenants; ++t)
-    CHECK((faults(tenant_id(t)).find("active: ") != std::string::npos) == (tenant_id(t) == tenant));
-  for (std::uint32_t i = 0; i < cells.num_chains(); ++i) CHECK(faults(chain_id(i)) == "");
-  broken(cells.cluster(cluster)).set_active(cells.chain(c).owner(leaf).cell, false);
-
-  broken(*s.whole.find(job_id(1))).leaves.pop_back();
-  for (std::uint32_t t = 0; t < tenants; ++t)
-    CHECK((faults(tenant_id(t)).find("tasks: ") != std::string::npos) == (tenant_id(t) == tenant));
-
-  broken(cells.chain(c).healthy().usable()).reset(leaf.value);
-  for (std::uint32_t i = 0; i < cells.num_chains(); ++i)
-    CHECK((faults(chain_id(i)).find("health: ") != std::string::npos) == (i == c));
+TEST_CASE("the audit names what differs from a restored scheduler, with both values") {
+  struct difference {
+    const char* text;
+    std::function<void(audit_scene&)> inflict;
+  };
+  const auto chain = [](audit_scene& s) -> physical_chain& {
+    return broken(s.whole.cells().chain(s.rack));
+  };
+  const auto cluster = [](audit_scene& s) -> virtual_cluster& {
+    return broken(s.whole.cells().cluster(s.whole.find(job_id(4))->cluster));
+  };
+  const difference all[] = {
+      {"leaves in use: b (cluster 1) cell 0: 3 instead of 2\n",
+       [&](audit_scene& s) { cluster(s).set_active(s.owner(4).cell, true); }},
+      {"healthy: RACK cell 1: 0 instead of 1\n",
+       [&](audit_scene& s) { broken(chain(s).healthy().usable()).reset(1); }},
+      {"quota in use: a in RACK level 3: 0 instead of 1\n",
+       [&](audit_scene& s) {
+         broken(s.whole.cells().ledger(s.rack)).refund(tenant_id(audit_scene::tenant_a), 3);
+       }},
+      {"holders: RACK cell ",
+       [&](audit_scene& s) {
+         chain(s).hold(s.idle_leaf(), {s.slot(6), {}, false});
+       }},
+      {": user gang 6, claimer no gang instead of user no gang, claimer no gang\n",
+       [&](audit_scene& s) {
+         chain(s).hold(s.idle_leaf(), {s.slot(6), {}, false});
+       }},
+      {"order of victims: cluster 1: gang 4 of priority 1, 2 leaves\n",
+       [&](audit_scene& s) { broken(*s.whole.find(job_id(4))).request.priority = 0; }},
+      {"table: gang 99 is not found by its job\n",
+       [&](audit_scene& s) { broken(*s.whole.find(job_id(4))).request.job = job_id(99); }},
+      {"state: tasks: gang 5: task 0 has 1 leaves of 2\n",
+       [&](audit_scene& s) { broken(*s.whole.find(job_id(5))).leaves[0].leaf = cell_id(); }},
+      {"hash: ", [&](audit_scene& s) { broken(*s.whole.find(job_id(6))).request.lazy = true; }},
+  };
+  for (const difference& d : all) {
+    audit_scene s;
+    d.inflict(s);
+    CAPTURE(d.text);
+    CAPTURE(compared(s.whole));
+    CHECK(compared(s.whole).find(d.text) != std::string::npos);
+  }
 }
 
 TEST_CASE("the audit recounts what is doomed") {
@@ -90,11 +116,14 @@ TEST_CASE("the audit recounts what is doomed") {
   REQUIRE(s.whole.cancel(job_id(3)).ok());
   CHECK(*s.whole.doomed(tenant_id(audit_scene::tenant_a), chain_id(s.rack), 3) == 1);
   CHECK(apiary_test::faults_of(s.whole) == "");
+  CHECK(compared(s.whole) == "");
   REQUIRE(broken(s.whole.cells().ledger(s.rack)).charge(tenant_id(audit_scene::tenant_a), 3));
-  const std::vector<violation> found = audit(s.whole);
+  const std::vector<violation> found = apiary_test::afresh::audit_afresh(s.whole);
   CHECK(std::any_of(found.begin(), found.end(), [](const violation& v) {
     return v.invariant == "doomed" && v.witness == "a in RACK level 3: 0, recounted 1";
   }));
+  CHECK(compared(s.whole).find("quota in use: a in RACK level 3: 1 instead of 0") !=
+        std::string::npos);
 }
 
 }  // namespace

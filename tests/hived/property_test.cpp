@@ -31,6 +31,7 @@ void play(std::uint64_t runs, std::uint64_t events, const hived_play::habits& ha
       CAPTURE(i);
       host.step();
       REQUIRE(apiary_test::faults_of(host.scheduler) == "");
+      if (i % 16 == 0) REQUIRE(apiary_test::faults_of(audit(host.scheduler)) == "");
     }
     host.tidy_up();
     CAPTURE(first_seed + run);

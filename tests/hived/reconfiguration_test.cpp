@@ -76,7 +76,8 @@ struct one_configuration {
     return report;
   }
   [[nodiscard]] std::string faults() const {
-    return apiary_test::faults_of(audit(catalog.layout(), state.cells(), state.gangs()));
+    return apiary_test::faults_of(
+        apiary_test::afresh::audit_afresh(catalog.layout(), state.cells(), state.gangs()));
   }
   [[nodiscard]] const gang_record& gang(std::uint32_t job) const {
     return state.gangs()[*state.gangs().find(job_id(job))];

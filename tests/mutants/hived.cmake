@@ -118,7 +118,7 @@ mutant(snapshot_bad_again hived/detail/snapshot_text.h "dropped condition: a bad
 mutant(snapshot_bound_again hived/detail/snapshot_text.h "dropped condition: a bound cell may occur again and again"
   FROM [[v < next]] TO [[false]])
 mutant(snapshot_leaves hived/detail/snapshot_text.h "forgotten limit: a gang of a snapshot may have any number of leaves"
-  FROM [[size > max_leaves_ - leaves_]] TO [[false]])
+  FROM [[size_ > max_leaves_ - leaves_]] TO [[false]])
 mutant(snapshot_leaves_of_one hived/detail/snapshot_text.h "wrong limit: a gang that has grown is too large"
   FROM [[64 * catalog.max_leaves()]] TO [[catalog.max_leaves()]])
 mutant(snapshot_inside hived/detail/snapshot_text.h "dropped condition: a cell of a tenant is bound outside its whole cell"
@@ -127,16 +127,22 @@ mutant(snapshot_own_leaf hived/detail/snapshot_text.h "dropped condition: a guar
   FROM [[gang.guaranteed() && owner != gang.cluster]] TO [[false]])
 mutant(snapshot_claims hived/detail/snapshot_text.h "dropped condition: an opportunistic gang preempts"
   FROM [[gang.state == gang_state::preempting && !gang.guaranteed()]] TO [[false]])
-mutant(snapshot_audit hived/detail/snapshot_text.h "dropped step: the audit of a snapshot is not looked at"
-  FROM [[!found.empty()]] TO [[false]])
-mutant(snapshot_audit_bindings hived/detail/audit_gangs.h "dropped step: the bindings of a snapshot are not audited"
-  FROM [[audit_images(notes, c, count_active(cells, c));]] TO [[]] STATEMENT)
-mutant(snapshot_audit_owners hived/detail/audit_gangs.h "dropped step: bad hardware of a snapshot is not audited"
-  FROM [[audit_owners(notes, c, count_leaves(cells.chain(c)));]] TO [[]] STATEMENT)
-mutant(audit_victims hived/detail/audit_gangs.h "off by one: a downgraded victim may occur twice"
+mutant(snapshot_audit hived/detail/snapshot_text.h "dropped step: the checks of a snapshot are not looked at"
+  FROM [[!fault.empty()]] TO [[false]])
+mutant(snapshot_audit_bindings hived/detail/state_checks.h "dropped step: the bindings of a snapshot are not checked"
+  FROM [[check_needed(vc_chain_id(c));]] TO [[]] STATEMENT)
+mutant(snapshot_audit_owners hived/detail/state_checks.h "dropped step: bad hardware of a snapshot is not checked"
+  FROM [[check_bad(bad);]] TO [[]] STATEMENT)
+mutant(audit_victims hived/detail/state_checks.h "off by one: a downgraded victim may occur twice"
   FROM [[a >= b]] TO [[a > b]])
-mutant(audit_levels hived/detail/audit_gangs.h "dropped condition: a gang that is not downgraded has lost levels"
-  FROM [[g.downgraded && levels == asked]] TO [[levels == asked]])
+mutant(audit_levels hived/detail/state_checks.h "dropped condition: a gang that is not downgraded has lost levels"
+  FROM [[!g.lost_levels.empty() && !g.downgraded]] TO [[false]])
+mutant(audit_holders hived/detail/audit_inl.h "dropped comparison: the audit does not compare the gangs that hold a leaf"
+  FROM [[if (is == should) continue;]] TO [[continue;]] STATEMENT)
+mutant(audit_few hived/detail/audit_inl.h "off by one: the audit does not compare the last bitset of opportunistic leaves"
+  FROM [[n < in.node_leaves()]] TO [[n + 1 < in.node_leaves()]])
+mutant(audit_order hived/detail/audit_inl.h "dropped step: the audit does not compare the order of victims"
+  FROM [[compare_order(vc_chain_id(c));]] TO [[]] STATEMENT)
 mutant(snapshot_run hived/detail/snapshot_text.h "dropped condition: a leaf that is there continues a run of missing ones"
   FROM [[        (b == 0) == (first_b_ == 0)]] TO [[        true]])
 mutant(spread_own_level hived/detail/constrained_search.h "off by one: whole cells of the level of a spread count as below it"

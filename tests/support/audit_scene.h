@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_audit.h"
 #include "support/hived_clusters.h"
 #include "support/hived_documents.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -107,16 +107,29 @@ struct damage {
   std::function<void(audit_scene&)> inflict;
 };
 
+// Whether what apiary::audit finds names a gang, a chain, a node, a tenant or a cell.
+[[nodiscard]] inline bool names_a_place(const std::string& faults) {
+  CAPTURE(faults);
+  const auto has = [&](const char* word) { return faults.find(word) != std::string::npos; };
+  const bool place = has("gang ") || has("cell ") || has("node ") || has("level ") || has("BOX");
+  CHECK(place);
+  return place && has(": ");
+}
+
 // Checks that an audit finds nothing in the undamaged scene, finds each damage and says where it is,
-// and that the damages break these invariants and no others.
-inline void check_damages(const std::function<void(apiary::detail::audit_notes&)>& audit,
+// and that the damages break these invariants and no others. apiary::audit finds each damage, too.
+inline void check_damages(const std::function<void(afresh::audit_notes&)>& audit,
                           const std::set<std::string>& invariants, const std::vector<damage>& all) {
   const auto found = [&](const audit_scene& s) {
-    apiary::detail::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
+    afresh::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
     audit(notes);
     return std::move(notes.found);
   };
+  const auto compared = [](const audit_scene& s) {
+    return faults_of(apiary::detail::audit(s.whole.catalog(), s.cells, s.gangs));
+  };
   CHECK(faults_of(found(audit_scene())) == "");
+  CHECK(compared(audit_scene()) == "");
   std::set<std::string> seen;
   for (const damage& d : all) {
     CAPTURE(d.invariant);
@@ -124,6 +137,7 @@ inline void check_damages(const std::function<void(apiary::detail::audit_notes&)
     seen.insert(d.invariant);
     audit_scene s;
     d.inflict(s);
+    CHECK(names_a_place(compared(s)));
     const std::vector<apiary::violation> violations = found(s);
     CAPTURE(faults_of(violations));
     CHECK(std::any_of(violations.begin(), violations.end(), [&](const apiary::violation& v) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_audit.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
@@ -238,14 +239,14 @@ inline void share_hosts(apiary::hived_config& config, apiary::rng& random) {
   return nodes;
 }
 
-// What audit finds, a line each; empty: nothing.
+// What an audit finds, a line each; empty: nothing. A scheduler is audited afresh.
 [[nodiscard]] inline std::string faults_of(const std::vector<apiary::violation>& found) {
   std::string all;
   for (const apiary::violation& v : found) all += v.invariant + ": " + v.witness + "\n";
   return all;
 }
 [[nodiscard]] inline std::string faults_of(const apiary::hived& scheduler) {
-  return faults_of(apiary::audit(scheduler));
+  return faults_of(afresh::audit_afresh(scheduler));
 }
 
 }  // namespace apiary_test

@@ -374,7 +374,7 @@ class hived_model {
       return false;
     }
     steps_.push_back(reached);
-    if (const auto found = apiary::audit(state.scheduler); !found.empty())
+    if (const auto found = afresh::audit_afresh(state.scheduler); !found.empty())
       REQUIRE(faults_of(found) == "");
     return true;
   }

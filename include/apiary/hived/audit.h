@@ -1,38 +1,38 @@
-// apiary/hived/audit.h - recomputes every invariant of a HiveD scheduler and reports violations.
+// apiary/hived/audit.h - checks the whole state of a HiveD scheduler.
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/ids.h>
-#include <apiary/hived/hived.h>
-#include <apiary/hived/violation.h>
+#include <apiary/core/config.h>
 
+#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
 class gang_table;
+class hived;
 namespace detail {
+class hived_catalog;
 class hived_cells;
 }  // namespace detail
 
-// Recomputes every invariant from leaves, bindings and gangs; returns those that do not hold. The
-// module page lists their names, and hived/detail/audit_*.h says what each means.
-// Cost: O(cells * (levels + leaves of a node) + leaves of the gangs * levels), a sort of the gangs.
-[[nodiscard]] std::vector<violation> audit(const hived_layout& layout,
-                                           const detail::hived_cells& cells,
-                                           const gang_table& gangs);
+// What audit() reports: what is wrong, and where.
+struct violation {
+  std::string invariant{};  // the name of the invariant or of the count, see the module page
+  std::string witness{};    // gangs, chains, cells, the value and the value that it should have
+};
 
-// The same for a scheduler. It also checks "doomed": the unbound cells of a tenant that outnumber
-// the healthy free cells of a level. Cost: as above, and O(tenants * cells).
+// Restores the snapshot of a scheduler into a new one, which checks gangs and bindings and counts
+// everything else again; compares both. Returns the first gang or binding that violates an
+// invariant, or else the first difference of each kind; empty if all is well.
+// Cost: as hived::snapshot and hived::restore, and O(cells * leaves of a node).
 [[nodiscard]] std::vector<violation> audit(const hived& scheduler);
 
-// Checks only the gangs and the virtual cells of one tenant. Requires: the tenant exists.
-// Cost: O(cells of the tenant * levels + leaves of its gangs * levels), and a sort of all gangs.
-[[nodiscard]] std::vector<violation> audit(const hived& scheduler, tenant_id tenant);
-
-// Checks only the physical cells and the quotas of one chain. Requires: the chain exists.
-// Cost: O(cells of the chain * (levels + leaves of a node)), and a sort of all gangs.
-[[nodiscard]] std::vector<violation> audit(const hived& scheduler, chain_id chain);
+namespace detail {
+// The same for cells and gangs, without the hash.
+[[nodiscard]] std::vector<violation> audit(const hived_catalog& catalog, const hived_cells& cells,
+                                           const gang_table& gangs);
+}  // namespace detail
 
 APIARY_NAMESPACE_END
 

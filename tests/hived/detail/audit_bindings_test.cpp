@@ -1,8 +1,8 @@
 // apiary/tests/hived/detail/audit_bindings_test.cpp - bindings that do not agree are found.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
+#include "support/hived_audit.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/topology/tree.h>
 
 #include <doctest/doctest.h>
@@ -15,12 +15,13 @@ using namespace apiary;
 using namespace apiary::detail;
 using apiary_test::audit_scene;
 
-void audit_bindings_alone(apiary::detail::audit_notes& notes) {
+void audit_bindings_alone(apiary_test::afresh::audit_notes& notes) {
   for (std::uint32_t i = 0; i < notes.cells.num_clusters(); ++i)
-    apiary::detail::audit_images(notes, vc_chain_id(i),
-                                 apiary::detail::count_active(notes.cells, vc_chain_id(i)));
+    apiary_test::afresh::audit_images(
+        notes, vc_chain_id(i), apiary_test::afresh::count_active(notes.cells, vc_chain_id(i)));
   for (std::uint32_t c = 0; c < notes.cells.num_chains(); ++c)
-    apiary::detail::audit_owners(notes, c, apiary::detail::count_leaves(notes.cells.chain(c)));
+    apiary_test::afresh::audit_owners(notes, c,
+                                      apiary_test::afresh::count_leaves(notes.cells.chain(c)));
 }
 
 TEST_CASE("the audit finds damage to every invariant of bindings") {

@@ -1,9 +1,9 @@
 // apiary/tests/hived/detail/audit_cells_test.cpp - counts of cells and nodes that are wrong are found.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
+#include "support/hived_audit.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/health.h>
@@ -19,12 +19,13 @@ using namespace apiary::detail;
 using apiary_test::audit_scene;
 using apiary_test::broken;
 
-void audit_cells_alone(apiary::detail::audit_notes& notes) {
+void audit_cells_alone(apiary_test::afresh::audit_notes& notes) {
   for (std::uint32_t i = 0; i < notes.cells.num_clusters(); ++i)
-    apiary::detail::audit_cluster(notes, vc_chain_id(i),
-                                  apiary::detail::count_active(notes.cells, vc_chain_id(i)));
+    apiary_test::afresh::audit_cluster(
+        notes, vc_chain_id(i), apiary_test::afresh::count_active(notes.cells, vc_chain_id(i)));
   for (std::uint32_t c = 0; c < notes.cells.num_chains(); ++c)
-    apiary::detail::audit_chain(notes, c, apiary::detail::count_leaves(notes.cells.chain(c)));
+    apiary_test::afresh::audit_chain(notes, c,
+                                     apiary_test::afresh::count_leaves(notes.cells.chain(c)));
 }
 
 TEST_CASE("the audit finds damage to every invariant of cells") {

@@ -1,8 +1,8 @@
 // apiary/tests/hived/detail/audit_counts_test.cpp - leaves counted afresh, against counting each cell alone.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
+#include "support/hived_audit.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
@@ -21,7 +21,7 @@ using apiary_test::audit_scene;
 
 TEST_CASE("leaves are summed over every cell of a tree") {
   const uniform_tree tree(std::array<std::uint32_t, 3>{2, 2, 3});
-  const auto sums = apiary::detail::sum_of_leaves(
+  const auto sums = apiary_test::afresh::sum_of_leaves(
       tree, [&](cell_id leaf) { return tree.index(leaf, 0) % 3 == 0 ? 5U : 0U; });
   REQUIRE(sums.size() == tree.num_cells());
   for (level_t l = 0; l < tree.num_levels(); ++l) {
@@ -36,8 +36,8 @@ TEST_CASE("leaves are summed over every cell of a tree") {
 TEST_CASE("the leaves of a chain are counted by what they are") {
   audit_scene s;
   const physical_chain& chain = s.chain();
-  const apiary::detail::chain_counts counts = apiary::detail::count_leaves(chain);
-  const std::vector<std::uint32_t> free = apiary::detail::count_healthy_free(chain);
+  const apiary_test::afresh::chain_counts counts = apiary_test::afresh::count_leaves(chain);
+  const std::vector<std::uint32_t> free = apiary_test::afresh::count_healthy_free(chain);
   const uniform_tree& tree = chain.tree();
   for (level_t l = 0; l < tree.num_levels(); ++l) {
     std::uint32_t healthy_free = 0;
@@ -71,20 +71,20 @@ TEST_CASE("a virtual leaf is in use if the physical leaf is that it is bound to"
   audit_scene s;
   const vc_chain_id c = s.record(4).cluster;
   const cell_id leaf = s.owner(4).cell;
-  CHECK(apiary::detail::leaf_image(s.cells, c, leaf) == s.leaf(4));
-  CHECK(apiary::detail::leaf_taken(s.cells, c, leaf));
+  CHECK(apiary_test::afresh::leaf_image(s.cells, c, leaf) == s.leaf(4));
+  CHECK(apiary_test::afresh::leaf_taken(s.cells, c, leaf));
   const cell_id root = s.cluster(4).tree().roots(1).first;
-  CHECK(apiary::detail::count_active(s.cells, c)[root.value] == 2);
+  CHECK(apiary_test::afresh::count_active(s.cells, c)[root.value] == 2);
   // What is bound to anything but a leaf of the chain counts as not bound.
   for (const cell_id nonsense : {cell_id(0), cell_id(7777), cell_id()}) {
     s.cluster(4).set_image(leaf, nonsense);
-    CHECK(!apiary::detail::leaf_image(s.cells, c, leaf).valid());
-    CHECK(!apiary::detail::leaf_taken(s.cells, c, leaf));
-    CHECK(apiary::detail::count_active(s.cells, c)[root.value] == 1);
+    CHECK(!apiary_test::afresh::leaf_image(s.cells, c, leaf).valid());
+    CHECK(!apiary_test::afresh::leaf_taken(s.cells, c, leaf));
+    CHECK(apiary_test::afresh::count_active(s.cells, c)[root.value] == 1);
   }
   s.cluster(4).set_image(leaf, s.idle_leaf());
-  CHECK(apiary::detail::leaf_image(s.cells, c, leaf).valid());
-  CHECK(!apiary::detail::leaf_taken(s.cells, c, leaf));
+  CHECK(apiary_test::afresh::leaf_image(s.cells, c, leaf).valid());
+  CHECK(!apiary_test::afresh::leaf_taken(s.cells, c, leaf));
 }
 
 }  // namespace

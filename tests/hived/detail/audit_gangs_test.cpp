@@ -1,9 +1,8 @@
 // apiary/tests/hived/detail/audit_gangs_test.cpp - gangs that do not agree with their leaves are found.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
+#include "support/hived_audit.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_cells.h>
-#include <apiary/hived/detail/audit_gangs.h>
 #include <apiary/hived/gang_table.h>
 
 #include <doctest/doctest.h>
@@ -14,7 +13,9 @@ using namespace apiary;
 using namespace apiary::detail;
 using apiary_test::audit_scene;
 
-void audit_gangs_alone(apiary::detail::audit_notes& notes) { apiary::detail::audit_gangs(notes); }
+void audit_gangs_alone(apiary_test::afresh::audit_notes& notes) {
+  apiary_test::afresh::audit_gangs(notes);
+}
 
 TEST_CASE("the audit finds damage to every invariant of gangs") {
   apiary_test::check_damages(

@@ -1,8 +1,8 @@
 // apiary/tests/hived/detail/audit_notes_test.cpp - what witnesses call gangs, leaves and cells.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
+#include "support/hived_audit.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_cells.h>
 #include <apiary/hived/gang_table.h>
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ using apiary_test::audit_scene;
 
 TEST_CASE("gangs, leaves and cells have names in a witness") {
   audit_scene s;
-  const apiary::detail::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
+  const apiary_test::afresh::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
   CHECK(notes.gang(s.slot(4)) == "gang 4");
   CHECK(notes.gang(gang_slot()) == "no gang");
   CHECK(notes.gang(gang_slot(77)) == "unknown slot 77");
@@ -38,7 +38,7 @@ TEST_CASE("gangs, leaves and cells have names in a witness") {
 TEST_CASE("all gangs are known, in the order of jobs; slots that are vacant are not") {
   audit_scene s;
   s.gangs.remove(s.slot(2));
-  const apiary::detail::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
+  const apiary_test::afresh::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
   std::vector<std::uint32_t> jobs;
   for (const gang_slot slot : notes.all) jobs.push_back(s.gangs[slot].request.job.value);
   CHECK(jobs == std::vector<std::uint32_t>{1, 3, 4, 5, 6});
@@ -49,7 +49,7 @@ TEST_CASE("all gangs are known, in the order of jobs; slots that are vacant are 
 
 TEST_CASE("a violation is recorded, and only then its witness is computed") {
   audit_scene s;
-  apiary::detail::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
+  apiary_test::afresh::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
   int asked = 0;
   const auto witness = [&] {
     ++asked;

@@ -1,9 +1,9 @@
 // apiary/tests/hived/detail/audit_quotas_test.cpp - the audit finds wrong quotas and reservations.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
+#include "support/hived_audit.h"
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_cells.h>
 
 #include <doctest/doctest.h>
 
@@ -16,9 +16,9 @@ using namespace apiary::detail;
 using apiary_test::audit_scene;
 using apiary_test::broken;
 
-void audit_quotas_alone(apiary::detail::audit_notes& notes) {
+void audit_quotas_alone(apiary_test::afresh::audit_notes& notes) {
   for (std::uint32_t c = 0; c < notes.cells.num_chains(); ++c)
-    apiary::detail::audit_reservations(notes, c);
+    apiary_test::afresh::audit_reservations(notes, c);
 }
 
 TEST_CASE("the audit finds damage to every invariant of quotas") {

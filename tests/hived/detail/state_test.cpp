@@ -1,10 +1,10 @@
 // apiary/tests/hived/detail/state_test.cpp - gangs that come, go and change places, beside a list.
 // SPDX-License-Identifier: MIT
+#include "support/hived_audit.h"
 #include "support/hived_documents.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/audit.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -82,7 +82,7 @@ void check_settled(const hived_layout& layout, const hived_state& state,
               (found == holders.end() ? leaf_holders() : found->second));
     }
   }
-  for (const violation& v : audit(layout, state.cells(), state.gangs()))
+  for (const violation& v : apiary_test::afresh::audit_afresh(layout, state.cells(), state.gangs()))
     FAIL_CHECK(v.invariant << ": " << v.witness);
 }
 
@@ -337,7 +337,7 @@ TEST_CASE("hived_state: the last cells go to the higher priority, then to the lo
     CHECK(state.gangs()[fourth].guaranteed() == to_fourth);
     CHECK(state.gangs()[fifth].guaranteed() == !to_fourth);
     CHECK((state.hash() == before) == !to_fourth);
-    CHECK(audit(layout, state.cells(), state.gangs()).empty());
+    CHECK(apiary_test::afresh::audit_afresh(layout, state.cells(), state.gangs()).empty());
   }
 }
 
@@ -389,7 +389,7 @@ TEST_CASE("hived_state: a cancelled preemption names the gangs that it downgrade
   CHECK(state.hash() == before);
   state.restore(to_restore);
   CHECK(all_held({victim, gang_slot(), true}));
-  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+  CHECK(apiary_test::afresh::audit_afresh(layout, state.cells(), state.gangs()).empty());
 
   // One that is not withdrawn runs, and forgets them.
   state.downgrade(victim);
@@ -398,7 +398,7 @@ TEST_CASE("hived_state: a cancelled preemption names the gangs that it downgrade
   state.bind_reserved(next);
   CHECK(all_held({next, gang_slot(), true}));
   CHECK(state.gangs()[next].downgraded_victims.empty());
-  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+  CHECK(apiary_test::afresh::audit_afresh(layout, state.cells(), state.gangs()).empty());
 }
 
 TEST_CASE("hived_state: a gang gets its cells back when the last claim on them is cancelled") {
@@ -433,7 +433,7 @@ TEST_CASE("hived_state: a gang gets its cells back when the last claim on them i
     CHECK(restored(std::nullopt, to_restore) == (by == two));
   }
   CHECK(state.gangs()[*state.gangs().find(downgraded)].guaranteed());
-  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+  CHECK(apiary_test::afresh::audit_afresh(layout, state.cells(), state.gangs()).empty());
 }
 
 TEST_CASE("hived_state: the hash covers which task group has a spread") {
@@ -509,7 +509,7 @@ TEST_CASE("hived_state: gangs that are downgraded in vain have their cells back"
   CHECK(!state.preempt_lazily(*state.gangs().find(job_id(2)), {}, lost));
   CHECK(lost.empty());
   CHECK(state.gangs()[low].guaranteed());
-  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+  CHECK(apiary_test::afresh::audit_afresh(layout, state.cells(), state.gangs()).empty());
 }
 
 TEST_CASE("hived_state: a gang takes over the leaves and task groups of a gang that joins it") {
@@ -545,7 +545,7 @@ TEST_CASE("hived_state: a gang takes over the leaves and task groups of a gang t
         std::vector<request_constraints::of_group>{{}, spread, led});
   for (std::uint32_t i = 0; i < 3; ++i)
     CHECK(state.cells().chain(racks).holders(leaf(i).leaf).user == slot);
-  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+  CHECK(apiary_test::afresh::audit_afresh(layout, state.cells(), state.gangs()).empty());
 
   // The same gang recovered at once has the same hash.
   hived_state again(layout);

@@ -4,16 +4,15 @@
 
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_gangs.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/state.h>
+#include <apiary/hived/detail/state_checks.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
-#include <apiary/hived/violation.h>
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>
@@ -37,23 +36,78 @@ namespace detail {
 //   for each chain     the bad leaves, as runs "n leaf"
 //   for each cluster   the bound cells, parents first, as runs "n virtual physical"
 //   slots              the number of slots, the vacant ones in their order
-//   for each gang      in the order of the slots, its fields (see write and read_gang)
+//   for each gang      in the order of the slots, its fields (see transfer)
 struct hived_snapshot {
   static constexpr std::string_view magic = "hived-snapshot ";
   static constexpr std::uint64_t version = 1;
 
-  // Flags of a gang.
-  static constexpr std::uint64_t lazy = 1;
-  static constexpr std::uint64_t preempting = 2;
-  static constexpr std::uint64_t downgraded = 4;
-  static constexpr std::uint64_t recovered = 8;
-  static constexpr std::uint64_t moved = 16;
-  static constexpr std::uint64_t levels_known = 32;
-  static constexpr std::uint64_t pinned = 64;
-  static constexpr std::uint64_t constrained = 128;
-  static constexpr std::uint64_t in_chains = 256;
-  static constexpr std::uint64_t all_flags = 511;
-
+  // The fields of a gang in the order of the text. Archive writes or reads them: number, id (32
+  // bits), flags (bits from the lowest on), length (of a list), leaves, levels (one for each leaf),
+  // name. Gang is const for a writer.
+  template <class Archive, class Gang>
+  static void transfer(Archive& archive, Gang& gang) {
+    auto& r = gang.request;
+    archive.id(r.job);
+    archive.id(r.tenant);
+    archive.id(r.priority);
+    archive.id(r.leaf_type);
+    bool preempting = gang.state == gang_state::preempting;
+    bool pinned = r.pinned.has_value();
+    bool constrained = r.constraints.any();
+    bool in_chains = !r.chains.empty();
+    archive.flags(r.lazy, preempting, gang.downgraded, gang.recovered, gang.moved,
+                  gang.levels_known, pinned, constrained, in_chains);
+    if constexpr (Archive::reads) {
+      if (preempting) gang.state = gang_state::preempting;
+      if (pinned) r.pinned.emplace();
+    }
+    if (pinned) archive.number(*r.pinned);
+    archive.id(gang.ends_for);
+    archive.id(gang.cluster);
+    archive.length(r.groups);
+    for (auto& m : r.groups) {
+      archive.number(m.tasks);
+      archive.number(m.gpus);
+    }
+    if (constrained) transfer_constraints(archive, archive.constraints(r));
+    if (in_chains) archive.length(r.chains);
+    for (auto& c : r.chains) archive.number(c);
+    if (!archive.begin_leaves(gang)) return;
+    archive.leaves(gang.leaves);
+    archive.levels(gang.lost_levels);
+    archive.length(gang.missing);
+    for (auto& m : gang.missing) {
+      archive.number(m.index);
+      archive.number(m.device);
+      archive.name(m.node);
+    }
+    archive.length(gang.downgraded_victims);
+    for (auto& job : gang.downgraded_victims) archive.id(job);
+  }
+  template <class Archive, class Constraints>
+  static void transfer_constraints(Archive& archive, Constraints& constraints) {
+    archive.id(constraints.required);
+    archive.id(constraints.preferred);
+    archive.length(constraints.groups);
+    for (auto& m : constraints.groups) {
+      for (auto* counts : {&m.slices, &m.spread}) {
+        archive.length(*counts);
+        for (auto& s : *counts) {
+          archive.id(s.level);
+          archive.number(s.tasks);
+        }
+      }
+      archive.id(m.leader);
+    }
+  }
+  // An id, a level or a priority as 32 bits.
+  template <class Id>
+  [[nodiscard]] static std::uint32_t bits_of(Id id) noexcept {
+    if constexpr (requires { id.value; })
+      return id.value;
+    else
+      return static_cast<std::uint32_t>(id);
+  }
   [[nodiscard]] static std::uint64_t checksum(std::uint64_t layout, std::uint64_t state,
                                               std::string_view body) noexcept {
     return digest().add(version).add(layout).add(state).add(body).value();
@@ -65,8 +119,19 @@ struct hived_snapshot {
 //       O(cells of its top level + bad leaves * levels * fan-out).
 class hived_snapshot_writer {
  public:
+  static constexpr bool reads = false;
+
   [[nodiscard]] static std::string write(const hived_cells& cells, const gang_table& gangs,
                                          std::uint64_t layout_hash, std::uint64_t state_hash) {
+    const std::string all = body(cells, gangs);
+    std::string text(hived_snapshot::magic);
+    for (const std::uint64_t n : {hived_snapshot::version, layout_hash, state_hash,
+                                  hived_snapshot::checksum(layout_hash, state_hash, all)})
+      text += std::to_string(n) + ' ';
+    return text + std::to_string(all.size()) + '\n' + all;
+  }
+  // The text without its first line.
+  [[nodiscard]] static std::string body(const hived_cells& cells, const gang_table& gangs) {
     hived_snapshot_writer writer;
     for (std::uint32_t c = 0; c < cells.num_chains(); ++c) writer.put_bad(cells.chain(c));
     for (std::uint32_t c = 0; c < cells.num_clusters(); ++c)
@@ -77,14 +142,11 @@ class hived_snapshot_writer {
     writer.end_line();
     for (std::uint32_t s = 0; s < slots; ++s) {
       const gang_record& gang = gangs[gang_slot(s)];
-      if (gang.request.job.valid()) writer.put_gang(gang);
+      if (!gang.request.job.valid()) continue;
+      hived_snapshot::transfer(writer, gang);
+      writer.end_line();
     }
-    const std::string& body = writer.text_;
-    std::string text(hived_snapshot::magic);
-    for (const std::uint64_t n : {hived_snapshot::version, layout_hash, state_hash,
-                                  hived_snapshot::checksum(layout_hash, state_hash, body)})
-      text += std::to_string(n) + ' ';
-    return text + std::to_string(body.size()) + '\n' + body;
+    return std::move(writer.text_);
   }
 
  private:
@@ -92,8 +154,6 @@ class hived_snapshot_writer {
   void put(Numbers... numbers) {
     ((text_ += std::to_string(numbers), text_ += ' '), ...);
   }
-  // An id, a level or a priority.
-  void put_id(std::uint32_t value) { put(value + 1); }
   void end_line() { text_.back() = '\n'; }
   // Adds (a, b) to the current run if it continues it, otherwise starts a new run.
   void add_to_run(std::uint32_t a, std::uint32_t b, std::uint32_t step_a, std::uint32_t step_b) {
@@ -132,61 +192,40 @@ class hived_snapshot_writer {
     end_runs();
     end_line();
   }
-  void put_gang(const gang_record& gang) {
-    using snapshot = hived_snapshot;
-    const gang_request& r = gang.request;
-    put_id(r.job.value);
-    put_id(r.tenant.value);
-    put_id(static_cast<std::uint32_t>(r.priority));
-    put_id(r.leaf_type.value);
-    std::uint64_t flags = 0;
-    const auto add_flag = [&](bool set, std::uint64_t flag) { flags |= set ? flag : 0; };
-    add_flag(r.lazy, snapshot::lazy);
-    add_flag(gang.state == gang_state::preempting, snapshot::preempting);
-    add_flag(gang.downgraded, snapshot::downgraded);
-    add_flag(gang.recovered, snapshot::recovered);
-    add_flag(gang.moved, snapshot::moved);
-    add_flag(gang.levels_known, snapshot::levels_known);
-    add_flag(r.pinned.has_value(), snapshot::pinned);
-    add_flag(r.constraints.any(), snapshot::constrained);
-    add_flag(!r.chains.empty(), snapshot::in_chains);
-    put(flags);
-    if (r.pinned) put(*r.pinned);
-    put_id(gang.ends_for.value);
-    put_id(gang.cluster.value);
-    put(r.groups.size());
-    for (const task_group& m : r.groups) put(m.tasks, m.gpus);
-    if (r.constraints.any()) put_constraints(*r.constraints);
-    if (!r.chains.empty()) put(r.chains.size());
-    for (const std::uint32_t c : r.chains) put(c);
-    for (const chain_leaf& l : gang.leaves)
+
+  friend struct hived_snapshot;
+  void number(std::uint32_t n) { put(n); }
+  template <class Id>
+  void id(Id one) {
+    put(hived_snapshot::bits_of(one) + 1);
+  }
+  template <class... Bools>
+  void flags(Bools... set) {
+    std::uint64_t all = 0;
+    std::uint64_t bit = 1;
+    ((all |= set ? bit : 0, bit *= 2), ...);
+    put(all);
+  }
+  template <class List>
+  void length(const List& list) {
+    put(list.size());
+  }
+  void name(const std::string& text) {
+    put(text.size());
+    text_ += text + ' ';
+  }
+  [[nodiscard]] static const request_constraints& constraints(const gang_request& r) noexcept {
+    return *r.constraints;
+  }
+  [[nodiscard]] static bool begin_leaves(const gang_record&) noexcept { return true; }
+  void leaves(const std::vector<chain_leaf>& all) {
+    for (const chain_leaf& l : all)
       add_to_run(l.chain, l.leaf.value + 1, 0, l.leaf.valid() ? 1 : 0);
     end_runs();
-    for (const level_t l : gang.lost_levels) add_to_run(l + 1, 0, 0, 0);
-    end_runs();
-    put(gang.missing.size());
-    for (const gang_record::missing_leaf& m : gang.missing) {
-      put(m.index, m.device, m.node.size());
-      text_ += m.node + ' ';
-    }
-    put(gang.downgraded_victims.size());
-    for (const job_id job : gang.downgraded_victims) put_id(job.value);
-    end_line();
   }
-  void put_constraints(const request_constraints& constraints) {
-    put_id(constraints.required);
-    put_id(constraints.preferred);
-    put(constraints.groups.size());
-    for (const request_constraints::of_group& m : constraints.groups) {
-      for (const auto* counts : {&m.slices, &m.spread}) {
-        put(counts->size());
-        for (const level_count& s : *counts) {
-          put_id(s.level);
-          put(s.tasks);
-        }
-      }
-      put_id(m.leader);
-    }
+  void levels(const std::vector<level_t>& all) {
+    for (const level_t l : all) add_to_run(l + 1, 0, 0, 0);
+    end_runs();
   }
 
   std::string text_{};
@@ -197,17 +236,27 @@ class hived_snapshot_writer {
 
 // Reads a snapshot into the state of a scheduler without gangs. A text that violates an invariant
 // is an error, even if its checksum and its hashes are right. While it reads, it checks what
-// changes of the state require, so that nothing aborts; at the end it audits gangs and bindings.
+// changes of the state require, so that nothing aborts; at the end it checks gangs and bindings.
 // All gangs together may have 64 times as many leaves as one recovered gang. One gang may have more
 // than a recovered one: it has grown, or was moved from a larger cluster.
 // Cost:   O(cells + leaves of all gangs * levels), and a sort of the gangs.
 // Memory: O(bytes of the text + cells), and 12 bytes for each leaf of a gang, ended tasks included.
 class hived_snapshot_reader {
  public:
+  static constexpr bool reads = true;
+
   // Requires: the state of a new scheduler with this catalog. After an error it is useless.
   [[nodiscard]] static absl::Status read(std::string_view text, const hived_catalog& catalog,
                                          hived_state& state) {
     return hived_snapshot_reader(text, catalog, state).read_all();
+  }
+  // The same for a text without its first line.
+  [[nodiscard]] static absl::Status read_body(std::string_view text, const hived_catalog& catalog,
+                                              hived_state& state) {
+    hived_snapshot_reader reader(text, catalog, state);
+    reader.read_parts();
+    reader.check_all();
+    return reader.good_ ? absl::OkStatus() : absl::DataLossError(reader.what_);
   }
 
  private:
@@ -253,22 +302,21 @@ class hived_snapshot_reader {
           std::to_string(catalog_.layout().hash()) +
           "; restore with the configuration of the snapshot, then call reconfigure");
     }
+    read_parts();
+    if (good_ && state_.hash() != hash) {
+      fail("its state has hash " + std::to_string(state_.hash()) + "; the first line announces " +
+           std::to_string(hash));
+    }
+    check_all();
+    return good_ ? absl::OkStatus() : damaged(what_);
+  }
+  void read_parts() {
     read_bad();
     read_bindings();
     for (const chain_leaf& l : bad_)
       if (good_) cells_.set_health(l.chain, l.leaf, false);
     read_gangs();
     if (good_ && !rest_.empty()) fail("text after the last gang");
-    if (good_ && state_.hash() != hash) {
-      fail("its state has hash " + std::to_string(state_.hash()) + "; the first line announces " +
-           std::to_string(hash));
-    }
-    if (good_) {
-      const std::vector<violation> found =
-          audit_snapshot(catalog_.layout(), state_.cells_, state_.gangs_);
-      if (!found.empty()) fail(found[0].invariant + ": " + found[0].witness);
-    }
-    return good_ ? absl::OkStatus() : damaged(what_);
   }
 
   bool fail(const std::string& what) {
@@ -292,8 +340,6 @@ class hived_snapshot_reader {
     return n;
   }
   std::uint32_t number32() { return static_cast<std::uint32_t>(number(max32)); }
-  // An id, a level or a priority.
-  std::uint32_t number_of_id() { return number32() - 1; }
   // The length of a list; each element takes two bytes at least.
   std::size_t length() {
     const std::uint64_t n = number();
@@ -355,23 +401,23 @@ class hived_snapshot_reader {
   void read_gangs() {
     const std::size_t slots = length();
     std::vector<gang_slot> vacant(length());
-    std::vector<bool> used(slots, true);
+    used_.assign(slots, true);
     for (gang_slot& s : vacant) {
       s = gang_slot(number32());
-      if (!good_ || s.value >= slots || !used[s.value]) {
+      if (!good_ || s.value >= slots || !used_[s.value]) {
         fail("a slot is vacant twice");
         return;
       }
-      used[s.value] = false;
+      used_[s.value] = false;
     }
     const std::size_t gangs = slots - vacant.size();
     for (std::size_t s = slots; s-- > 0;)
-      if (used[s]) vacant.push_back(gang_slot(static_cast<std::uint32_t>(s)));
+      if (used_[s]) vacant.push_back(gang_slot(static_cast<std::uint32_t>(s)));
     state_.gangs_.set_vacant(std::move(vacant));
     for (std::size_t i = 0; good_ && i < gangs; ++i) {
       gang_record gang;
-      gang.request.job = job_id(number_of_id());
-      if (!read_gang(gang) || !is_possible(gang)) {
+      hived_snapshot::transfer(*this, gang);
+      if (!good_ || !is_possible(gang)) {
         const std::string name = hived_catalog::name(gang.request.job) + ": ";
         if (!what_.starts_with(name)) what_ = name + what_;
         return;
@@ -379,86 +425,68 @@ class hived_snapshot_reader {
       add(std::move(gang));
     }
   }
-  bool read_gang(gang_record& gang) {
-    using snapshot = hived_snapshot;
-    gang_request& r = gang.request;
-    r.tenant = tenant_id(number_of_id());
-    r.priority = static_cast<std::int32_t>(number_of_id());
-    r.leaf_type = leaf_type_id(number_of_id());
-    const std::uint64_t flags = number(snapshot::all_flags);
-    r.lazy = (flags & snapshot::lazy) != 0;
-    if ((flags & snapshot::preempting) != 0) gang.state = gang_state::preempting;
-    gang.downgraded = (flags & snapshot::downgraded) != 0;
-    gang.recovered = (flags & snapshot::recovered) != 0;
-    gang.moved = (flags & snapshot::moved) != 0;
-    gang.levels_known = (flags & snapshot::levels_known) != 0;
-    if ((flags & snapshot::pinned) != 0) r.pinned = number32();
-    gang.ends_for = gang_slot(number_of_id());
-    gang.cluster = vc_chain_id(number_of_id());
-    r.groups.resize(length());
-    for (task_group& m : r.groups) {
-      m.tasks = number32();
-      m.gpus = number32();
+
+  friend struct hived_snapshot;
+  void number(std::uint32_t& n) { n = number32(); }
+  template <class Id>
+  void id(Id& one) {
+    one = Id(number32() - 1);
+  }
+  template <class... Bools>
+  void flags(Bools&... set) {
+    std::uint64_t rest = number((std::uint64_t{1} << sizeof...(set)) - 1);
+    ((set = rest % 2 != 0, rest /= 2), ...);
+  }
+  template <class List>
+  void length(List& list) {
+    list.resize(length());
+  }
+  void name(std::string& text) {
+    const std::uint64_t size = number();
+    if (!good_ || size >= rest_.size()) {
+      fail("a name is cut off");
+      return;
     }
-    if ((flags & snapshot::constrained) != 0) read_constraints(r.constraints);
-    if ((flags & snapshot::in_chains) != 0) r.chains.resize(length());
-    for (std::uint32_t& c : r.chains) c = number32();
+    text = rest_.substr(0, static_cast<std::size_t>(size));
+    rest_.remove_prefix(text.size() + 1);
+  }
+  [[nodiscard]] static request_constraints& constraints(gang_request& r) {
+#ifdef APIARY_COMPILED
+    return r.constraints.edit();
+#else
+    return r.constraints.values_;
+#endif
+  }
+  // Checks the request, and that so many leaves may be read.
+  bool begin_leaves(const gang_record& gang) {
     if (!good_) return false;
-    if (const absl::Status status = catalog_.check(r, true); !status.ok())
+    if (const absl::Status status = catalog_.check(gang.request, true); !status.ok())
       return fail(std::string(status.message()));
-    std::uint64_t size = 0;
-    for (const task_group& m : r.groups) size += std::uint64_t{m.tasks} * m.gpus;
-    if (size > max_leaves_ - leaves_) {
-      return fail("it has " + std::to_string(size) +
+    size_ = 0;
+    for (const task_group& m : gang.request.groups) size_ += std::uint64_t{m.tasks} * m.gpus;
+    if (size_ > max_leaves_ - leaves_) {
+      return fail("it has " + std::to_string(size_) +
                   " leaf cells, ended tasks included; all gangs together may have " +
                   std::to_string(max_leaves_));
     }
-    leaves_ += size;
-    read_runs(0, [&](std::uint32_t c, std::uint32_t leaf, std::uint32_t i) {
-      if (gang.leaves.size() == size) return fail("more leaf cells than its tasks have");
-      gang.leaves.push_back({c, cell_id(leaf == 0 ? max32 : leaf - 1 + i)});
-      return true;
-    });
-    read_runs(0, [&](std::uint32_t level, std::uint32_t, std::uint32_t) {
-      if (gang.lost_levels.size() == size) return fail("more levels than leaf cells");
-      gang.lost_levels.push_back(level - 1);
-      return true;
-    });
-    if (good_ && (gang.leaves.size() != size ||
-                  (!gang.lost_levels.empty() && gang.lost_levels.size() != size)))
-      return fail("fewer leaf cells or levels than its tasks have");
-    gang.missing.resize(length());
-    for (gang_record::missing_leaf& m : gang.missing) {
-      m.index = number32();
-      m.device = number32();
-      const std::uint64_t name = number();
-      if (!good_ || name >= rest_.size()) return fail("a name is cut off");
-      m.node = rest_.substr(0, static_cast<std::size_t>(name));
-      rest_.remove_prefix(m.node.size() + 1);
-    }
-    gang.downgraded_victims.resize(length());
-    for (job_id& job : gang.downgraded_victims) job = job_id(number_of_id());
-    return good_;
+    leaves_ += size_;
+    return true;
   }
-  void read_constraints(optional_constraints& to) {
-#ifdef APIARY_COMPILED
-    request_constraints& constraints = to.edit();
-#else
-    request_constraints& constraints = to.values_;
-#endif
-    constraints.required = number_of_id();
-    constraints.preferred = number_of_id();
-    constraints.groups.resize(length());
-    for (request_constraints::of_group& m : constraints.groups) {
-      for (auto* counts : {&m.slices, &m.spread}) {
-        counts->resize(length());
-        for (level_count& s : *counts) {
-          s.level = number_of_id();
-          s.tasks = number32();
-        }
-      }
-      m.leader = number_of_id();
-    }
+  void leaves(std::vector<chain_leaf>& all) {
+    read_runs(0, [&](std::uint32_t c, std::uint32_t leaf, std::uint32_t i) {
+      if (all.size() == size_) return fail("more leaf cells than its tasks have");
+      all.push_back({c, cell_id(leaf == 0 ? max32 : leaf - 1 + i)});
+      return true;
+    });
+    if (all.size() != size_) fail("fewer leaf cells or levels than its tasks have");
+  }
+  void levels(std::vector<level_t>& all) {
+    read_runs(0, [&](std::uint32_t level, std::uint32_t, std::uint32_t) {
+      if (all.size() == size_) return fail("more levels than leaf cells");
+      all.push_back(level - 1);
+      return true;
+    });
+    if (!all.empty() && all.size() != size_) fail("fewer leaf cells or levels than its tasks have");
   }
   // Whether the leaves of a gang can be held as the gang says. Sets the fault if not.
   bool is_possible(const gang_record& gang) {
@@ -484,15 +512,22 @@ class hived_snapshot_reader {
     for (const chain_leaf& l : state_.gangs_[slot].leaves) {
       if (!l.leaf.valid()) continue;
       leaf_holders to = cells_.chain(l.chain).holders(l.leaf);
-      if (claims) {
-        to.claimer = slot;
-      } else {
-        to.user = slot;
-        to.guaranteed = guaranteed;
-      }
+      gang_slot& holder = claims ? to.claimer : to.user;
+      if (holder.valid()) fail(checks().held_twice(l, holder, slot));
+      holder = slot;
+      if (!claims) to.guaranteed = guaranteed;
       cells_.hold(l.chain, l.leaf, to);
     }
     state_.enter(slot);
+  }
+
+  // Checks the invariants that nothing above depends on.
+  void check_all() {
+    if (!good_) return;
+    if (const std::string fault = checks().first_fault(bad_); !fault.empty()) fail(fault);
+  }
+  [[nodiscard]] hived_state_checks checks() const {
+    return {catalog_, cells_, state_.gangs_, used_};
   }
 
   std::string_view rest_;
@@ -501,6 +536,8 @@ class hived_snapshot_reader {
   hived_cells& cells_;
   std::uint64_t max_leaves_;  // of all gangs
   std::uint64_t leaves_ = 0;  // of the gangs read so far
+  std::uint64_t size_ = 0;    // leaves of the gang that is read
+  std::vector<bool> used_{};  // whether a slot has a gang
   bool good_ = true;
   std::string what_{};  // the first fault
   std::vector<chain_leaf> bad_{};
