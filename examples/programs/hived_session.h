@@ -139,7 +139,6 @@ class hived_session {
       return finish(e, out, [&](job_id job) { return scheduler_->finish(job); });
     if (e.op == "cancel")
       return finish(e, out, [&](job_id job) { return scheduler_->cancel(job); });
-    if (e.op == "grow") return grow(e, out);
     if (e.op == "recover") return recover(e, out);
     if (e.op == "schedule") return schedule(e, out);
     if (e.op == "schedule_pod") return schedule_task(e, out);
@@ -208,19 +207,6 @@ class hived_session {
   absl::Status finish_task(const session_event& e, json_object& out) {
     if (!e.pod) return missing("pod");
     return finish(e, out, [&](job_id job) { return scheduler_->finish_task(job, *e.pod); });
-  }
-
-  absl::Status grow(const session_event& e, json_object& out) {
-    if (e.group.empty()) return missing("group");
-    if (e.by.empty()) return missing("by");
-    const auto job = names_.find(e.group);
-    if (!job) return unknown("gang", e.group);
-    const auto by = names_.find(e.by);
-    if (!by) return unknown("gang", e.by);
-    APIARY_RETURN_IF_ERROR(by_name(scheduler_->grow(*job, *by), {{*job, e.group}, {*by, e.by}}));
-    names_.merge(*job, *by);
-    forget({*by});
-    return ok(out);
   }
 
   absl::Status recover(const session_event& e, json_object& out) {

@@ -50,14 +50,12 @@ namespace example {
 //                  is left out as long as the gang keeps its reservation; if the gang has to move, all
 //                  its tasks are placed again.
 //   cancel         group: ends the preemption of a gang
-//   grow           group, by: both gangs run and differ only in their members. The tasks of `by` become
-//                  the last tasks of `group`, its members the last members; `by` no longer exists.
 //   node_bad, node_healthy       node
 //   device_bad, device_healthy   node, device
 //   recover        a gang that runs already: as schedule, and pods: [{node, devices, wholeCell}], as
 //                  in the answers. A tenant, a device or a cell type of a constraint that the
-//                  configuration lacks is left out. Constraints are stored for grow; the current
-//                  placement may violate them. wholeCell is given for all pods with devices, or for
+//                  configuration lacks is left out. The current placement may violate
+//                  constraints. wholeCell is given for all pods with devices, or for
 //                  none: one level for the pod, or a list with one level for each device. Recover gangs
 //                  with a wholeCell first: in the same configuration each of them then gets cells of its
 //                  tenant again, in whatever order they are recovered. Instead of all this: spec and
@@ -103,7 +101,6 @@ struct session_constraints {
 struct session_event {
   std::string op{};
   std::string group{};
-  std::string by{};
   std::string vc{};
   std::string leaf_type{};
   std::string pinned{};
@@ -167,7 +164,6 @@ class session_event_reader {
                    if (key == what && !(n.is == json_value::kind::text && n.scalar.empty()))
                      e.brief = false;
                  if (key == "group") return text(n, p, e.group);
-                 if (key == "by") return text(n, p, e.by);
                  if (key == "vc") return text(n, p, e.vc);
                  if (key == "leafType") return text(n, p, e.leaf_type);
                  if (key == "pinned") return text(n, p, e.pinned);
@@ -227,7 +223,6 @@ class session_event_reader {
         {"delete", " group "},
         {"delete_pod", " group pod "},
         {"cancel", " group "},
-        {"grow", " group by "},
         {"node_bad", " node "},
         {"node_healthy", " node "},
         {"device_bad", " node device "},

@@ -64,20 +64,6 @@ class gang_names {
     hash_ ^= fact(job, found->second.suggested) ^ fact(job, nodes);
     found->second.suggested = std::move(nodes);
   }
-  // The pods of `by` become the last pods of `job`. Pods go by name only if all have different ones.
-  void merge(apiary::job_id job, apiary::job_id by) {
-    std::vector<std::string>& to = names_.find(job.value)->second.pods;
-    const std::vector<std::string>& more = pods(by);
-    const bool named = !to.empty() && !more.empty() &&
-                       std::none_of(more.begin(), more.end(), [&](const std::string& name) {
-                         return std::find(to.begin(), to.end(), name) != to.end();
-                       });
-    if (named) {
-      to.insert(to.end(), more.begin(), more.end());
-    } else {
-      to.clear();
-    }
-  }
   void remove(apiary::job_id job) {
     const auto found = names_.find(job.value);
     if (found == names_.end()) return;

@@ -456,57 +456,6 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
   refuses(s, ended, "NOT_FOUND", "has ended");
 }
 
-TEST_CASE("a gang grows by another one, which is then no more") {
-  hived_session s = configured();
-  ask_op(s, gang("a", "red", 0, "[{'pods':1,'leafs':2}]"));
-  ask_op(s, gang("b", "red", 0, "[{'pods':2,'leafs':1}]"));
-  CHECK(ask_op(s, "'grow','group':'a','by':'b'") == "'result':'ok'");
-  CHECK(s.num_names() == 1);
-  CHECK(ask_op(s, "'schedule_pod','group':'a','pod':2") ==
-        "'result':'bind','pods':[{'node':'n0','devices':[3],'wholeCell':2}]" + nothing_else);
-  const std::string both =
-      gang("a", "red", 0, "[{'pods':1,'leafs':2},{'pods':2,'leafs':1}]", ",'pod':0").substr(10);
-  CHECK(ask_op(s, "'schedule_pod'" + both).starts_with("'result':'bind'"));
-  refuses(s, R"({"op":"delete","group":"b"})", "NOT_FOUND", R"(no gang \"b\")");
-  refuses(s, R"({"op":"grow","group":"a","by":"b"})", "NOT_FOUND", R"(no gang \"b\")");
-  CHECK(ask_op(s, gang("b", "red", 0, "[{'pods':1,'leafs':1}]", ",'pinned':'pin'"))
-            .starts_with("'result':'bind'"));
-  CHECK(ask_op(s, "'delete_pod','group':'a','pod':1") == nobody_restored);
-  CHECK(ask_op(s, "'delete','group':'a'") == nobody_restored);
-  CHECK(ask_op(s, "'delete','group':'b'") == nobody_restored);
-  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
-  CHECK(hash_of(s.answer(R"({"op":"note"})")) == hash_of(configured().answer("{}")));
-}
-
-TEST_CASE("a gang does not grow by what is not like it, and the answer names both") {
-  hived_session s;
-  refuses(s, R"({"op":"grow","group":"a","by":"b"})", "FAILED_PRECONDITION", "no configuration");
-  s = configured();
-  const auto refused = [&](const std::string& group, const std::string& by, const char* code,
-                           const std::string& words) {
-    refuses(s, R"({"op":"grow","group":")" + group + R"(","by":")" + by + "\"}", code, words);
-  };
-  // Their ids are 0, 1, ..., 11; one is called as another one's id.
-  for (int i = 0; i < 12; ++i) {
-    const std::string name = i == 1 ? "gang 11" : "g" + std::to_string(i);
-    const std::string answer =
-        ask_op(s, gang(name, i == 11 ? "blue" : "red", -1, "[{'pods':1,'leafs':1}]"));
-    REQUIRE(answer.starts_with("'result':'bind'"));
-  }
-  refuses(s, R"({"op":"grow","by":"g0"})", "INVALID_ARGUMENT", "group: is missing");
-  refuses(s, R"({"op":"grow","group":"g0"})", "INVALID_ARGUMENT", "by: is missing");
-  refuses(s, R"({"op":"grow","group":"g0","by":2})", "INVALID_ARGUMENT", "by: a text");
-  refused("g0", "g12", "NOT_FOUND", R"(no gang \"g12\")");
-  refused("g12", "g0", "NOT_FOUND", R"(no gang \"g12\")");
-  refused("g0", "g0", "INVALID_ARGUMENT", R"(gang \"g0\" cannot be merged with itself)");
-  refused("gang 11", "g11", "FAILED_PRECONDITION",
-          R"(gang \"gang 11\" and gang \"g11\" differ in their tenant)");
-  ask_op(s, gang("high", "red", 1, "[{'pods':1,'leafs':4}]"));
-  refused("g2", "high", "FAILED_PRECONDITION", R"(gang \"high\" is preempting)");
-  CHECK(ask_op(s, "'grow','group':'g11','by':'g0'").find("'message':'gang") != std::string::npos);
-  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
-}
-
 TEST_CASE("a gang that has its tenant's cells back is named where that happens") {
   hived_session s = configured();
   const std::string pair = "[{'pods':1,'leafs':2}]";
@@ -648,21 +597,7 @@ std::string forgetful(std::string pods) {
   return pods;
 }
 
-TEST_CASE("a gang that comes back grows under its rules") {
-  const std::string on = "[{'pods':1,'leafs':4}],'required':'RACK','pods':[{'node':'";
-  const auto grows = [&](const std::string& first, const std::string& second) {
-    hived_session s = with_racks();
-    for (const auto& [name, at] : {std::pair("a", first), std::pair("b", second)}) {
-      const std::string fields = gang(name, "red", -1, on + at + "','devices':[0,1,2,3]}]");
-      CHECK(ask_op(s, "'recover'" + fields.substr(10)) ==
-            "'result':'ok','lazyPreempted':[],'gone':[]");
-    }
-    return ask_op(s, "'grow','group':'a','by':'b'");
-  };
-  CHECK(grows("n0", "n1") == "'result':'ok'");
-  CHECK(grows("n0", "n2").find("are not in one cell of level 3") != std::string::npos);
-
-  // With one that is scheduled, whose type of leaf the rule tells.
+TEST_CASE("a gang comes back with the constraints that the configuration has") {
   hived_session s = with_racks();
   const auto recover = [&](const std::string& name, const std::string& members,
                            const std::string& more, const std::string& node) {
@@ -673,9 +608,7 @@ TEST_CASE("a gang that comes back grows under its rules") {
   const std::string one = "[{'pods':1,'leafs':4}]";
   const std::string back = "'result':'ok','lazyPreempted':[],'gone':[]";
   CHECK(recover("train", one, ",'required':'RACK'", "n0") == back);
-  CHECK(ask_op(s, gang("more", "red", 5, one, ",'required':'RACK','suggested':['n1']"))
-            .starts_with("'result':'bind'"));
-  CHECK(ask_op(s, "'grow','group':'train','by':'more'") == "'result':'ok'");
+  CHECK(s.scheduler()->gangs()[apiary::gang_slot(0)].request.constraints->required == 3);
   CHECK(ask_op(s, "'delete','group':'train'") == nobody_restored);
 
   // What the configuration does not have is no rule, whatever it was; the others stand.
@@ -691,11 +624,10 @@ TEST_CASE("a gang that comes back grows under its rules") {
   CHECK(constraints.groups[0].slices.empty());
   CHECK(constraints.groups[0].spread == std::vector<apiary::level_count>{{2, 1}});
   CHECK(recover("more", one, ",'leafType':'SOLD','required':'RACK'", "n1") == back);
-  CHECK(ask_op(s, "'grow','group':'train','by':'more'").find("type of leaf") != std::string::npos);
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }
 
-TEST_CASE("a gang that has grown to many members comes back with its rules") {
+TEST_CASE("a gang of many members comes back with its rules") {
   hived_session s = with_racks();
   std::string members = "{'pods':1,'leafs':4}";
   std::string pods = "{'node':'n0','devices':[0,1,2,3]}";
@@ -1285,21 +1217,13 @@ TEST_CASE("pods go by the names that their gang gives them") {
   CHECK(ask_op(s, "'delete_pod','group':'a','pod':'w-0'") == nobody_restored);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1,'names':['x']}]"))
             .starts_with("'result':'bind','pods':[{'name':'x'"));
-  CHECK(ask_op(s, "'grow','group':'a','by':'b'") == "'result':'ok'");
-  CHECK(ask_op(s, "'delete_pod','group':'a','pod':'x'") == nobody_restored);
+  CHECK(ask_op(s, "'delete_pod','group':'b','pod':'x'") == nobody_restored);
   CHECK(ask_op(s, "'delete_pod','group':'a','pod':'w-1'") == nobody_restored);
   CHECK(s.num_names() == 0);
   refuses(s, R"({"op":"schedule","group":"c","members":[{"pods":2,"leafs":1,"names":["x"]}]})",
           "INVALID_ARGUMENT", "members: 1 names for 2 pods");
   refuses(s, R"({"op":"schedule","group":"c","members":[{"pods":2,"leafs":1,"names":["x","x"]}]})",
           "INVALID_ARGUMENT", R"(members: two pods are \"x\")");
-
-  // Two gangs whose pods have equal names: then only the numbers are left.
-  for (const char* name : {"c", "d"})
-    ask_op(s, gang(name, "red", 0, "[{'pods':1,'leafs':1,'names':['x']}]"));
-  CHECK(ask_op(s, "'grow','group':'c','by':'d'") == "'result':'ok'");
-  refuses(s, R"({"op":"delete_pod","group":"c","pod":"x"})", "NOT_FOUND", "has no pod");
-  CHECK(ask_op(s, "'delete_pod','group':'c','pod':1") == nobody_restored);
 }
 
 TEST_CASE("a chain that is named, or excluded") {
@@ -1638,7 +1562,7 @@ std::string random_line(apiary::rng& random) {
       return line("schedule", asked + R"(,"suggested":["n0","n1"])" +
                                   (random.uniform(2) == 0 ? R"(,"phase":"Filtering")" : ""));
     case 11:
-      return line("grow", group + R"(,"by":"g)" + number(6) + '"');
+      return line("gang_state", group);
     case 12:
       return random.uniform(2) == 0 ? line("draw", "") : line("vc_state", R"(,"vc":"red")");
     case 13:

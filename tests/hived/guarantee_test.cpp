@@ -7,7 +7,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/merge_checks.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 
@@ -32,7 +31,7 @@ hived_config only(const hived_config& config, std::size_t tenant) {
 }
 
 // A shared cluster ("here"), and for each tenant a cluster of its own ("there"). Both get the same
-// guaranteed gangs; gangs end, shrink task by task and grow. Opportunistic gangs are only here.
+// guaranteed gangs; gangs end and shrink task by task. Opportunistic gangs are only here.
 // Victims end at once, because the guarantee holds only after they have ended. Until then the
 // clusters may differ: a gang that waits for opportunistic gangs here runs there. A gang of higher
 // priority then cancels it here, which is cheaper than to end it, and may have other victims there.
@@ -48,7 +47,7 @@ class duel {
     std::uint64_t events = 0, asked = 0, granted = 0, opportunistic = 0, victims = 0,
                   downgraded = 0, waiting = 0, refused_here_only = 0, unchecked_here_only = 0,
                   refused_there_only = 0, checked = 0, missed = 0, proven = 0, proven_for_some = 0,
-                  too_large = 0, undecided = 0, shrunk = 0, grown = 0;
+                  too_large = 0, undecided = 0, shrunk = 0;
     void add(const counts& o) {
       events += o.events, asked += o.asked, granted += o.granted;
       opportunistic += o.opportunistic, victims += o.victims, downgraded += o.downgraded;
@@ -57,7 +56,7 @@ class duel {
       refused_there_only += o.refused_there_only, checked += o.checked, proven += o.proven;
       missed += o.missed, proven_for_some += o.proven_for_some;
       too_large += o.too_large, undecided += o.undecided;
-      shrunk += o.shrunk, grown += o.grown;
+      shrunk += o.shrunk;
     }
   };
 
@@ -81,7 +80,6 @@ class duel {
     const auto at =
         std::next(owner_.begin(), random.uniform(static_cast<std::uint32_t>(owner_.size())));
     if (what < 80) return end(at->first);
-    if (what < 93) return grow(at->first);
     end_task(at->first, random.uniform(3));
   }
   // The same leaves of every tenant are in use here and there.
@@ -139,26 +137,6 @@ class duel {
     if (shared.find(job) == nullptr) owner_.erase(job);
     seen.shrunk += here && owner_.contains(job) ? 1U : 0U;
   }
-  // Merges any gang of the tenant that grow() accepts into the gang.
-  void grow(job_id job) {
-    const std::uint32_t tenant = owner_.at(job);
-    hived& there = alone[tenant];
-    const auto joins = [](const hived& h, job_id a, job_id b) {
-      return h.find(a) != nullptr && h.find(b) != nullptr &&
-             detail::can_merge(*h.find(a), *h.find(b)).ok();
-    };
-    for (const auto& [by, of] : owner_) {
-      if (of != tenant || !joins(shared, job, by)) continue;
-      const bool guaranteed = shared.find(job)->guaranteed();
-      if (guaranteed && !joins(there, job, by)) continue;
-      REQUIRE(shared.grow(job, by).ok());
-      if (guaranteed) REQUIRE(there.grow(job, by).ok());
-      owner_.erase(by);
-      ++seen.grown;
-      return;
-    }
-  }
-
   void commit(hived& h, const gang_plan& plan) {
     REQUIRE(plan.cancelled.empty());
     REQUIRE(h.commit(plan).ok());
@@ -282,7 +260,7 @@ duel::counts fight(std::uint64_t runs, std::uint64_t events, std::uint32_t marks
                     << all.missed << ", proven " << all.proven << " (" << all.proven_for_some
                     << " not for all choices of cells)"
                     << ", too large " << all.too_large << ", undecided " << all.undecided
-                    << ", shrunk " << all.shrunk << ", grown " << all.grown);
+                    << ", shrunk " << all.shrunk);
   CHECK(all.missed == 0);
   // Everything happens often.
   CHECK(all.granted * 10 >= all.events);
@@ -292,7 +270,6 @@ duel::counts fight(std::uint64_t runs, std::uint64_t events, std::uint32_t marks
   CHECK(all.victims * 100 >= all.events);
   CHECK(all.downgraded * 1000 >= all.events);
   CHECK(all.shrunk * 200 >= all.events);
-  CHECK(all.grown * 2000 >= all.events);
   return all;
 }
 

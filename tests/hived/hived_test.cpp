@@ -662,83 +662,6 @@ TEST_CASE(
   CHECK(runs(h, 2));
 }
 
-TEST_CASE("a gang grows by another one, and shrinks again task by task") {
-  hived h = small();
-  const std::uint64_t empty = h.hash();
-  done(h, gang(1, a, 3, {{1, 4}, {1, 1}}));
-  done(h, gang(2, a, 3, {{1, 2}}));
-  done(h, gang(3, a, 4, {{1, 1}}));
-  const std::vector<hived_placement> own = h.tasks(*h.find(job_id(1)));
-  const std::vector<hived_placement> more = h.tasks(*h.find(job_id(2)));
-  refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(1), job_id(9)); });
-  refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(9), job_id(1)); });
-  refuses(h, StatusCode::kInvalidArgument, "with itself",
-          [&] { return h.grow(job_id(1), job_id(1)); });
-  refuses(h, StatusCode::kFailedPrecondition, "priority",
-          [&] { return h.grow(job_id(1), job_id(3)); });
-  REQUIRE(h.finish(job_id(3)).ok());
-
-  REQUIRE(h.grow(job_id(1), job_id(2)).ok());
-  CHECK(audit(h).empty());
-  CHECK(!runs(h, 2));
-  std::vector<hived_placement> all = own;
-  all.insert(all.end(), more.begin(), more.end());
-  CHECK(h.tasks(*h.find(job_id(1))) == all);
-  // It is one victim now, and counts as one.
-  CHECK(proposed(h, gang(4, a, 9, {{2, 4}})).victims == jobs{job_id(1)});
-  REQUIRE(h.finish_task(job_id(1), 2).ok());
-  REQUIRE(h.finish_task(job_id(1), 0).ok());
-  CHECK(runs(h, 1));
-  REQUIRE(h.finish_task(job_id(1), 1).ok());
-  CHECK(h.hash() == empty);
-}
-
-TEST_CASE("an opportunistic gang does not grow into another chain") {
-  hived h = small();
-  done(h, of_type(gang(1, b, -1, {{1, 4}}), h, "GPU"));
-  done(h, of_type(gang(2, b, -1, {{1, 4}}), h, "NPU"));
-  refuses(h, StatusCode::kFailedPrecondition, "type of leaf",
-          [&] { return h.grow(job_id(1), job_id(2)); });
-  // Of any type: where they are is all that differs.
-  REQUIRE(
-      h.recover(gang(4, b, -1, {{1, 2}}), std::vector<hived_placement>{{node_id(4), 0b0011}}).ok());
-  REQUIRE(
-      h.recover(gang(5, b, -1, {{1, 2}}), std::vector<hived_placement>{{node_id(6), 0b1100}}).ok());
-  REQUIRE(
-      h.recover(gang(6, b, -1, {{1, 2}}), std::vector<hived_placement>{{node_id(3), 0b1100}}).ok());
-  refuses(h, StatusCode::kFailedPrecondition, "chain",
-          [&] { return h.grow(job_id(4), job_id(5)); });
-  REQUIRE(h.grow(job_id(4), job_id(6)).ok());
-  CHECK(audit(h).empty());
-}
-
-TEST_CASE("a gang does not grow by one that is not like it, nor while one of them is preempted") {
-  hived h = small();
-  done(h, gang(1, a, 0, {{1, 4}}));
-  done(h, gang(2, a, 0, {{1, 2}}));
-  done(h, lazy(gang(3, a, 0, {{1, 1}})));
-  done(h, of_type(gang(4, a, 0, {{1, 1}}), h, "GPU"));
-  done(h, gang(5, b, 0, {{1, 2}}));
-  const auto unlike = [&](std::uint32_t other, const char* what) {
-    refuses(h, StatusCode::kFailedPrecondition, what,
-            [&] { return h.grow(job_id(1), job_id(other)); });
-  };
-  unlike(3, "lazy");
-  unlike(4, "type of leaf");
-  unlike(5, "tenant");
-  REQUIRE(h.finish(job_id(3)).ok());
-  REQUIRE(h.finish(job_id(4)).ok());
-  REQUIRE(done(h, gang(6, a, 0, {{1, 2}})).result == plan_result::bind);
-  REQUIRE(done(h, gang(7, a, 7, {{1, 2}})).result == plan_result::preempt);
-  unlike(7, "preempting");
-  const std::uint32_t claimed = h.being_preempted(*h.find(job_id(2))) ? 2 : 6;
-  REQUIRE(h.being_preempted(*h.find(job_id(claimed))));
-  unlike(claimed, "is being preempted");
-  REQUIRE(h.cancel(job_id(7)).ok());
-  REQUIRE(h.grow(job_id(1), job_id(claimed)).ok());
-  CHECK(audit(h).empty());
-}
-
 TEST_CASE("a gang downgraded for a preemption that moved is restored when it is cancelled") {
   hived_config config = cluster();
   config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
@@ -879,25 +802,4 @@ TEST_CASE("the hash covers whether a gang was recovered with levels") {
   };
   CHECK(come(known).hash() != come(unknown).hash());
   CHECK(come(known).hash() == come(known).hash());
-
-  // A gang that has grown keeps its cells, unless the levels of both gangs are unknown.
-  for (const bool first_known : {false, true}) {
-    for (const bool second_known : {false, true}) {
-      for (const bool first_grows : {false, true}) {
-        hived h = come(first_known ? known : unknown);
-        const gang_request more = gang(2, a, 0, {{1, 2}});
-        if (second_known) {
-          REQUIRE(done(h, more).result == plan_result::bind);
-        } else {
-          REQUIRE(*h.recover(more, std::vector<hived_placement>{{node_id(2), 0b1100}}));
-        }
-        REQUIRE(h.grow(job_id(first_grows ? 1 : 2), job_id(first_grows ? 2 : 1)).ok());
-        const auto own =
-            h.recover(gang(3, a, 9, {{1, 4}}), std::vector<hived_placement>{{node_id(4), 0b1111}});
-        REQUIRE(own.ok());
-        CHECK(*own == (!first_known && !second_known));
-        CHECK(audit(h).empty());
-      }
-    }
-  }
 }

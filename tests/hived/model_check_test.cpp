@@ -158,7 +158,7 @@ TEST_CASE("no order of events breaks an invariant: gangs of one cell, on nodes t
           states, states);
 }
 
-TEST_CASE("no order of events breaks an invariant: mixed gangs that shrink and grow") {
+TEST_CASE("no order of events breaks an invariant: mixed gangs that shrink") {
   explore("mixed",
           {racks({{"RACK.NODE", 2}}, {{"RACK.NODE.GPU", 3}}, false),
            {gang(0, checked_a, 0, true, {{3, 1}}), gang(1, checked_a, 1, false, {{2, 1}, {1, 2}}),

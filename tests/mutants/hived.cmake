@@ -49,8 +49,6 @@ mutant(unbind_active hived/detail/cells.h "dropped condition: a cell with leaves
   FROM [[!parent.valid() || cluster.active(parent) > 0]] TO [[!parent.valid()]])
 mutant(released_level hived/detail/state.h "forgotten update: a downgraded gang keeps the level of a leaf that it gave back"
   FROM [[if (!gang.lost_levels.empty()) gang.lost_levels[i] = hived_cells::no_level;]] TO [[]] STATEMENT)
-mutant(joined_index hived/detail/state.h "wrong index: missing leaves of a task that joins are those of the first"
-  FROM [[m.index += before;]] TO [[]] STATEMENT)
 mutant(victims_forgotten hived/detail/state.h "forgotten update: a gang that runs keeps the victims that it downgraded"
   FROM [[gang.downgraded_victims.clear();]] TO [[]] STATEMENT)
 mutant(upgraded_ends hived/detail/state.h "missing reset: a gang that has its cells back still ends for another"
@@ -119,7 +117,7 @@ mutant(snapshot_bound_again hived/detail/snapshot_text.h "dropped condition: a b
   FROM [[v < next]] TO [[false]])
 mutant(snapshot_leaves hived/detail/snapshot_text.h "forgotten limit: a gang of a snapshot may have any number of leaves"
   FROM [[size_ > max_leaves_ - leaves_]] TO [[false]])
-mutant(snapshot_leaves_of_one hived/detail/snapshot_text.h "wrong limit: a gang that has grown is too large"
+mutant(snapshot_leaves_of_one hived/detail/snapshot_text.h "wrong limit: two large gangs together are too large"
   FROM [[64 * catalog.max_leaves()]] TO [[catalog.max_leaves()]])
 mutant(snapshot_inside hived/detail/snapshot_text.h "dropped condition: a cell of a tenant is bound outside its whole cell"
   FROM [[if (!fits) return fail("a cell is bound outside its tenant's cells");]] TO [[]] STATEMENT)

@@ -64,7 +64,7 @@ class hived_model {
     add_world(config, more.suggested);
     if (more.other) add_world(*more.other, more.suggested);
     for (std::uint32_t g = 0; g < gangs_.size(); ++g) {
-      for (const happening what : {ask, ask_there, end, end_task, cancel, grow})
+      for (const happening what : {ask, ask_there, end, end_task, cancel})
         if (what != ask_there || !more.suggested.empty()) events_.push_back({what, g});
     }
     for (std::uint32_t b = 0; b < breakages_.size(); ++b)
@@ -124,7 +124,6 @@ class hived_model {
     end,
     end_task,
     cancel,
-    grow,
     breaks,
     heals,
     restart,
@@ -210,8 +209,6 @@ class hived_model {
         return runs;
       case end_task:
         return gang != nullptr && gang->leaves_of(1).second > 0 && has_first_task(*gang);
-      case grow:
-        return can_grow(state.scheduler, gang, state.scheduler.find(next_of(e.index)));
       default:
         return !runs;
     }
@@ -219,9 +216,6 @@ class hived_model {
   [[nodiscard]] static bool has_first_task(const apiary::gang_record& gang) {
     const auto [from, to] = gang.leaves_of(0);
     return gang.count_live(from, to) > 0 || gang.misses(from, to);
-  }
-  [[nodiscard]] apiary::job_id next_of(std::size_t gang) const {
-    return gangs_[(gang + 1) % gangs_.size()].job;
   }
 
   void apply(condition& state, event e) const {
@@ -233,8 +227,6 @@ class hived_model {
         return require(to.finish_task(gangs_[e.index].job, 0).ok());
       case cancel:
         return require(to.cancel(gangs_[e.index].job).ok());
-      case grow:
-        return require(to.grow(gangs_[e.index].job, next_of(e.index)).ok());
       case breaks:
       case heals: {
         const apiary::node_id node = *setups_[state.setup].broken[e.index];
@@ -316,11 +308,6 @@ class hived_model {
       case end_task:
         return require((gang != nullptr && has_first_task(*gang)) ||
                        scheduler.finish_task(r.job, 0).code() == code::kNotFound);
-      case grow: {
-        const bool both = gang != nullptr && scheduler.find(next_of(e.index)) != nullptr;
-        return require(scheduler.grow(r.job, next_of(e.index)).code() ==
-                       (both ? code::kFailedPrecondition : code::kNotFound));
-      }
       default:
         require(scheduler.recover(r, scheduler.tasks(*gang)).status().code() ==
                 code::kAlreadyExists);
@@ -342,8 +329,6 @@ class hived_model {
     not_found(scheduler.finish(job));
     not_found(scheduler.cancel(job));
     not_found(scheduler.finish_task(job, 0));
-    not_found(scheduler.grow(gangs_[0].job, job));
-    not_found(scheduler.grow(job, gangs_[0].job));
     require(scheduler.hash() == before);
   }
   // A plan that was carried out, once more.

@@ -43,7 +43,6 @@ class hived_play {
     std::uint32_t gangs = 40;    // new ones
     std::uint32_t ends = 24;     // of gangs
     std::uint32_t tasks = 6;     // that end
-    std::uint32_t grows = 4;     // of gangs, by others
     std::uint32_t pursued = 14;  // preempting gangs that propose again, or are cancelled
     std::uint32_t marks = 12;    // of nodes and leaves
     std::uint32_t misuses = 4;
@@ -55,8 +54,8 @@ class hived_play {
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
-                  refused = 0, proven = 0, grown = 0, regained = 0, ending = 0, moved = 0,
-                  restarted = 0, returned = 0, outlived = 0;
+                  refused = 0, proven = 0, regained = 0, ending = 0, moved = 0, restarted = 0,
+                  returned = 0, outlived = 0;
   };
 
   hived_play(const apiary::hived_config& config, std::uint64_t seed, const habits& of)
@@ -71,9 +70,9 @@ class hived_play {
 
   void step() {
     ++seen.events;
-    std::uint32_t r = random.uniform(habits_.gangs + habits_.ends + habits_.tasks + habits_.grows +
-                                     habits_.pursued + habits_.marks + habits_.moves +
-                                     habits_.restarts + habits_.misuses);
+    std::uint32_t r =
+        random.uniform(habits_.gangs + habits_.ends + habits_.tasks + habits_.pursued +
+                       habits_.marks + habits_.moves + habits_.restarts + habits_.misuses);
     const auto is = [&](std::uint32_t part) {
       if (r < part) return true;
       r -= part;
@@ -88,8 +87,6 @@ class hived_play {
       if (const auto job = any_gang()) end(*job);
     } else if (is(habits_.tasks)) {
       if (const auto job = any_gang()) end_task(*job);
-    } else if (is(habits_.grows)) {
-      grow();
     } else if (is(habits_.pursued)) {
       pursue();
     } else if (is(habits_.marks)) {
@@ -195,72 +192,6 @@ class hived_play {
     std::size_t n = 0;
     for (const apiary::gang_slot s : h.gangs().by_job()) n += h.gangs()[s].downgraded ? 1U : 0U;
     return n;
-  }
-  void grow() {
-    const auto job = any_gang();
-    if (!job) return;
-    std::vector<apiary::job_id> like;
-    for (const auto& [other, r] : gangs)
-      if (other != *job && r.tenant == gangs.at(*job).tenant &&
-          r.priority == gangs.at(*job).priority)
-        like.push_back(other);
-    if (like.empty()) {
-      apiary::gang_request more = gangs.at(*job);
-      if (!more.tenant.valid()) return;
-      more.job = apiary::job_id(next_++);
-      more.groups.resize(1);
-      more.constraints.edit().groups.clear();
-      ask(more);
-      if (!gangs.contains(more.job) || !gangs.contains(*job)) return;
-      like.push_back(more.job);
-    }
-    const apiary::job_id by = like[random.uniform(static_cast<std::uint32_t>(like.size()))];
-    const auto fits = [&](apiary::job_id j) {
-      const apiary::gang_record& g = *scheduler.find(j);
-      return g.state == apiary::gang_state::allocated && !g.downgraded &&
-             !scheduler.being_preempted(g);
-    };
-    const apiary::gang_request& a = gangs.at(*job);
-    const apiary::gang_request& b = gangs.at(by);
-    const bool alike = a.pinned == b.pinned && a.lazy == b.lazy && a.leaf_type == b.leaf_type &&
-                       scheduler.find(*job)->cluster == scheduler.find(by)->cluster &&
-                       a.constraints->required == b.constraints->required &&
-                       chains_of({*job, by}).size() <= 1;
-    std::vector<apiary::hived_placement> tasks = scheduler.tasks(*scheduler.find(*job));
-    const std::vector<apiary::hived_placement> more = scheduler.tasks(*scheduler.find(by));
-    tasks.insert(tasks.end(), more.begin(), more.end());
-    const bool together = a.constraints->required == apiary::any_level ||
-                          in_one_cell(scheduler.layout(), tasks, a.constraints->required);
-    if (!fits(*job) || !fits(by) || !alike || !together)
-      return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
-    REQUIRE(scheduler.grow(*job, by).ok());
-    REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
-    std::vector<apiary::task_group>& groups = gangs.at(*job).groups;
-    std::vector<apiary::request_constraints::of_group>& constraints =
-        gangs.at(*job).constraints.edit().groups;
-    constraints.resize(groups.size());
-    for (std::size_t m = 0; m < b.groups.size(); ++m) {
-      constraints.push_back(m < b.constraints->groups.size()
-                                ? b.constraints->groups[m]
-                                : apiary::request_constraints::of_group());
-      if (constraints.back().leader != apiary::no_task_group)
-        constraints.back().leader += static_cast<std::uint32_t>(groups.size());
-    }
-    groups.insert(groups.end(), b.groups.begin(), b.groups.end());
-    REQUIRE(scheduler.find(*job)->request.groups == groups);
-    if (!scheduler.find(*job)->request.constraints->groups.empty())
-      REQUIRE(scheduler.find(*job)->request.constraints->groups == constraints);
-    places_[*job].insert(places_[*job].end(), places_[by].begin(), places_[by].end());
-    forget(by);
-    ++seen.grown;
-  }
-  [[nodiscard]] std::set<std::uint32_t> chains_of(const std::vector<apiary::job_id>& jobs) const {
-    std::set<std::uint32_t> chains;
-    for (const apiary::job_id job : jobs) {
-      for (const apiary::chain_leaf& l : scheduler.find(job)->leaves)
-        if (l.leaf.valid()) chains.insert(l.chain);
-    }
-    return chains;
   }
   void end_task(apiary::job_id job) {
     std::vector<std::uint32_t> running;

@@ -66,17 +66,6 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
   return chain.healthy().healthy(chain.tree().descendants(cell, 0)[*position]);
 }
 
-// Whether a gang may grow by another one, whose type of leaf and chain are the same.
-[[nodiscard]] inline bool can_grow(const apiary::hived& state, const apiary::gang_record* gang,
-                                   const apiary::gang_record* by) {
-  if (gang == nullptr || by == nullptr || gang->downgraded || by->downgraded) return false;
-  const apiary::gang_request& r = gang->request;
-  const apiary::gang_request& more = by->request;
-  return gang->state == apiary::gang_state::allocated && by->state == gang->state &&
-         !state.being_preempted(*gang) && !state.being_preempted(*by) && r.tenant == more.tenant &&
-         r.priority == more.priority && r.lazy == more.lazy && r.pinned == more.pinned;
-}
-
 // `fresh` after a restart: bad hardware is marked, and running gangs are recovered, those with cells
 // of their tenant first, with or without the levels of their whole cells. With levels each of these
 // gangs gets its cells again.

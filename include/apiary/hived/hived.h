@@ -97,17 +97,6 @@ class hived {
   // kNotFound: no such gang or task, or the task has ended already.
   absl::Status finish_task(job_id job, std::uint32_t task);
 
-  // Merges the running gang `by` into the running gang `job`; its tasks are numbered after those of
-  // `job`. A job that needs more tasks proposes them as a gang, then merges it. The topology
-  // constraints of the task groups stay. Ended tasks keep their numbers and count towards the
-  // limit.
-  // kInvalidArgument: the same gang twice, or too many tasks. kNotFound: no such gang.
-  // kFailedPrecondition: one gang is preempting, is being preempted or has lost its guaranteed
-  // cells; or the gangs differ in tenant, priority, leaf type, pinned cell, lazy, chain or required
-  // level, or do not lie in one cell of that level.
-  // Cost: O(leaves of both gangs, ended tasks included).
-  absl::Status grow(job_id job, job_id by);
-
   // Marks a node, or the leaf at a position of it (hived_layout::find_position), as bad. New gangs
   // avoid bad hardware; running gangs go on. Repeated calls change nothing. A node is bad with all
   // nodes of its host (hived_layout::next_of_host).

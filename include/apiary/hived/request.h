@@ -50,7 +50,6 @@ namespace detail {
 class constrained_search;  // hived/detail/constrained_search.h
 class hived_catalog;
 class hived_snapshot_reader;
-class hived_state;
 class lazy_constrained_search;
 struct constraint_engine;  // hived/constraints.h
 
@@ -112,7 +111,6 @@ class optional_constraints {
  private:
   friend class detail::hived_catalog;
   friend class detail::hived_snapshot_reader;
-  friend class detail::hived_state;
   friend class detail::lazy_constrained_search;
   request_constraints values_{};
   // Not null if there is a constraint, except in the gangs of a snapshot.

@@ -247,31 +247,6 @@ TEST_CASE("under constraints, too, suggested nodes and bad hardware count") {
   }
 }
 
-TEST_CASE("a gang grows by one in its cell of the level that both require") {
-  hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
-  start_constrained(h, constrained_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
-  start_constrained(h, constrained_gang(2, {{3, 4}}, {.required = rack_of_nodes}));
-  start_constrained(h, constrained_gang(3, {{1, 4}}, {}));
-  const absl::Status apart = h.grow(job_id(1), job_id(2));
-  CHECK(apart.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(apart.message() == "gang 1 and gang 2 are not in one cell of level 2, which they require");
-  const absl::Status unlike = h.grow(job_id(1), job_id(3));
-  CHECK(unlike.message() == "gang 1 and gang 3 differ in their required level");
-  const std::uint32_t rack = h.tasks(*h.find(job_id(1)))[0].node.value / 4;
-  summary_bitset nodes(16, false);
-  for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
-  gang_request more = constrained_gang(4, {{1, 1}, {2, 1}}, {.required = rack_of_nodes});
-  more.constraints.edit().groups = {{}, {.leader = 0}};
-  more.suggested = &nodes;
-  start_constrained(h, more);
-  REQUIRE(h.grow(job_id(1), job_id(4)).ok());
-  const gang_record& grown = *h.find(job_id(1));
-  REQUIRE(grown.request.constraints->groups.size() == 3);
-  CHECK(grown.request.constraints->groups[2].leader == 1);
-  CHECK(apiary_test::broken_rule(h.layout(), grown.request, h.tasks(grown)) == "");
-  CHECK(apiary_test::faults_of(h) == "");
-}
-
 TEST_CASE("constraints that cannot be understood are refused in words, and nothing changes") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   const std::uint64_t before = h.hash();

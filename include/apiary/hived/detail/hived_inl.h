@@ -10,7 +10,6 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/merge_checks.h>
 #include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/planner.h>
@@ -193,21 +192,6 @@ APIARY_INLINE absl::Status hived::finish_task(job_id job, std::uint32_t task) {
   if (last) return finish(job);
   begin_change();
   core_->state.release(slot, from, to);
-  return absl::OkStatus();
-}
-
-APIARY_INLINE absl::Status hived::grow(job_id job, job_id by) {
-  APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
-  APIARY_ASSIGN_OR_RETURN(const gang_slot other, existing(by));
-  APIARY_RETURN_IF_ERROR(detail::can_merge(gangs()[slot], gangs()[other]));
-  APIARY_RETURN_IF_ERROR(detail::are_in_required_cell(layout(), gangs()[slot], gangs()[other]));
-  for (const gang_slot s : {slot, other}) {
-    if (being_preempted(gangs()[s]))
-      return detail::error_of(absl::StatusCode::kFailedPrecondition,
-                              {name(gangs()[s].request.job), " is being preempted"});
-  }
-  begin_change();
-  core_->state.join(slot, other);
   return absl::OkStatus();
 }
 

@@ -238,7 +238,7 @@ class hived_snapshot_writer {
 // is an error, even if its checksum and its hashes are right. While it reads, it checks what
 // changes of the state require, so that nothing aborts; at the end it checks gangs and bindings.
 // All gangs together may have 64 times as many leaves as one recovered gang. One gang may have more
-// than a recovered one: it has grown, or was moved from a larger cluster.
+// than a recovered one: it was moved from a larger cluster.
 // Cost:   O(cells + leaves of all gangs * levels), and a sort of the gangs.
 // Memory: O(bytes of the text + cells), and 12 bytes for each leaf of a gang, ended tasks included.
 class hived_snapshot_reader {

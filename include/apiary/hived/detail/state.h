@@ -208,32 +208,6 @@ class hived_state {
     enter(slot);
     return opportunistic || upgrade(slot, levels);
   }
-  // Merges the gang `other` into a gang, as its last tasks. Requires: both gangs run, no gang has
-  // claimed their leaves, and both have cells of the same virtual cluster or both have none.
-  void join(gang_slot slot, gang_slot other) {
-    forget(slot);
-    forget(other);
-    gang_record& gang = gangs_[slot];
-    const gang_record joining = gangs_[other];
-    const auto before = static_cast<std::uint32_t>(gang.leaves.size());
-    for (const chain_leaf& l : joining.leaves) {
-      gang.leaves.push_back(l);
-      if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), gang.guaranteed()});
-    }
-    for (gang_record::missing_leaf m : joining.missing) {
-      m.index += before;
-      gang.missing.push_back(std::move(m));
-    }
-    const std::vector<task_group>& groups = joining.request.groups;
-    join(gang.request, joining.request);
-    gang.request.groups.insert(gang.request.groups.end(), groups.begin(), groups.end());
-    gang.recovered = gang.recovered || joining.recovered;
-    gang.moved = gang.moved || joining.moved;
-    gang.levels_known = gang.levels_known || joining.levels_known;
-    gangs_.remove(other);
-    gangs_.rank(slot);
-    enter(slot);
-  }
   // Releases the leaves first, ..., last-1 of a gang.
   void release(gang_slot slot, std::size_t first, std::size_t last) {
     gang_record& gang = gangs_[slot];
@@ -400,20 +374,6 @@ class hived_state {
       for (const auto* counts : {&m.slices, &m.spread})
         for (const level_count& s : *counts) all.add((std::uint64_t{s.level} << 32) | s.tasks);
     }
-  }
-  // Adds the topology constraints of `more` to r, with task groups and leaders numbered as after
-  // the merge. Requires: the task groups are not merged yet.
-  static void join(gang_request& r, const gang_request& more) {
-    if (r.constraints->groups.empty() && more.constraints->groups.empty()) return;
-    if (!r.constraints.any()) r.constraints.make_search_ = more.constraints.make_search_;
-    std::vector<request_constraints::of_group>& all = r.constraints.values_.groups;
-    all.resize(r.groups.size());
-    for (request_constraints::of_group constraints : more.constraints->groups) {
-      if (constraints.leader != no_task_group)
-        constraints.leader += static_cast<std::uint32_t>(r.groups.size());
-      all.push_back(std::move(constraints));
-    }
-    all.resize(r.groups.size() + more.groups.size());
   }
   // Calls f(chain, leaves) for the leaves of each node, ascending; several times for a node if they
   // are not.
