@@ -1,10 +1,10 @@
 // apiary/tests/hived/chain_layout_test.cpp - physical cells as trees, and every fault in them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/config_reader.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/layout.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
@@ -47,7 +47,7 @@ void write_devices(physical_cell_config& node, const std::vector<std::string>& a
 TEST_CASE("cells of a type are one chain, in the order of the document") {
   detail::document_faults faults;
   const hived_config config = small_cluster();
-  const detail::hived_chain_reader read(config, faults);
+  const detail::hived_config_reader read(config, faults);
   REQUIRE(faults.status().ok());
   REQUIRE(read.chains.size() == 2);
 

@@ -19,8 +19,7 @@
 APIARY_NAMESPACE_BEGIN
 
 namespace detail {
-class hived_chain_reader;
-class hived_tenant_reader;
+class hived_config_reader;
 }  // namespace detail
 
 // The cells of a cluster and the cells that each tenant owns, checked: every chain can reserve the
@@ -109,7 +108,7 @@ struct hived_layout {
   [[nodiscard]] std::uint64_t hash() const noexcept;
 
  private:
-  hived_layout(detail::hived_chain_reader cells, detail::hived_tenant_reader owners);
+  explicit hived_layout(detail::hived_config_reader read);
 
   template <class Id>
   [[nodiscard]] static std::optional<Id> find(const detail::name_index& all,

@@ -4,7 +4,6 @@
 
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/container/bitset.h>
-#include <apiary/core/digest.h>
 #include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
@@ -13,6 +12,7 @@
 #include <apiary/topology/uniform_tree.h>
 
 #include <absl/status/status.h>
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
@@ -48,24 +48,9 @@ class document_faults {
   std::string text_;
 };
 
-// A name as error messages show it, on one line. Quotes, backslashes and control characters become
-// C escapes (octal where C has no letter); bytes beyond ASCII stay.
+// A name as error messages show it, on one line: with C escapes; bytes beyond ASCII stay.
 [[nodiscard]] inline std::string escaped(std::string_view name) {
-  constexpr std::string_view marks = "\n\r\t\"'\\";
-  std::string out;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (const std::size_t at = marks.find(c); at != std::string_view::npos) {
-      out += '\\';
-      out += "nrt\"'\\"[at];
-    } else if (byte >= 0x20 && byte != 0x7f) {
-      out += c;
-    } else {
-      out += '\\';
-      for (const int shift : {6, 3, 0}) out += static_cast<char>('0' + (byte >> shift & 7));
-    }
-  }
-  return out;
+  return absl::Utf8SafeCEscape(std::string(name));
 }
 // The escaped name in double quotes.
 [[nodiscard]] inline std::string in_quotes(std::string_view name) {
@@ -95,11 +80,8 @@ class hived_cell_types {
         faults.add({path, ".childCellType"}, {"has a dot in its name; dots separate types"});
       }
       if (type.child_count == 0) faults.add({path, ".childCellNumber"}, {"is 0 or missing"});
-      if (index_.try_emplace(type.name, static_cast<std::uint32_t>(types_.size())).second) {
-        types_.push_back({&type});
-      } else {
+      if (!types_.try_emplace(type.name, entry{&type}).second)
         faults.add({path}, {"is defined twice"});
-      }
     }
     find_cycles(types, faults);
   }
@@ -163,8 +145,8 @@ class hived_cell_types {
  private:
   struct entry {
     const cell_type_config* type = nullptr;
-    std::uint32_t walk = 0;  // the number of the find_cycles walk that visited it
-    bool cyclic = false;     // contains itself
+    mutable std::uint32_t walk = 0;  // the number of the find_cycles walk that visited it
+    mutable bool cyclic = false;     // contains itself
   };
   [[nodiscard]] static std::string path_of(const cell_type_config& type) {
     return text_of({"physicalCluster.cellTypes.", escaped(type.name)});
@@ -173,19 +155,15 @@ class hived_cell_types {
     return name.find('.') != std::string::npos;
   }
   [[nodiscard]] const entry* find(const std::string& name) const {
-    const auto found = index_.find(name);
-    return found == index_.end() ? nullptr : &types_[found->second];
-  }
-  [[nodiscard]] entry* find(const std::string& name) {
-    const auto found = index_.find(name);
-    return found == index_.end() ? nullptr : &types_[found->second];
+    const auto found = types_.find(name);
+    return found == types_.end() ? nullptr : &found->second;
   }
   // Walks down from each type through types not visited before; one that meets itself is a cycle.
   void find_cycles(std::span<const cell_type_config> types, document_faults& faults) {
     std::uint32_t walk = 0;
     for (const cell_type_config& type : types) {
       ++walk;
-      entry* at = find(type.name);
+      const entry* at = find(type.name);
       for (; at != nullptr && at->walk == 0; at = find(at->type->child_type)) at->walk = walk;
       if (at == nullptr || at->walk != walk || at->cyclic) continue;
       faults.add({path_of(*at->type)}, {"contains itself"});
@@ -193,14 +171,14 @@ class hived_cell_types {
     }
   }
 
-  name_index index_;
-  lean_vector<entry> types_;
+  std::map<std::string_view, entry> types_;
 };
 
-// Reads the physical cells of a configuration document. The address of a cell that is neither a
-// node nor a leaf is ignored. An entry with a fault is reported and left out; that causes no
-// further report. Cost: O(cells of the document + leaves).
-class hived_chain_reader {
+// Reads a configuration document, and checks that the cluster has enough cells for all quotas. The
+// address of a cell that is neither a node nor a leaf is ignored. An entry with a fault is reported
+// and left out; that causes no further report.
+// Cost: O(cells of the document + leaves + entries of the tenants + tenants * levels).
+class hived_config_reader {
  public:
   std::vector<chain_layout> chains{};   // by descending name
   std::vector<bool> complete{};         // by chain: all its cells are known
@@ -210,12 +188,19 @@ class hived_chain_reader {
   name_index node_of_name{};            // node_id values; of a host in several chains, the first
   // The other nodes of a host in several chains, by its first.
   std::map<std::uint32_t, std::vector<std::uint32_t>> more_of_host{};
-  name_index pinned_of_id{};  // indices in `pinned`
+  name_index pinned_of_id{};             // indices in `pinned`
+  std::vector<tenant_layout> tenants{};  // in the order of the configuration
+  name_index tenant_of_name{};
 
-  hived_chain_reader(const hived_config& config, document_faults& faults) : faults_(faults) {
+  // Reads everything, and adds the faults.
+  hived_config_reader(const hived_config& config, document_faults& faults) : faults_(faults) {
     add_chains(config.physical_cells, hived_cell_types(config.cell_types, faults));
     add_cells(config.physical_cells);
     check_hosts();
+    reserved_.resize(chains.size());
+    for (const virtual_cluster_config& cluster : config.virtual_clusters) add_tenant(cluster);
+    for (std::uint32_t c = 0; c < chains.size(); ++c)
+      if (complete[c]) check_reservations(chain_id(c));
   }
 
  private:
@@ -422,26 +407,6 @@ class hived_chain_reader {
     devices.push_back(device);
   }
 
-  document_faults& faults_;
-  std::size_t first_leaf_of_node_ = 0;  // in device_of_leaf
-};
-
-// Reads the tenants of a configuration after its physical cells, and checks that the cluster has
-// enough cells for all quotas. Cost: O(entries of the tenants + tenants * levels + cells / 64).
-class hived_tenant_reader {
- public:
-  std::vector<tenant_layout> tenants{};  // in the order of the configuration
-  name_index tenant_of_name{};
-  // Reads all tenants, sets the owner of each pinned cell in `cells`, and adds to `faults`.
-  hived_tenant_reader(const hived_config& config, hived_chain_reader& cells,
-                      document_faults& faults)
-      : cells_(cells), faults_(faults), reserved_(cells.chains.size()) {
-    for (const virtual_cluster_config& cluster : config.virtual_clusters) add_tenant(cluster);
-    for (std::uint32_t c = 0; c < cells_.chains.size(); ++c)
-      if (cells_.complete[c]) check_reservations(chain_id(c));
-  }
-
- private:
   void add_tenant(const virtual_cluster_config& cluster) {
     const std::string path = text_of({"virtualClusters.", escaped(cluster.name)});
     const tenant_id tenant(static_cast<std::uint32_t>(tenants.size()));
@@ -450,8 +415,7 @@ class hived_tenant_reader {
       faults_.add({path}, {"is defined twice"});
     }
     tenants.push_back({.name = cluster.name});
-    for (const chain_layout& c : cells_.chains)
-      tenants.back().quota.emplace_back(c.tree.num_levels());
+    for (const chain_layout& c : chains) tenants.back().quota.emplace_back(c.tree.num_levels());
     for (std::size_t i = 0; i < cluster.cells.size(); ++i) {
       add_quota(text_of({path, ".virtualCells[", i, "].cellType"}), cluster.cells[i]);
     }
@@ -474,14 +438,14 @@ class hived_tenant_reader {
                                                                        std::string_view type) {
     std::size_t dot = type.find('.');
     std::string_view part = type.substr(0, dot);
-    const auto found = cells_.chain_of_type.find(part);
-    if (found == cells_.chain_of_type.end()) {
+    const auto found = chain_of_type.find(part);
+    if (found == chain_of_type.end()) {
       faults_.add({path}, {type.empty() ? std::string("is missing") : no_chain(part, type)});
       return std::nullopt;
     }
     const chain_id chain(found->second);
     if (!chain.valid()) return std::nullopt;
-    const std::vector<std::string>& types = cells_.chains[chain.value].level_types;
+    const std::vector<std::string>& types = chains[chain.value].level_types;
     auto level = static_cast<level_t>(types.size() - 1);
     while (dot != std::string_view::npos) {
       type.remove_prefix(dot + 1);
@@ -501,7 +465,7 @@ class hived_tenant_reader {
     std::string text = text_of({"no physical cell is of type ", in_quotes(first)});
     if (first != type) text += text_of({", the first name of ", in_quotes(type)});
     const char* separator = "; write ";
-    for (const chain_layout& chain : cells_.chains) {
+    for (const chain_layout& chain : chains) {
       const std::vector<std::string>& types = chain.level_types;
       const auto at = std::find(types.begin(), types.end(), first);
       if (first.empty() || at == types.end()) continue;
@@ -514,26 +478,26 @@ class hived_tenant_reader {
   }
   // Sets the owner of the pinned cell with this id, if there is one.
   void own_pinned(const std::string& path, const std::string& id, tenant_id tenant) {
-    const auto found = cells_.pinned_of_id.find(id);
+    const auto found = pinned_of_id.find(id);
     if (id.empty()) {
       faults_.add({path}, {"is missing"});
-    } else if (found != cells_.pinned_of_id.end()) {
-      tenant_id& owner = cells_.pinned[found->second].tenant;
+    } else if (found != pinned_of_id.end()) {
+      tenant_id& owner = pinned[found->second].tenant;
       if (owner.valid()) {
         faults_.add({path}, {in_quotes(id), " already belongs to virtual cluster ",
                              in_quotes(tenants[owner.value].name)});
       }
       owner = tenant;
-    } else if (cells_.all_complete) {
+    } else if (all_complete) {
       faults_.add({path}, {"no physical cell is pinned as ", in_quotes(id)});
     }
   }
   // Allocates the pinned cells and reserves the quotas, the largest cells first. Reports the first
   // quota that cannot be reserved.
   void check_reservations(chain_id c) {
-    const chain_layout& in = cells_.chains[c.value];
+    const chain_layout& in = chains[c.value];
     reserving_buddy_allocator free(in.tree);
-    for (const pinned_layout& pin : cells_.pinned) {
+    for (const pinned_layout& pin : pinned) {
       if (pin.chain != c || !pin.tenant.valid()) continue;
       if (!free.cells().enclosing_free_level(pin.cell)) continue;
       APIARY_VERIFY(free.reserve(in.tree.level(pin.cell), 1) && free.allocate_at(pin.cell));
@@ -550,9 +514,10 @@ class hived_tenant_reader {
       APIARY_VERIFY(free.reserve(l, static_cast<std::uint32_t>(wanted)));
     }
   }
-  hived_chain_reader& cells_;
+
   document_faults& faults_;
-  std::vector<std::array<std::uint64_t, uniform_tree::max_levels>> reserved_;  // [chain][level]
+  std::size_t first_leaf_of_node_ = 0;  // in device_of_leaf
+  std::vector<std::array<std::uint64_t, uniform_tree::max_levels>> reserved_{};  // [chain][level]
 };
 
 }  // namespace detail

@@ -20,10 +20,9 @@ APIARY_NAMESPACE_BEGIN
 
 APIARY_INLINE absl::StatusOr<hived_layout> hived_layout::create(const hived_config& config) {
   detail::document_faults faults;
-  detail::hived_chain_reader cells(config, faults);
-  detail::hived_tenant_reader owners(config, cells, faults);
+  detail::hived_config_reader read(config, faults);
   APIARY_RETURN_IF_ERROR(faults.status());
-  return hived_layout(std::move(cells), std::move(owners));
+  return hived_layout(std::move(read));
 }
 
 APIARY_INLINE std::uint64_t hived_layout::hash() const noexcept {
@@ -47,17 +46,16 @@ APIARY_INLINE std::uint64_t hived_layout::hash() const noexcept {
   return all.value();
 }
 
-APIARY_INLINE hived_layout::hived_layout(detail::hived_chain_reader cells,
-                                         detail::hived_tenant_reader owners)
-    : chains(std::move(cells.chains)),
-      pinned(std::move(cells.pinned)),
-      tenants(std::move(owners.tenants)),
-      nodes_(std::move(cells.node_of_name)),
-      tenants_(std::move(owners.tenant_of_name)),
-      pinned_(std::move(cells.pinned_of_id)) {
+APIARY_INLINE hived_layout::hived_layout(detail::hived_config_reader read)
+    : chains(std::move(read.chains)),
+      pinned(std::move(read.pinned)),
+      tenants(std::move(read.tenants)),
+      nodes_(std::move(read.node_of_name)),
+      tenants_(std::move(read.tenant_of_name)),
+      pinned_(std::move(read.pinned_of_id)) {
   for (std::uint32_t c = 0; c < chains.size(); ++c)
     chain_of_node_.insert(chain_of_node_.end(), chains[c].node_names.size(), chain_id(c));
-  for (const auto& [first, more] : cells.more_of_host) {
+  for (const auto& [first, more] : read.more_of_host) {
     std::uint32_t last = first;
     for (const std::uint32_t node : more) last = next_of_host_[last] = node;
     next_of_host_[last] = first;
