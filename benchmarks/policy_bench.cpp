@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/hived/detail/device_choice.h>
+#include <apiary/hived/detail/node_choice.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/victim_search.h>
 

@@ -99,9 +99,9 @@ mutant(few_first hived/detail/victims.h "off by one: one gang more than is neede
   FROM [[few = half + 1;]] TO [[few = half + 2;]] STATEMENT)
 mutant(claims_of_higher hived/detail/victims.h "dropped condition: leaves that a higher priority claims become available"
   FROM [[!h.claimer.valid() || gangs[h.claimer].request.priority < priority]] TO [[true]])
-mutant(gpus_lowest hived/detail/device_choice.h "wrong choice: the cell with the most GPUs left is used"
+mutant(gpus_lowest hived/detail/node_choice.h "wrong choice: the cell with the most GPUs left is used"
   FROM [[128 - there]] TO [[there]])
-mutant(gpus_ties hived/detail/device_choice.h "wrong tie: of equal cells the last is chosen"
+mutant(gpus_ties hived/detail/node_choice.h "wrong tie: of equal cells the last is chosen"
   FROM [[if (rank > best) ties = 0;]] TO [[if (rank >= best) ties = 0;]] STATEMENT)
 mutant(reorder_groups hived/detail/planner.h "forgotten update: tasks of two groups of one size get the same GPUs"
   FROM [[first_[m.gpus - 1] += n;]] TO [[]] STATEMENT)

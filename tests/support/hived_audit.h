@@ -7,7 +7,6 @@
 #include <apiary/hived/audit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/quota_tree.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/gang_table.h>

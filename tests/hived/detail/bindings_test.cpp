@@ -8,7 +8,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/quota_tree.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/uniform_tree.h>

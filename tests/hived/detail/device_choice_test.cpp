@@ -1,7 +1,7 @@
 // apiary/tests/hived/detail/device_choice_test.cpp - leaves of a node against all subsets of them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/hived/detail/device_choice.h>
+#include <apiary/hived/detail/node_choice.h>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/detail/quota_tree.h>
+#include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
 

@@ -26,7 +26,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
 // A cell of a virtual cluster; not valid by default.
@@ -418,5 +417,4 @@ class grant_ranking {
 };
 
 }  // namespace detail
-
 APIARY_NAMESPACE_END

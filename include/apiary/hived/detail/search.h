@@ -30,7 +30,6 @@
 #include <utility>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
 // Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, or has
@@ -313,5 +312,4 @@ class hived_search {
 };
 
 }  // namespace detail
-
 APIARY_NAMESPACE_END
