@@ -74,7 +74,7 @@ TEST_CASE("the audit names what differs from a restored scheduler, with both val
     return broken(s.whole.cells().cluster(s.whole.find(job_id(4))->cluster));
   };
   const difference all[] = {
-      {"leaves in use: b (cluster 1) cell 0: 3 instead of 2\n",
+      {"leaves in use: b (cluster 0) cell 0: 3 instead of 2\n",
        [&](audit_scene& s) { cluster(s).set_active(s.owner(4).cell, true); }},
       {"healthy: RACK cell 1: 0 instead of 1\n",
        [&](audit_scene& s) { broken(chain(s).healthy().usable()).reset(1); }},
@@ -90,7 +90,7 @@ TEST_CASE("the audit names what differs from a restored scheduler, with both val
        [&](audit_scene& s) {
          chain(s).hold(s.idle_leaf(), {s.slot(6), {}, false});
        }},
-      {"order of victims: cluster 1: gang 4 of priority 1, 2 leaves\n",
+      {"order of victims: cluster 0: gang 4 of priority 1, 2 leaves\n",
        [&](audit_scene& s) { broken(*s.whole.find(job_id(4))).request.priority = 0; }},
       {"table: gang 99 is not found by its job\n",
        [&](audit_scene& s) { broken(*s.whole.find(job_id(4))).request.job = job_id(99); }},

@@ -112,7 +112,7 @@ void cut_session(std::uint64_t seed, const hived_play::habits& habits, std::uint
 }
 
 const hived_play::habits preempting_habits{
-    .gangs = 50, .ends = 8, .tasks = 10, .pursued = 25, .marks = 25, .misuses = 1};
+    .gangs = 54, .ends = 7, .tasks = 9, .pursued = 25, .marks = 25, .misuses = 1};
 const hived_play::habits moving_habits{
     .gangs = 50, .ends = 14, .moves = 4, .restarts = 2, .constraints = 3};
 

@@ -4,6 +4,7 @@
 
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/status.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -256,7 +257,7 @@ class hived_snapshot_reader {
     hived_snapshot_reader reader(text, catalog, state);
     reader.read_parts();
     reader.check_all();
-    return reader.good_ ? absl::OkStatus() : absl::DataLossError(reader.what_);
+    return reader.good_ ? absl::OkStatus() : absl::DataLossError(reader.what_ + reader.where_);
   }
 
  private:
@@ -375,7 +376,9 @@ class hived_snapshot_reader {
       read_runs(1, [&](std::uint32_t v, std::uint32_t p, std::uint32_t i) {
         if (v < next) return fail("its bound cells do not ascend");
         next = v + 1;
-        return bind(vc_chain_id(c), cell_id(v), cell_id(p + i));
+        if (bind(vc_chain_id(c), cell_id(v), cell_id(p + i))) return true;
+        where_ = text_of({": cluster ", c, " cell ", v, ", bound to cell ", p + i});
+        return false;
       });
     }
   }
@@ -539,7 +542,8 @@ class hived_snapshot_reader {
   std::uint64_t size_ = 0;    // leaves of the gang that is read
   std::vector<bool> used_{};  // whether a slot has a gang
   bool good_ = true;
-  std::string what_{};  // the first fault
+  std::string what_{};   // the first fault
+  std::string where_{};  // the cells of a binding that it concerns
   std::vector<chain_leaf> bad_{};
 };
 
