@@ -44,7 +44,7 @@ mutant(twins_alike hived/detail/guest_choice.h "dropped condition: nodes of whic
 mutant(twins_only hived/detail/guest_choice.h "wrong index: a cell like the one before may only get the cells before that one's"
   FROM [[while (list[k++].cell != images_[p.twin]) continue;]] TO [[list.resize(1);]] STATEMENT)
 mutant(all_active hived/detail/cells.h "forgotten update: the cells above do not count the leaves of a node that come into use"
-  FROM [[cluster.set_all_active({cells.data(), n}, is);]] TO [[]] STATEMENT)
+  FROM [[its.set_active(owner.cell, next.taken());]] TO [[]] STATEMENT)
 mutant(unbind_active hived/detail/cells.h "dropped condition: a cell with leaves in use is unbound"
   FROM [[!parent.valid() || cluster.active(parent) > 0]] TO [[!parent.valid()]])
 mutant(released_level hived/detail/state.h "forgotten update: a downgraded gang keeps the level of a leaf that it gave back"
@@ -64,7 +64,8 @@ mutant(bad_and_taken hived/detail/cells.h "dropped condition: a leaf in use that
 mutant(unbound_usable hived/detail/cells.h "forgotten update: a leaf that is unbound while it is bad stays unusable"
   FROM [[if (l == 0 && !chain.healthy().healthy(p)) cluster.set_usable(v, true);]] TO [[]] STATEMENT)
 mutant(hash_of_holders hived/detail/cells.h "forgotten update: the hash keeps the old holders of a leaf"
-  FROM [[hash_ ^= fact_of(c, leaf, from) ^ fact_of(c, leaf, to);]] TO [[hash_ ^= fact_of(c, leaf, to);]] STATEMENT)
+  FROM [[hash_ ^= fact_of(c, leaves[i], from) ^ fact_of(c, leaves[i], next);]]
+  TO [[hash_ ^= fact_of(c, leaves[i], next);]] STATEMENT)
 mutant(hash_of_ended hived/detail/state.h "forgotten update: a gang that ends leaves its part of the hash behind"
   FROM [[facts_[s.value] = all.value();]] TO [[]] STATEMENT)
 mutant(hash_of_admitted hived/detail/state.h "forgotten step: the hash of a gang that is admitted lacks its leaves"

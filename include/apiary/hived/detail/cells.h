@@ -14,7 +14,6 @@
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -125,52 +124,17 @@ class hived_cells {
   }
   // Sets the holders of a leaf. Requires: a leaf that becomes taken is bound.
   void hold(std::uint32_t chain, cell_id leaf, leaf_holders to) {
-    if (recording_)
-      log_.on_rollback<&hived_cells::hold_now>(*this, chain, leaf, chains_[chain].holders(leaf));
-    hold_now(chain, leaf, to);
+    hold_all(chain, {&leaf, 1}, [&](std::size_t) { return to; });
   }
   // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
-  // may depend on those that it has. Cost: O(cells around them) if all change alike and changes are
-  // not recorded.
+  // may depend on those that it has. Indexes each node once.
   template <class To>
   void hold_all(std::uint32_t c, std::span<const cell_id> leaves, const To& to) {
-    physical_chain& chain = chains_[c];
-    bool alike = !recording_;
-    const bool was = chain.holders(leaves.front()).taken();
-    const bool is = to(0).taken();
-    std::uint64_t facts = 0;
-    for (std::size_t i = 0; i < leaves.size(); ++i) {
-      const leaf_holders from = chain.holders(leaves[i]);
-      const leaf_holders next = to(i);
-      alike = alike && from.taken() == was && next.taken() == is;
-      facts ^= fact_of(c, leaves[i], from) ^ fact_of(c, leaves[i], next);
+    if (recording_) {
+      for (const cell_id leaf : leaves)
+        log_.on_rollback<&hived_cells::hold_now>(*this, c, leaf, chains_[c].holders(leaf));
     }
-    if (!alike) {
-      for (std::size_t i = 0; i < leaves.size(); ++i) hold(c, leaves[i], to(i));
-      return;
-    }
-    hash_ ^= facts;
-    chain.hold_all(leaves, to);
-    if (was == is) return;
-    for (std::size_t i = 0; i < leaves.size();) {
-      const virtual_cell owner = chain.owner(leaves[i]);
-      APIARY_VERIFY(owner.cell.valid());
-      virtual_cluster& cluster = clusters_[owner.cluster.value];
-      const cell_id end = cluster.end_of_node(cluster.node_of(owner.cell));
-      std::array<cell_id, 64> cells;
-      std::size_t n = 0;
-      std::uint64_t usable = 0;
-      virtual_cell at = owner;
-      do {
-        cells[n] = at.cell;
-        if (!is && chain.healthy().healthy(leaves[i])) usable |= std::uint64_t{1} << n;
-        ++n;
-        if (++i < leaves.size()) at = chain.owner(leaves[i]);
-      } while (i < leaves.size() && at.cluster == owner.cluster && at.cell > cells[n - 1] &&
-               at.cell < end);
-      cluster.set_all_active({cells.data(), n}, is);
-      cluster.set_all_usable({cells.data(), n}, usable);
-    }
+    hold_all_now(c, leaves, to);
   }
   // Binds a virtual cell of level l to a physical cell; a whole cell (a root) is granted to the
   // tenant. Requires: neither cell is bound; the physical cell of a whole cell can be granted.
@@ -481,16 +445,30 @@ class hived_cells {
   }
 
   void hold_now(std::uint32_t c, cell_id leaf, leaf_holders to) {
+    hold_all_now(c, {&leaf, 1}, [&](std::size_t) { return to; });
+  }
+  template <class To>
+  void hold_all_now(std::uint32_t c, std::span<const cell_id> leaves, const To& to) {
     physical_chain& chain = chains_[c];
-    const leaf_holders from = chain.holders(leaf);
-    chain.hold(leaf, to);
-    hash_ ^= fact_of(c, leaf, from) ^ fact_of(c, leaf, to);
-    if (from.taken() == to.taken()) return;
-    const virtual_cell owner = chain.owner(leaf);
-    APIARY_VERIFY(owner.cell.valid());
-    clusters_[owner.cluster.value].set_active(owner.cell, to.taken());
-    clusters_[owner.cluster.value].set_usable(owner.cell,
-                                              !to.taken() && chain.healthy().healthy(leaf));
+    virtual_cluster* cluster = nullptr;  // of the leaf before
+    std::uint32_t node = 0;              // in this cluster
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const leaf_holders from = chain.holders(leaves[i]);
+      const leaf_holders next = to(i);
+      hash_ ^= fact_of(c, leaves[i], from) ^ fact_of(c, leaves[i], next);
+      if (from.taken() == next.taken()) continue;
+      const virtual_cell owner = chain.owner(leaves[i]);
+      APIARY_VERIFY(owner.cell.valid());
+      virtual_cluster& its = clusters_[owner.cluster.value];
+      const std::uint32_t its_node = its.node_of(owner.cell);
+      if (cluster != nullptr && (cluster != &its || node != its_node)) cluster->index_node(node);
+      cluster = &its;
+      node = its_node;
+      its.set_active(owner.cell, next.taken());
+      its.set_free(node, owner.cell, !next.taken() && chain.healthy().healthy(leaves[i]));
+    }
+    if (cluster != nullptr) cluster->index_node(node);
+    chain.hold_all(leaves, to);
   }
   void bind_now(vc_chain_id c, cell_id v, level_t l, cell_id p) {
     virtual_cluster& cluster = clusters_[c.value];

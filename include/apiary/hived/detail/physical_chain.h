@@ -91,37 +91,26 @@ class physical_chain {
     return holders_[tree().index(leaf, 0)];
   }
   void hold(cell_id leaf, leaf_holders to) noexcept {
-    leaf_holders& at = holders_[tree().index(leaf, 0)];
-    const bool was_idle = at.idle();
-    at = to;
-    const auto after = class_of(to);
-    const auto before = use_.assign(leaf, after);
-    if (before == after && was_idle == to.idle()) return;
-    if (before != after && (before == opportunistic || after == opportunistic))
-      count_opportunistic(leaf, after == opportunistic);
-    refresh_node({&leaf, 1});
+    hold_all({&leaf, 1}, [&](std::size_t) { return to; });
   }
-
   // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
-  // may depend on those that it has. Cost: O(cells around them) if all change alike.
+  // may depend on those that it has. Indexes the node once.
   template <class To>
   void hold_all(std::span<const cell_id> leaves, const To& to) noexcept {
-    const auto before = use_.class_of(leaves.front());
-    const auto after = class_of(to(0));
-    bool alike = true;
-    for (std::size_t i = 0; i < leaves.size(); ++i)
-      alike = alike && use_.class_of(leaves[i]) == before && class_of(to(i)) == after;
-    if (!alike) {
-      for (std::size_t i = 0; i < leaves.size(); ++i) hold(leaves[i], to(i));
-      return;
+    bool changed = false;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const leaf_holders next = to(i);
+      leaf_holders& at = holders_[tree().index(leaves[i], 0)];
+      changed = changed || at.idle() != next.idle();
+      at = next;
+      const auto after = class_of(next);
+      const auto before = use_.assign(leaves[i], after);
+      if (before == after) continue;
+      changed = true;
+      if (before == opportunistic || after == opportunistic)
+        count_opportunistic(leaves[i], after == opportunistic);
     }
-    const std::uint32_t first = tree().cells(0).first.value;
-    for (std::size_t i = 0; i < leaves.size(); ++i) holders_[leaves[i].value - first] = to(i);
-    if (before == after) return;
-    use_.assign_all(leaves, after);
-    if (before == opportunistic || after == opportunistic)
-      count_all_opportunistic(leaves, after == opportunistic);
-    refresh_node(leaves);
+    if (changed) refresh_node(leaves);
   }
 
   [[nodiscard]] const health<uniform_tree>& healthy() const noexcept { return health_; }
@@ -213,29 +202,6 @@ class physical_chain {
       if (fewer >= few_opportunistic_.size()) return;
       few_opportunistic_[fewer].assign(c.value, !added && health_.healthy(c));
     }
-  }
-  // The same for several leaves of one node, which all have changed.
-  void count_all_opportunistic(std::span<const cell_id> leaves, bool added) noexcept {
-    const auto size = static_cast<std::uint32_t>(few_opportunistic_.size());
-    const auto refresh = [&](cell_id c, std::uint32_t count) {
-      const std::uint32_t now = opportunistic_leaves(c);
-      const std::uint32_t fewer = added ? now - count : now;
-      const bool few = !added && health_.healthy(c);
-      for (std::uint32_t most = fewer; most < (std::min)(fewer + count, size); ++most)
-        few_opportunistic_[most].assign(c.value, few);
-    };
-    if (is_run(leaves) && added) {
-      few_opportunistic_[0].reset_range(leaves.front().value, leaves.back().value + 1);
-    } else if (is_run(leaves) && !any_bad()) {
-      few_opportunistic_[0].set_range(leaves.front().value, leaves.back().value + 1);
-    } else {
-      for (const cell_id leaf : leaves) refresh(leaf, 1);
-    }
-    for_each_ancestor(tree(), leaves, refresh);
-  }
-  // Whether these leaves, ascending, follow each other without a gap.
-  [[nodiscard]] static bool is_run(std::span<const cell_id> leaves) noexcept {
-    return leaves.back().value - leaves.front().value + 1 == leaves.size();
   }
   // As count_opportunistic, after the health of the leaf has changed.
   void refresh_cells(cell_id c) noexcept {

@@ -223,33 +223,20 @@ class virtual_cluster {
     for (cell_id c = tree_.parent(leaf, l); c.valid(); c = tree_.parent(c, ++l))
       active_[c.value] += step;
   }
-  // The same for leaves of one node, ascending. Cost: O(cells around them).
-  void set_all_active(std::span<const cell_id> leaves, bool active) noexcept {
-    for_each_ancestor(tree_, leaves, [&](cell_id c, std::uint32_t count) {
-      active_[c.value] += active ? count : 0U - count;
-    });
-  }
   // Records whether a leaf can be used. It cannot if it is taken or bound to a bad leaf.
   void set_usable(cell_id leaf, bool usable) noexcept {
     const std::uint32_t node = node_of(leaf);
-    const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
-    std::uint64_t& mask = free_[node];
-    if (((mask & bit) != 0) == usable) return;
-    mask ^= bit;
-    index_.assign(node_id(node), static_cast<node_index::class_t>(std::popcount(mask)));
+    set_free(node, leaf, usable);
+    index_node(node);
   }
-  // The same for leaves of one node; bit i of `usable` stands for leaves[i].
-  void set_all_usable(std::span<const cell_id> leaves, std::uint64_t usable) noexcept {
-    const std::uint32_t node = node_of(leaves.front());
-    const cell_id first = first_leaf(node);
-    std::uint64_t mask = free_[node];
-    for (std::size_t i = 0; i < leaves.size(); ++i) {
-      const std::uint32_t bit = leaves[i].value - first.value;
-      mask = (mask & ~(std::uint64_t{1} << bit)) | ((usable >> i & 1U) << bit);
-    }
-    if (mask == free_[node]) return;
-    free_[node] = mask;
-    index_.assign(node_id(node), static_cast<node_index::class_t>(std::popcount(mask)));
+  // The same in two steps: set_free for leaves of a node, then once index_node.
+  void set_free(std::uint32_t node, cell_id leaf, bool usable) noexcept {
+    const std::uint32_t bit = leaf.value - first_leaf(node).value;
+    free_[node] = (free_[node] & ~(std::uint64_t{1} << bit)) | std::uint64_t{usable} << bit;
+  }
+  void index_node(std::uint32_t node) noexcept {
+    const auto free = static_cast<node_index::class_t>(std::popcount(free_[node]));
+    if (index_.class_of(node_id(node)) != free) index_.assign(node_id(node), free);
   }
   // The leaves of a node that can be used; bit i is its i-th leaf.
   [[nodiscard]] std::uint64_t free(std::uint32_t node) const noexcept { return free_[node]; }
