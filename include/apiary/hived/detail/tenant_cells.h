@@ -7,7 +7,6 @@
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
-#include <apiary/hived/ids.h>
 #include <apiary/model/job.h>
 #include <apiary/model/request.h>
 
