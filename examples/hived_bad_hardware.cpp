@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: MIT
 #include "hived_drawing.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/plan.h>
 

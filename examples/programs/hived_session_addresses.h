@@ -4,8 +4,8 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
 
 #include <bit>

@@ -11,10 +11,10 @@
 #include "hived_session_words.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/hived/layout.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 

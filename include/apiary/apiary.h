@@ -63,7 +63,6 @@
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/gang_record.h>
@@ -72,6 +71,7 @@
 #include <apiary/hived/hived_jobs.h>
 #include <apiary/hived/hived_placer.h>
 #include <apiary/hived/hived_queue.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>

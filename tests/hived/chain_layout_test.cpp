@@ -72,7 +72,7 @@ TEST_CASE("cells of a type are one chain, in the order of the document") {
   CHECK(read.pinned[0].id == "mine");
   CHECK(read.pinned[0].chain == chain_id(0));
   CHECK(read.pinned[0].cell == racks.tree.at(2, 1));
-  CHECK_FALSE(read.pinned[0].tenant.valid());
+  CHECK(read.pinned[0].tenant == tenant_id(0));
 }
 
 TEST_CASE("device addresses may be chosen; others count by position") {

@@ -8,11 +8,11 @@
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/gandiva/time_sharing_queue.h>
-#include <apiary/hived/layout.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_jobs.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
