@@ -104,10 +104,10 @@ class hived_state_checks {
     if (g.missing.empty() && g.count_live(0, g.leaves.size()) == 0)
       fail("tasks: " + name + " has no leaf");
     std::uint32_t task = 0;
+    std::size_t lost = 0;  // of g.missing, in the tasks before
     g.for_each_task([&](const task_group& m, std::uint32_t first, std::uint32_t last) {
       std::size_t n = g.count_live(first, last);
-      for (const gang_record::missing_leaf& l : g.missing)
-        n += l.index >= first && l.index < last ? 1U : 0U;
+      for (; lost < g.missing.size() && g.missing[lost].index < last; ++lost) ++n;
       if (n != 0 && n != m.gpus && !g.recovered)
         fail(text_of({"tasks: ", name, ": task ", task, " has ", n, " leaves of ", m.gpus}));
       node_id node;
