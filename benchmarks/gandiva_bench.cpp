@@ -50,11 +50,11 @@ void at_load(benchmark::State& state) {
       if (!g.submit(task, {}, now, actions).ok()) state.SkipWithError("a task was refused");
       if (++now % 10 != 0) continue;
       actions.clear();
-      if (!g.tick(now, actions).ok()) state.SkipWithError("a tick was refused");
+      if (!g.decide(now, actions).ok()) state.SkipWithError("a tick was refused");
       for (const auto& a : actions)
         moves += a.what == gandiva_tasks::action::verb::migrate ? 1U : 0U;
     }
-    const node_table& nodes = g.backend().scheduler().nodes();
+    const node_table& nodes = g.placer().scheduler().nodes();
     std::uint64_t idle = 0;
     for (const node_id n : nodes.ids()) idle += nodes[n].total_gpu_left();
     const cluster_fragmentation f(metric, nodes);

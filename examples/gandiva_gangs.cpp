@@ -49,7 +49,7 @@ void show(time_ms now, std::vector<gandiva_gangs::action>& actions) {
 
 int main() {
   auto scheduler =
-      gandiva_gangs::create(hived_backend(hived::create(cluster()).value()), {.quantum = 60})
+      gandiva_gangs::create(hived_gang_placer(hived::create(cluster()).value()), {.quantum = 60})
           .value();
   std::vector<gandiva_gangs::action> todo;
   // Three gangs of a node each, on two nodes.
@@ -57,7 +57,7 @@ int main() {
     if (!scheduler.submit(opportunistic(job, 4), {}, 0, todo).ok()) return 1;
   show(0, todo);
   for (time_ms now = 0; now <= 120; now = scheduler.wake()) {
-    if (!scheduler.tick(now, todo).ok()) return 1;
+    if (!scheduler.decide(now, todo).ok()) return 1;
     show(now, todo);
   }
   const gang_request owner{.job = job_id(3), .tenant = tenant_id(0), .groups = {{1, 4}}};
@@ -69,8 +69,8 @@ int main() {
   for (std::uint32_t job = 4; job < 7; ++job)
     if (!scheduler.submit(opportunistic(job, 2), {}, 150, todo).ok()) return 1;
   show(150, todo);
-  if (!scheduler.finish(owner.job, 160).ok() || !scheduler.tick(160, todo).ok()) return 1;
+  if (!scheduler.finish(owner.job, 160).ok() || !scheduler.decide(160, todo).ok()) return 1;
   show(160, todo);
-  if (!scheduler.finish(job_id(4), 170).ok() || !scheduler.tick(170, todo).ok()) return 1;
+  if (!scheduler.finish(job_id(4), 170).ok() || !scheduler.decide(170, todo).ok()) return 1;
   show(170, todo);
 }

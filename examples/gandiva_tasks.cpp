@@ -31,7 +31,7 @@ void show(const gandiva_tasks& g, const fragmentation& metric, time_ms now,
                 verbs[static_cast<int>(a.what)], a.job.value, a.where.node.value, a.where.gpu_mask);
   }
   actions.clear();
-  const cluster_fragmentation f(metric, g.backend().scheduler().nodes());
+  const cluster_fragmentation f(metric, g.placer().scheduler().nodes());
   std::printf("%3d s  %zu tasks wait; typical tasks cannot use %.2f of the idle GPUs\n",
               static_cast<int>(now), g.num_waiting(), f.total() / 1000);
 }
@@ -60,6 +60,6 @@ int main() {
   for (std::uint32_t job = 8; job < 10; ++job)
     if (!g->submit(task(job, 1000), {}, 10, todo).ok()) return 1;
   show(*g, metric, 10, todo);
-  if (!g->tick(10, todo).ok()) return 1;
+  if (!g->decide(10, todo).ok()) return 1;
   show(*g, metric, 10, todo);
 }

@@ -9,10 +9,10 @@
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/gpu_sharing_placer.h>
-#include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/gandiva/time_sharing.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
@@ -465,7 +465,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     status = run(std::move(made));
   } else if (policy == "gandiva_hived") {
     APIARY_ASSIGN_OR_RETURN(auto below,
-                            apiary::hived_job_backend::create(cells_of(cluster, quotas)));
+                            apiary::hived_job_placer::create(cells_of(cluster, quotas)));
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_hived::create(std::move(below), slices));
     status = run(std::move(made));
   } else if (policy == "gang" || policy == "gang_backfill") {

@@ -41,14 +41,12 @@
 #include <apiary/fgd/preemption_plan.h>
 #include <apiary/fgd/preemptive_sharing.h>
 #include <apiary/fgd/price_score.h>
-#include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/gandiva/packing.h>
 #include <apiary/gandiva/time_sharing.h>
-#include <apiary/gandiva/time_sharing_queue.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/gang_fit.h>

@@ -26,7 +26,7 @@ using turns_over_servers = gandiva_with_placer<server_placer>;
 fragmentation pairs() {
   return fragmentation(task_mix({{{.gpus = 2, .gpu_milli = whole_gpu}, 1}}));
 }
-placer_backend<server_placer> servers(const server_spec& spec) {
+measured_placer<server_placer> servers(const server_spec& spec) {
   return {server_placer::create(spec).value(), spec, pairs()};
 }
 job_request job_of(std::uint32_t job, std::uint32_t gpus, std::int32_t priority = 0) {
@@ -39,27 +39,20 @@ std::vector<job_action> decided(Queue& queue, time_ms now) {
   return actions;
 }
 
-TEST_CASE(
-    "placer_backend: jobs run in time slices, on servers of so many GPUs, and none is entitled") {
-  const auto backend = servers({.gpus = {4, 2}});
-  const job_request asked{.job = job_id(7), .tenant = tenant_id(3), .priority = 9, .gpus = 4};
-  CHECK(backend.priority(asked) < 0);
-  CHECK(backend.entitled_gpus(asked.tenant) == 0);
-  CHECK(backend.gpus(node_id(0)) == 4);
-  CHECK(backend.gpus(node_id(1)) == 2);
-  CHECK(backend.total_gpus() == 6);
-  CHECK(backend.check(asked).ok());
-  CHECK(!backend.check(job_of(7, 7)).ok());
-}
-
 TEST_CASE("gandiva_with_placer: nothing may run there yet, and a quantum lasts") {
   CHECK(turns_over_servers::create(servers({.gpus = {4}}), {.quantum = 0}).status().code() ==
         absl::StatusCode::kInvalidArgument);
   auto used = servers({.gpus = {4}});
-  std::vector<job_id> stopped;
-  REQUIRE(used.start(job_of(0, 1), stopped).value());
+  REQUIRE(used.commit(job_of(0, 1), {{node_id(0), 1}}).ok());
   CHECK(turns_over_servers::create(used, {}).status().code() ==
         absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("gandiva_with_placer: the largest job fits into the servers, and no job may be larger") {
+  auto q = turns_over_servers::create(servers({.gpus = {4, 2}}), {}).value();
+  CHECK(q.total_gpus() == 6);
+  CHECK(q.submit(job_of(7, 6), 0).ok());
+  CHECK(q.submit(job_of(8, 7), 0).code() == absl::StatusCode::kInvalidArgument);
 }
 
 TEST_CASE(

@@ -5,7 +5,6 @@
 #include "support/scale.h"
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/gandiva/time_sharing.h>
 
@@ -54,18 +53,19 @@ struct two_node_host {
   std::vector<gang_action> actions{};
 
   explicit two_node_host(const time_sharing_options& options, const gang_migration& moves = {})
-      : scheduler(gandiva_gangs::create(hived_backend(two_nodes(), moves), options).value()) {}
+      : scheduler(gandiva_gangs::create(hived_gang_placer(two_nodes(), moves), options).value()) {}
   void submit(const gang_request& r, time_ms now, const gandiva_gangs::job_options& terms = {}) {
     actions.clear();
     REQUIRE(scheduler.submit(r, terms, now, actions).ok());
   }
   void tick(time_ms now) {
     actions.clear();
-    REQUIRE(scheduler.tick(now, actions).ok());
-    REQUIRE(apiary_test::faults_of(scheduler.backend().scheduler()) == "");
+    REQUIRE(scheduler.decide(now, actions).ok());
+    REQUIRE(apiary_test::faults_of(scheduler.placer().scheduler()) == "");
   }
   [[nodiscard]] bool runs(std::uint32_t job) const {
-    return scheduler.find(job_id(job)) == gandiva_gangs::phase::runs;
+    const auto phase = scheduler.find(job_id(job));
+    return phase && *phase != gandiva_gangs::phase::wait;
   }
   // What was done with which gang.
   [[nodiscard]] std::vector<std::pair<verb, std::uint32_t>> done() const {
@@ -78,16 +78,16 @@ using done_list = std::vector<std::pair<verb, std::uint32_t>>;
 
 TEST_CASE("gandiva on hived: what cannot be asked") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
-  CHECK(gandiva_gangs::create(hived_backend(two_nodes()), {.quantum = 0}).status().code() ==
+  CHECK(gandiva_gangs::create(hived_gang_placer(two_nodes()), {.quantum = 0}).status().code() ==
         invalid);
   hived used = two_nodes();
   CHECK(used.commit(used.propose(opportunistic_gang(1, 1)).value()).ok());
-  CHECK(gandiva_gangs::create(hived_backend(used), {}).status().code() ==
+  CHECK(gandiva_gangs::create(hived_gang_placer(used), {}).status().code() ==
         absl::StatusCode::kFailedPrecondition);
 
-  gandiva_gangs g = gandiva_gangs::create(hived_backend(two_nodes()), {}).value();
+  gandiva_gangs g = gandiva_gangs::create(hived_gang_placer(two_nodes()), {}).value();
   std::vector<gang_action> actions;
-  const std::uint64_t before = g.backend().scheduler().hash();
+  const std::uint64_t before = g.placer().scheduler().hash();
   gang_request r = opportunistic_gang(1, 1);
   CHECK(g.submit(r, {.weight = 0}, 0, actions).code() == invalid);
   CHECK(g.submit(r, {.weight = 1001}, 0, actions).code() == invalid);
@@ -105,20 +105,20 @@ TEST_CASE("gandiva on hived: what cannot be asked") {
   CHECK(g.mark_healthy(node_id(2)).code() == absl::StatusCode::kNotFound);
   CHECK(actions.empty());
   CHECK(g.num_jobs() == 0);
-  CHECK(g.backend().scheduler().hash() == before);
+  CHECK(g.placer().scheduler().hash() == before);
   CHECK(!g.find(job_id(1)));
 
   CHECK(g.submit(opportunistic_gang(1, 1), {}, 5, actions).ok());
   CHECK(g.submit(opportunistic_gang(1, 1), {}, 5, actions).code() ==
         absl::StatusCode::kAlreadyExists);
-  CHECK(g.tick(4, actions).code() == invalid);
+  CHECK(g.decide(4, actions).code() == invalid);
   CHECK(g.finish(job_id(1), 4).code() == invalid);
-  CHECK(g.tick(gandiva_gangs::end_of_time, actions).code() == invalid);
+  CHECK(g.decide(gandiva_gangs::end_of_time, actions).code() == invalid);
   CHECK(g.num_jobs() == 1);
 }
 
 TEST_CASE("gandiva on hived: may_start is what submit would do") {
-  gandiva_gangs g = gandiva_gangs::create(hived_backend(two_nodes()), {}).value();
+  gandiva_gangs g = gandiva_gangs::create(hived_gang_placer(two_nodes()), {}).value();
   std::vector<gang_action> actions;
   gang_request r = opportunistic_gang(0, 4, 2);
   const summary_bitset nodes(2, true);
@@ -131,7 +131,7 @@ TEST_CASE("gandiva on hived: may_start is what submit would do") {
   CHECK(g.submit(r, {}, 0, actions).ok());
   CHECK(!g.may_start(opportunistic_gang(1, 1)));
   CHECK(g.may_start(owner(1, 4)));  // opportunistic gangs stop for it
-  CHECK(g.find(job_id(0)) == gandiva_gangs::phase::runs);
+  CHECK(g.find(job_id(0)) == gandiva_gangs::phase::sliced);
 }
 
 TEST_CASE("gandiva on hived: three opportunistic gangs of a whole node each share two nodes") {
@@ -214,10 +214,9 @@ TEST_CASE("gandiva on hived: an opportunistic gang migrates, so that a node beco
       host.tick(0);
       CHECK(host.scheduler.finish(job_id(0), 1).ok());
       const std::uint64_t before =
-          hived_queries::broken_leaves(host.scheduler.backend().scheduler());
+          hived_queries::broken_leaves(host.scheduler.placer().scheduler());
       host.tick(1);
-      const std::uint64_t after =
-          hived_queries::broken_leaves(host.scheduler.backend().scheduler());
+      const std::uint64_t after = hived_queries::broken_leaves(host.scheduler.placer().scheduler());
       if (!movable || cost == 2000) {
         CHECK(host.actions.empty());
         continue;
@@ -233,54 +232,37 @@ TEST_CASE("gandiva on hived: an opportunistic gang migrates, so that a node beco
 }
 
 // Audits after whatever changes something.
-struct audited_ground {
-  using request = hived_backend::request;
-  using placement_type = hived_backend::placement_type;
+struct audited_placer : hived_gang_placer {
+  using hived_gang_placer::hived_gang_placer;
 
-  hived_backend inner;
-
-  void audit_now() const { REQUIRE(apiary_test::faults_of(inner.scheduler()) == ""); }
-  std::int32_t priority(const request& r) const { return inner.priority(r); }
-  bool may_start(const request& r) {
-    const std::uint64_t before = inner.scheduler().hash();
-    const bool may = inner.may_start(r);
-    REQUIRE(inner.scheduler().hash() == before);
-    return may;
+  void audit_now() const { REQUIRE(apiary_test::faults_of(scheduler()) == ""); }
+  template <class F>
+  auto changes_nothing(F&& ask) {
+    const std::uint64_t before = scheduler().hash();
+    auto answer = ask();
+    REQUIRE(scheduler().hash() == before);
+    return answer;
   }
-  absl::StatusOr<bool> start(const request& r, std::vector<job_id>& stopped) {
-    const std::uint64_t before = inner.scheduler().hash();
-    auto runs = inner.start(r, stopped);
-    if (!runs.ok() || !*runs) {
-      REQUIRE(inner.scheduler().hash() == before);
-    } else {
-      audit_now();
-    }
-    return runs;
-  }
-  placement_type stop(job_id job) {
-    placement_type was = inner.stop(job);
-    audit_now();
-    return was;
-  }
-  bool restart(const request& r, const placement_type& where) {
-    const bool runs = inner.restart(r, where);
-    audit_now();
-    return runs;
-  }
-  placement_type placement_of(job_id job) const { return inner.placement_of(job); }
-  void improve(std::span<const job_id> movable,
-               const time_sharing_options::migration_limits& limits, std::vector<job_id>& moved) {
-    const std::uint64_t before = inner.scheduler().hash();
-    inner.improve(movable, limits, moved);
-    audit_now();
-    if (moved.empty()) REQUIRE(inner.scheduler().hash() == before);
-  }
-  absl::Status mark(node_id n, bool healthy) {
-    absl::Status status = inner.mark(n, healthy);
+  absl::Status changes(absl::Status status) const {
     audit_now();
     return status;
   }
-  bool empty() const { return inner.empty(); }
+  absl::Status check(const request& r) {
+    return changes_nothing([&] { return hived_gang_placer::check(r); });
+  }
+  absl::StatusOr<std::optional<placement_type>> propose(const request& r) {
+    return changes_nothing([&] { return hived_gang_placer::propose(r); });
+  }
+  absl::StatusOr<placer_answer<placement_type>> propose_preempting(const request& r) {
+    return changes_nothing([&] { return hived_gang_placer::propose_preempting(r); });
+  }
+  absl::Status reserve(job_id job) { return changes(hived_gang_placer::reserve(job)); }
+  absl::Status commit(const request& r, const placement_type& where) {
+    return changes(hived_gang_placer::commit(r, where));
+  }
+  absl::Status finish(job_id job) { return changes(hived_gang_placer::finish(job)); }
+  absl::Status mark_bad(node_id n) { return changes(hived_gang_placer::mark_bad(n)); }
+  absl::Status mark_healthy(node_id n) { return changes(hived_gang_placer::mark_healthy(n)); }
 };
 
 // The calls of any scheduler of gangs, so that the host below is compiled once.
@@ -312,18 +294,12 @@ struct scheduler_of final : any_scheduler {
     return healthy ? inner.mark_healthy(n) : inner.mark_bad(n);
   }
   absl::Status tick(time_ms now, std::vector<gang_action>& actions) override {
-    return inner.tick(now, actions);
+    return inner.decide(now, actions);
   }
   [[nodiscard]] time_ms wake() const override { return inner.wake(); }
   [[nodiscard]] std::size_t num_jobs() const override { return inner.num_jobs(); }
   [[nodiscard]] std::size_t num_waiting() const override { return inner.num_waiting(); }
-  [[nodiscard]] const hived& cluster() const override {
-    if constexpr (requires { inner.backend().inner; }) {
-      return inner.backend().inner.scheduler();
-    } else {
-      return inner.backend().scheduler();
-    }
-  }
+  [[nodiscard]] const hived& cluster() const override { return inner.placer().scheduler(); }
 };
 
 // What hosts send, at random; the answers are applied to a list of the gangs that run.
@@ -356,7 +332,9 @@ class random_host {
     now += random.uniform(3) == 0 ? 0 : random.uniform(25);
     std::set<job_id> here;
     std::vector<gang_action> actions;
+    const std::uint64_t before = cluster().hash();
     REQUIRE(scheduler->tick(now, actions).ok());
+    if (actions.empty()) REQUIRE(cluster().hash() == before);
     for (const gang_action& a : actions) REQUIRE(here.insert(a.job).second);
     apply(actions);
     ++seen.ticks;
@@ -477,10 +455,9 @@ TEST_CASE("gandiva on hived: a million ticks, audited after every action, no own
     CAPTURE(run);
     rng random(run);
     const random_test_cluster setup(random);
-    using audited = time_sharing<audited_ground>;
+    using audited = time_sharing<audited_placer>;
     random_host host = random_host::of(
-        audited::create(audited_ground{hived_backend(setup.cluster, setup.gangs)}, setup.options)
-            .value(),
+        audited::create(audited_placer(setup.cluster, setup.gangs), setup.options).value(),
         random(), run % 2 == 0 ? 0 : 8);
     for (std::uint64_t i = 0; i < steps; ++i) host.step();
     ticks += host.seen.ticks, starts += host.seen.starts, suspends += host.seen.suspends;
@@ -526,7 +503,7 @@ std::vector<answer> answers_to_owners(gandiva_gangs g, const std::vector<calls>&
     }
     for (const job_id job : now.end)
       if (here.contains(job)) REQUIRE(g.finish(job, now.at).ok());
-    REQUIRE(g.tick(now.at, actions).ok());
+    REQUIRE(g.decide(now.at, actions).ok());
     write(now.at, actions);
   }
   return log;
@@ -540,7 +517,7 @@ TEST_CASE("gandiva on hived: guaranteed gangs start, stop and go on as if there 
     rng random(3'000'000 + run);
     const random_test_cluster setup(random);
     const gandiva_gangs fresh =
-        gandiva_gangs::create(hived_backend(setup.cluster, {.measure = setup.gangs.measure}),
+        gandiva_gangs::create(hived_gang_placer(setup.cluster, {.measure = setup.gangs.measure}),
                               setup.options)
             .value();
     std::vector<calls> list;
@@ -589,7 +566,7 @@ TEST_CASE("gandiva on hived: the actions written down") {
     random_test_cluster setup(random);
     setup.options.max_wait = 0;
     random_host host = random_host::of(
-        gandiva_gangs::create(hived_backend(setup.cluster, setup.gangs), setup.options).value(),
+        gandiva_gangs::create(hived_gang_placer(setup.cluster, setup.gangs), setup.options).value(),
         random(), 8);
     for (int i = 0; i < 300; ++i) host.step();
     all.add(host.log.value());
@@ -605,7 +582,7 @@ struct with_naive final : any_scheduler {
 
   void compare(const std::vector<gang_action>& actions) const {
     REQUIRE(actions == naive.actions);
-    REQUIRE(fast.backend().scheduler().hash() == naive.scheduler.hash());
+    REQUIRE(fast.placer().scheduler().hash() == naive.scheduler.hash());
     REQUIRE(hived_queries::broken_leaves(naive.scheduler) ==
             apiary_test::naive_broken_leaves(naive.scheduler));
   }
@@ -625,7 +602,7 @@ struct with_naive final : any_scheduler {
     return healthy ? fast.mark_healthy(n) : fast.mark_bad(n);
   }
   absl::Status tick(time_ms now, std::vector<gang_action>& actions) override {
-    absl::Status status = fast.tick(now, actions);
+    absl::Status status = fast.decide(now, actions);
     naive.tick(now);
     compare(actions);
     return status;
@@ -633,7 +610,7 @@ struct with_naive final : any_scheduler {
   [[nodiscard]] time_ms wake() const override { return fast.wake(); }
   [[nodiscard]] std::size_t num_jobs() const override { return fast.num_jobs(); }
   [[nodiscard]] std::size_t num_waiting() const override { return fast.num_waiting(); }
-  [[nodiscard]] const hived& cluster() const override { return fast.backend().scheduler(); }
+  [[nodiscard]] const hived& cluster() const override { return fast.placer().scheduler(); }
 };
 
 TEST_CASE("gandiva on hived: the same actions as by its words, and twice the same") {
@@ -642,7 +619,7 @@ TEST_CASE("gandiva on hived: the same actions as by its words, and twice the sam
     rng random(1'000'000 + run);
     const random_test_cluster setup(random);
     const gandiva_gangs fresh =
-        gandiva_gangs::create(hived_backend(setup.cluster, setup.gangs), setup.options).value();
+        gandiva_gangs::create(hived_gang_placer(setup.cluster, setup.gangs), setup.options).value();
     const std::uint64_t seed = random();
     random_host both(std::make_unique<with_naive>(
                          fresh, naive_gandiva_gangs(setup.cluster, setup.gangs, setup.options)),
@@ -667,7 +644,7 @@ TEST_CASE(
     constexpr time_ms quantum = 10;
     gandiva_gangs g =
         gandiva_gangs::create(
-            hived_backend(setup.cluster, {.measure = setup.gangs.measure}),
+            hived_gang_placer(setup.cluster, {.measure = setup.gangs.measure}),
             {.quantum = quantum, .migrations = setup.options.migrations, .max_wait = 0})
             .value();
     std::map<job_id, gandiva_gangs::job_options> opportunistic_gangs;
@@ -683,8 +660,8 @@ TEST_CASE(
         asked[r.job] = r;
       }
     }
-    REQUIRE(g.tick(0, actions).ok());
-    hived owners = g.backend().scheduler();
+    REQUIRE(g.decide(0, actions).ok());
+    hived owners = g.placer().scheduler();
     for (const auto& [job, terms] : opportunistic_gangs)
       if (owners.find(job) != nullptr) REQUIRE(owners.finish(job).ok());
     std::map<job_id, std::uint64_t> left;  // time slices until it must run
@@ -701,9 +678,9 @@ TEST_CASE(
     const time_ms end = (apiary_test::is_quick() ? 60 : 200) * quantum;
     for (time_ms now = quantum; now < end; now += quantum) {
       actions.clear();
-      REQUIRE(g.tick(now, actions).ok());
+      REQUIRE(g.decide(now, actions).ok());
       for (const auto& [job, terms] : opportunistic_gangs) {
-        if (g.find(job) == gandiva_gangs::phase::runs) {
+        if (g.find(job) == gandiva_gangs::phase::sliced) {
           left.erase(job);
           continue;
         }

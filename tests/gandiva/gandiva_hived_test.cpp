@@ -12,7 +12,6 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <set>
 #include <vector>
 
 namespace gandiva_on_cells {
@@ -33,8 +32,8 @@ hived_config three_nodes() {
                              {.name = "none", .cells = {}}};
   return config;
 }
-hived_job_backend backend_of(const hived_config& config) {
-  return hived_job_backend::create(config).value();
+hived_job_placer placer_of(const hived_config& config) {
+  return hived_job_placer::create(config).value();
 }
 job_request job_of(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
                    std::int32_t priority = 0) {
@@ -43,55 +42,53 @@ job_request job_of(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
 std::vector<job_action> decided(gandiva_hived& queue, time_ms now) {
   std::vector<job_action> actions;
   REQUIRE(queue.decide(now, actions).ok());
-  CHECK(apiary_test::faults_of(queue.backend().scheduler()) == "");
+  CHECK(apiary_test::faults_of(queue.placer().scheduler()) == "");
   return actions;
 }
 
 TEST_CASE("gandiva_hived: what a host may configure wrongly") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
-  CHECK(gandiva_hived::create(backend_of(three_nodes()), {.quantum = 0}).status().code() ==
-        invalid);
+  CHECK(gandiva_hived::create(placer_of(three_nodes()), {.quantum = 0}).status().code() == invalid);
   hived_config config = three_nodes();
   config.virtual_clusters[0].cells[0].count = 2;
-  CHECK(hived_job_backend::create(config).status().code() == invalid);
+  CHECK(hived_job_placer::create(config).status().code() == invalid);
   config = three_nodes();
   for (const std::uint32_t gpus : {32U, 33U}) {  // a placement names 32
     config.cell_types[1].child_count = gpus;
-    CHECK(hived_job_backend::create(config).ok() == (gpus == 32));
+    CHECK(hived_job_placer::create(config).ok() == (gpus == 32));
   }
 }
 
-TEST_CASE("hived_job_backend: a job is a gang of its priority") {
-  hived_job_backend backend = backend_of(three_nodes());
+TEST_CASE("hived_job_placer: a job is a gang of its priority") {
+  hived_job_placer placer = placer_of(three_nodes());
   for (const std::int32_t priority : {7, gang_request::opportunistic_priority}) {
     const job_request asked = job_of(1, 5, 3, priority);
-    CHECK(backend.priority(asked) == priority);
-    std::vector<job_id> stopped;
-    CHECK(backend.start(asked, stopped).value());
-    const gang_request& r = backend.scheduler().find(job_id(5))->request;
+    CHECK(placer.priority(asked) == priority);
+    const job_placement where = placer.propose(asked).value().value();
+    REQUIRE(where.size() == 1);
+    CHECK(where[0].num_gpus() == 3);
+    CHECK(placer.commit(asked, where).ok());
+    CHECK(placer.entitled_gpus(tenant_id(1)) == (priority < 0 ? 4 : 1));
+    const gang_request& r = placer.scheduler().find(job_id(5))->request;
     CHECK(r.priority == priority);
     CHECK(r.tenant == tenant_id(1));
     std::uint32_t gpus = 0;
     for (const task_group& m : r.groups) gpus += m.tasks * m.gpus;
     CHECK(gpus == 3);
-    const job_placement where = backend.job_placement_of(backend.stop(job_id(5)));
-    REQUIRE(where.size() == 1);
-    CHECK(where[0].num_gpus() == 3);
-    CHECK(backend.empty());
+    CHECK(placer.idle_gpus() == 7);
+    CHECK(placer.finish(job_id(5)).ok());
+    CHECK(placer.idle_gpus() == 10);
   }
-  CHECK(backend.entitled_gpus(tenant_id(0)) == 2);
-  CHECK(backend.entitled_gpus(tenant_id(1)) == 4);
-  CHECK(backend.entitled_gpus(tenant_id(2)) == 0);
-  CHECK(backend.total_gpus() == 10);
-  std::multiset<std::uint32_t> of_nodes;
-  for (std::uint32_t n = 0; n < 3; ++n) of_nodes.insert(backend.gpus(node_id(n)));
-  CHECK(of_nodes == std::multiset<std::uint32_t>{2, 4, 4});
-  CHECK(backend.check(job_of(2, 6, 8)).ok());   // as opportunistic
-  CHECK(!backend.check(job_of(2, 6, 9)).ok());  // no chain has so many
+  CHECK(placer.entitled_gpus(tenant_id(0)) == 2);
+  CHECK(placer.entitled_gpus(tenant_id(1)) == 4);
+  CHECK(placer.entitled_gpus(tenant_id(2)) == 0);
+  CHECK(placer.total_gpus() == 10);
+  CHECK(placer.check(job_of(2, 6, 8)).ok());   // as opportunistic
+  CHECK(!placer.check(job_of(2, 6, 9)).ok());  // no chain has so many
 }
 
 TEST_CASE("gandiva_hived: time slices on idle GPUs of a tenant, until its own job comes") {
-  auto q = gandiva_hived::create(backend_of(three_nodes()), {.quantum = 60}).value();
+  auto q = gandiva_hived::create(placer_of(three_nodes()), {.quantum = 60}).value();
   REQUIRE(q.submit(job_of(2, 0, 8), 0).ok());  // of a tenant without cells
   CHECK(decided(q, 0).size() == 1);
   CHECK(q.find(job_id(0)) == phase::sliced);

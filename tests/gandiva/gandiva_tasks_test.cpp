@@ -89,9 +89,9 @@ TEST_CASE("gandiva on fgd: half a GPU moves, and whoever waits for a whole one s
     REQUIRE(g.submit(part(4, 1000), {}, 1, actions).ok());
     REQUIRE(g.finish(job_id(0), 2).ok());
     REQUIRE(g.finish(job_id(2), 2).ok());
-    REQUIRE(g.backend().placement_of(job_id(1)) != g.backend().placement_of(job_id(3)));
+    REQUIRE(g.placement_of(job_id(1)) != g.placement_of(job_id(3)));
     actions.clear();
-    REQUIRE(g.tick(3, actions).ok());
+    REQUIRE(g.decide(3, actions).ok());
     if (!movable) {
       CHECK(actions.empty());
       continue;
@@ -99,7 +99,7 @@ TEST_CASE("gandiva on fgd: half a GPU moves, and whoever waits for a whole one s
     REQUIRE(actions.size() == 2);
     CHECK(actions[0].what == task_verb::migrate);
     CHECK(actions[0].job == job_id(1));
-    CHECK(actions[0].where == g.backend().placement_of(job_id(3)));
+    CHECK(actions[0].where == g.placement_of(job_id(3)));
     CHECK(actions[1].what == task_verb::start);
     CHECK(actions[1].job == job_id(4));
   }
@@ -113,9 +113,9 @@ TEST_CASE("gandiva on fgd: six tasks of a GPU on four GPUs get four sixths each"
   std::map<std::uint32_t, std::uint32_t> ran;
   for (time_ms now = 0; now < 36'000; now += 60) {
     actions.clear();
-    REQUIRE(g.tick(now, actions).ok());
+    REQUIRE(g.decide(now, actions).ok());
     for (std::uint32_t job = 0; job < 6; ++job)
-      ran[job] += g.find(job_id(job)) == gandiva_tasks::phase::runs ? 1U : 0U;
+      ran[job] += g.find(job_id(job)) == gandiva_tasks::phase::sliced ? 1U : 0U;
   }
   for (const auto& [job, n] : ran) CHECK(n == 400);
 }
@@ -179,7 +179,7 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
         }
         now += random.uniform(12);
         actions.clear();
-        REQUIRE(g.tick(now, actions).ok());
+        REQUIRE(g.decide(now, actions).ok());
         std::set<job_id> acted;
         for (const task_action& a : actions) {
           REQUIRE(acted.insert(a.job).second);
@@ -206,9 +206,9 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
             std::count_if(actions.begin(), actions.end(),
                           [](const task_action& a) { return a.what == task_verb::migrate; }));
         REQUIRE(moves <= limits.jobs);
-        REQUIRE(g.backend().scheduler().nodes() == nodes);
+        REQUIRE(g.placer().scheduler().nodes() == nodes);
         REQUIRE(g.num_waiting() == jobs.size() - running.size());
-        for (const auto& [job, where] : running) REQUIRE(g.backend().placement_of(job) == where);
+        for (const auto& [job, where] : running) REQUIRE(g.placement_of(job) == where);
         if (twice == 0 && actions.empty() && limits.jobs > 0) {  // nothing was left to gain
           std::vector<placed_task> tasks;
           for (const auto& [job, where] : running)
@@ -249,7 +249,7 @@ TEST_CASE("gandiva on fgd: the actions written down") {
         REQUIRE((random.uniform(2) == 0 ? g.mark_healthy(n) : g.mark_bad(n)).ok());
       }
       now += random.uniform(12);
-      REQUIRE(g.tick(now, actions).ok());
+      REQUIRE(g.decide(now, actions).ok());
     }
     for (const task_action& a : actions) {
       log.add(a.job.value).add(static_cast<std::uint64_t>(a.what));

@@ -3,11 +3,11 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/backend.h>
-#include <apiary/gandiva/detail/slice_order.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/model/job.h>
+#include <apiary/model/placer.h>
+#include <apiary/model/plan.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -19,8 +19,8 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,78 +36,87 @@ struct plain_request {
   std::uint32_t gpus = 1;
 };
 
-// Counts GPUs. A prioritized job stops jobs of lower numbers, first those of the lowest number and, of
-// these, of the highest id. A placement is the number of GPUs.
+// The kind of a request.
+struct any_kind {
+  std::uint32_t gpus = 0;
+  std::uint32_t tenant = 0;
+  std::int32_t priority = 0;
+  job_id job{};
+  friend auto operator<=>(const any_kind&, const any_kind&) noexcept = default;
+};
+any_kind kind_of_request(const job_request& r) { return {r.gpus, r.tenant.value, r.priority, {}}; }
+any_kind kind_of_request(const plain_request& r) { return {0, 0, 0, r.job}; }
+
+// Counts GPUs of one node. A guaranteed job stops jobs of lower numbers, first those of the lowest number
+// and, of these, of the highest id. A placement is the number of GPUs.
 template <class Request>
 struct gpu_counter {
   using request = Request;
   using placement_type = std::uint32_t;
+  using kind = any_kind;
   std::uint32_t all = 0;
   bool healthy = true;
-  std::uint64_t tries = 0;  // calls of start()
+  std::uint64_t tries = 0;  // calls of propose_preempting() and propose()
   std::map<job_id, request> running{};
 
-  [[nodiscard]] std::uint32_t idle() const {
+  [[nodiscard]] std::uint32_t left() const {
     std::uint32_t used = 0;
     for (const auto& [job, r] : running) used += r.gpus;
     return all - used;
   }
+  [[nodiscard]] std::uint32_t idle_gpus() const { return healthy ? left() : 0; }
+  [[nodiscard]] std::uint32_t total_gpus() const { return all; }
+  [[nodiscard]] kind kind_of(const request& r) const { return kind_of_request(r); }
   [[nodiscard]] std::int32_t priority(const request& r) const { return r.priority; }
-  absl::StatusOr<bool> start(const request& r, std::vector<job_id>& stopped) {
+  absl::Status check(const request& r) {
+    return r.gpus > all ? absl::InvalidArgumentError("too large") : absl::OkStatus();
+  }
+  absl::StatusOr<std::optional<std::uint32_t>> propose(const request& r) {
     ++tries;
-    if (r.gpus > all) return absl::InvalidArgumentError("too large");
-    if (!healthy) return false;
+    return healthy && r.gpus <= left() ? std::optional(r.gpus) : std::nullopt;
+  }
+  absl::StatusOr<placer_answer<std::uint32_t>> propose_preempting(const request& r) {
+    ++tries;
+    placer_answer<std::uint32_t> answer;
+    if (!healthy) return answer;
     std::vector<std::pair<std::int32_t, job_id>> others;
     for (const auto& [job, other] : running)
       if (r.priority >= 0 && other.priority < r.priority) others.emplace_back(-other.priority, job);
     std::sort(others.begin(), others.end());
-    std::uint32_t left = idle();
-    std::vector<job_id> victims;
-    for (; left < r.gpus && !others.empty(); others.pop_back()) {
-      victims.push_back(others.back().second);
-      left += running.at(victims.back()).gpus;
+    std::uint32_t idle = left();
+    for (; idle < r.gpus && !others.empty(); others.pop_back()) {
+      answer.victims.push_back(others.back().second);
+      idle += running.at(answer.victims.back()).gpus;
     }
-    if (left < r.gpus) return false;
-    for (const job_id victim : victims) running.erase(victim);
-    stopped.insert(stopped.end(), victims.begin(), victims.end());
+    if (idle < r.gpus) return placer_answer<std::uint32_t>();
+    answer.result = answer.victims.empty() ? plan_result::bind : plan_result::preempt;
+    answer.where = r.gpus;
+    return answer;
+  }
+  absl::Status reserve(job_id) { return absl::OkStatus(); }
+  absl::Status commit(const request& r, const placement_type&) {
+    if (r.gpus > left()) return absl::AbortedError("not idle");
     running.emplace(r.job, r);
-    return true;
+    return absl::OkStatus();
   }
-  bool may_start(const request& r) {
-    gpu_counter copy = *this;
-    std::vector<job_id> stopped;
-    return copy.start(r, stopped).value_or(false);
+  absl::Status finish(job_id job) {
+    return running.erase(job) > 0 ? absl::OkStatus() : absl::NotFoundError("it does not run");
   }
-  placement_type stop(job_id job) {
-    const placement_type where = running.at(job).gpus;
-    running.erase(job);
-    return where;
-  }
-  bool restart(const request& r, placement_type) {
-    if (r.gpus > idle()) return false;
-    running.emplace(r.job, r);
-    return true;
-  }
-  [[nodiscard]] placement_type placement_of(job_id job) const { return running.at(job).gpus; }
-  void improve(std::span<const job_id>, const time_sharing_options::migration_limits&,
-               std::vector<job_id>&) {}
   absl::Status mark(node_id n, bool good) {
     if (n.value > 0) return absl::NotFoundError("one node");
     healthy = good;
     return absl::OkStatus();
   }
-  [[nodiscard]] bool empty() const { return running.empty(); }
-
-  absl::Status check(const request& r) {
-    return r.gpus > all ? absl::InvalidArgumentError("too large") : absl::OkStatus();
+  absl::Status mark_bad(node_id n) { return mark(n, false); }
+  absl::Status mark_healthy(node_id n) { return mark(n, true); }
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id) const {
+    std::vector<job_id> jobs;
+    for (const auto& [job, r] : running) jobs.push_back(job);
+    return jobs;
   }
-  [[nodiscard]] job_placement job_placement_of(placement_type) const { return {}; }
-  [[nodiscard]] std::uint32_t entitled_gpus(tenant_id) const { return all; }
-  [[nodiscard]] std::uint32_t gpus(node_id) const { return all; }
-  [[nodiscard]] std::uint32_t total_gpus() const { return all; }
 };
-static_assert(JobBackend<gpu_counter<job_request>>);
-static_assert(!JobBackend<gpu_counter<plain_request>>);
+static_assert(GuaranteeingPlacer<gpu_counter<job_request>>);
+static_assert(GuaranteeingPlacer<gpu_counter<plain_request>>);
 
 // The same by the words of the module's page: no kinds, no indices, every job is tried at every tick.
 template <class Request>
@@ -143,9 +152,13 @@ struct naive_sharing {
     act(e, verb::suspend, actions);
   }
   bool try_start(entry& e, std::vector<action>& actions) {
-    std::vector<job_id> stopped;
-    if (!*backend.start(e.r, stopped)) return false;
-    for (const job_id victim : stopped) suspend(jobs.at(victim), actions);
+    const auto answer = *backend.propose_preempting(e.r);
+    if (answer.result == plan_result::wait) return false;
+    for (const job_id victim : answer.victims) {
+      REQUIRE(backend.finish(victim).ok());
+      suspend(jobs.at(victim), actions);
+    }
+    REQUIRE(backend.commit(e.r, e.r.gpus).ok());
     run(e, actions);
     return true;
   }
@@ -167,7 +180,7 @@ struct naive_sharing {
   }
   void finish(job_id job, time_ms at) {
     now = at;
-    if (jobs.at(job).runs) backend.stop(job);
+    if (jobs.at(job).runs) REQUIRE(backend.finish(job).ok());
     jobs.erase(job);
   }
   // The waiting jobs for which key(entry) is a value, in its order.
@@ -214,13 +227,13 @@ struct naive_sharing {
     for (entry* other : others) {
       if (fits || !(any || pass(*other) > e.pass)) break;
       if (!other->runs) continue;
-      backend.stop(other->r.job);
+      REQUIRE(backend.finish(other->r.job).ok());
       stopped.push_back(other);
-      std::vector<job_id> none;
-      fits = *backend.start(e.r, none);
+      fits = backend.propose(e.r)->has_value();
+      if (fits) REQUIRE(backend.commit(e.r, e.r.gpus).ok());
     }
     for (auto other = stopped.rbegin(); other != stopped.rend(); ++other)
-      if (!backend.restart((*other)->r, 0)) suspend(**other, actions);
+      if (!backend.commit((*other)->r, 0).ok()) suspend(**other, actions);
     if (fits) run(e, actions);
   }
 };
@@ -255,8 +268,8 @@ void compare(std::uint64_t seeds) {
                          : -1 - static_cast<std::int32_t>(random.uniform(2));
         r.gpus = 1 + random.uniform(backend.all);
         const std::uint32_t weight = 1 + random.uniform(3);
-        const std::uint32_t shared =
-            options.shares_gpu_time ? detail::gpu_time_weight(weight, r) : weight;
+        const bool shares = options.shares_gpu_time && std::is_same_v<Request, job_request>;
+        const std::uint32_t shared = shares ? detail::gpu_time_weight(weight, r.gpus) : weight;
         REQUIRE(fast.submit(r, {.weight = weight}, now, actions).ok());
         slow.submit(r, shared, now, expected);
         event = true;
@@ -276,7 +289,7 @@ void compare(std::uint64_t seeds) {
         event = true;
       }
       if (event || fast.wake() <= now) {
-        REQUIRE(fast.tick(now, actions).ok());
+        REQUIRE(fast.decide(now, actions).ok());
         slow.tick(now, expected);
       } else {
         naive_sharing<Request> copy = slow;  // nothing would happen before wake()
@@ -288,7 +301,9 @@ void compare(std::uint64_t seeds) {
       for (const action& a : actions) ++verbs[a.what];
       const auto num_waiting = static_cast<std::int64_t>(fast.num_waiting());
       for (const auto& [job, e] : slow.jobs) {
-        REQUIRE(fast.find(job) == (e.runs ? sharing::phase::runs : sharing::phase::waits));
+        const auto runs = naive_sharing<Request>::is_sliced(e) ? sharing::phase::sliced
+                                                               : sharing::phase::guaranteed;
+        REQUIRE(fast.find(job) == (e.runs ? runs : sharing::phase::wait));
         REQUIRE(fast.pass(job) == slow.pass(e));
         // Without prioritized jobs and bad nodes, the wait of a job has a bound.
         if (e.runs) waits.erase(job);
@@ -313,7 +328,7 @@ TEST_CASE("time_sharing: the same for requests without kinds") {
   compare<plain_request>(apiary_test::scaled(1'000U));
 }
 
-// 30 prioritized jobs of two tenants and two sizes wait, and a job ends: so many calls of start() does
+// 30 guaranteed jobs of two tenants and two sizes wait, and a job ends: so many proposals does
 // the next tick make, and so many does it make when nothing has changed.
 template <class Request>
 std::pair<std::uint64_t, std::uint64_t> tries_after_an_end() {
@@ -331,14 +346,14 @@ std::pair<std::uint64_t, std::uint64_t> tries_after_an_end() {
   submit(0, 0, 3);
   submit(1, 0, 1);
   for (std::uint32_t job = 2; job < 32; ++job) submit(job, job % 2, job < 12 ? 3 : 4);
-  REQUIRE(scheduler.tick(0, actions).ok());
+  REQUIRE(scheduler.decide(0, actions).ok());
   REQUIRE(scheduler.finish(job_id(1), 1).ok());
   std::pair<std::uint64_t, std::uint64_t> tries;
-  const std::uint64_t before = scheduler.backend().tries;
-  REQUIRE(scheduler.tick(1, actions).ok());
-  tries.first = scheduler.backend().tries - before;
-  REQUIRE(scheduler.tick(2, actions).ok());
-  tries.second = scheduler.backend().tries - before - tries.first;
+  const std::uint64_t before = scheduler.placer().tries;
+  REQUIRE(scheduler.decide(1, actions).ok());
+  tries.first = scheduler.placer().tries - before;
+  REQUIRE(scheduler.decide(2, actions).ok());
+  tries.second = scheduler.placer().tries - before - tries.first;
   REQUIRE(scheduler.num_waiting() == 30);
   return tries;
 }
@@ -365,13 +380,14 @@ TEST_CASE("time_sharing: an error changes nothing") {
   const plain_request more{.job = job_id(2), .priority = -1, .gpus = 5};
   CHECK(scheduler.submit(more, {}, 5, actions).message() == "too large");
   CHECK(scheduler.submit(first, {}, 5, actions).code() == absl::StatusCode::kAlreadyExists);
-  CHECK(scheduler.submit({.job = job_id(3)}, {.weight = 0}, 5, actions).code() ==
+  CHECK(scheduler.submit(plain_request{.job = job_id(3)}, {.weight = 0}, 5, actions).code() ==
         absl::StatusCode::kInvalidArgument);
-  CHECK(scheduler.submit({.job = job_id(3)}, {.weight = 1001}, 5, actions).code() ==
+  CHECK(scheduler.submit(plain_request{.job = job_id(3)}, {.weight = 1001}, 5, actions).code() ==
         absl::StatusCode::kInvalidArgument);
   CHECK(scheduler.submit({.job = job_id(3)}, {}, 4, actions).code() ==
         absl::StatusCode::kInvalidArgument);
-  CHECK(scheduler.tick(sharing::end_of_time, actions).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(scheduler.decide(sharing::end_of_time, actions).code() ==
+        absl::StatusCode::kInvalidArgument);
   CHECK(scheduler.finish(job_id(2), 5).code() == absl::StatusCode::kNotFound);
   CHECK(scheduler.mark_bad(node_id(1)).code() == absl::StatusCode::kNotFound);
   CHECK(actions.size() == 1);

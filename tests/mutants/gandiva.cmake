@@ -66,60 +66,48 @@ mutant(fewer_exact gandiva/detail/migration.h "wrong comparison: a job does not 
   FROM [[if (missing <= used * k) return true;]] TO [[if (missing < used * k) return true;]] STATEMENT)
 mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run longer than its least time"
   FROM [[add_time(r.moved, min_run_time_) <= now]] TO [[add_time(r.moved, min_run_time_) < now]])
-mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"
-  FROM [[pass_of(other) > r.pass]] TO [[pass_of(other) >= r.pass]])
-mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes begins with no time behind it"
-  IN [[pass = least_pass();]] FROM [[least_pass()]] TO [[std::int64_t{0}]])
-mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next tick"
-  IN [[retry_sliced_ = true;  // at the next tick]] FROM [[retry_sliced_ = true;]] TO [[]] STATEMENT)
-mutant(queue_failed gandiva/detail/slice_waits.h "missing reset: a queue whose first job changes stays failed"
-  IN [[    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
-    q.jobs.erase]] FROM [[q.failed = false;]] TO [[]] STATEMENT)
 mutant(held_equal gandiva/detail/servers.h "wrong comparison: jobs of equal priority hold GPUs"
   FROM [[at->first > priority]] TO [[at->first >= priority]])
 mutant(least_passes gandiva/detail/gandiva_jobs.h "forgotten update: the least pass stays when the jobs that have it leave"
   FROM [[least.jobs += comes ? 1U : ~0U;]] TO [[]] STATEMENT)
 mutant(marked_again gandiva/gandiva.h "dropped condition: a server that is marked bad again asks for decisions"
   FROM [[if (!pool().healthy(n)) return ran;]] TO [[]] STATEMENT)
-mutant(node_again gandiva/time_sharing_queue.h "dropped condition: a node that is marked again makes jobs try again"
-  FROM [[if (was == wanted) return absl::OkStatus();]] TO [[]] STATEMENT)
-mutant(left_outside gandiva/time_sharing_queue.h "forgotten update: a job that left and came again keeps its position among those that wait"
-  IN [[    leave_outside(r);
-    if (r.acted)]] FROM [[leave_outside(r);]] TO [[]] STATEMENT)
-mutant(entered_late gandiva/time_sharing_queue.h "forgotten update: after an error of the backend jobs are lost"
-  FROM [=[if (jobs[i].valid()) wait_outside(jobs_.at(jobs[i].value));]=] TO [[]] STATEMENT)
-mutant(entitled_failed gandiva/time_sharing_queue.h "forgotten update: a guaranteed job that the backend failed to start gets no time slice"
-  IN [[        r.entitled = false;
-        wait_outside(r);]] FROM [[wait_outside(r);]] TO [[]] STATEMENT)
-mutant(acted_left gandiva/time_sharing_queue.h "forgotten update: a job that ended after an error of the backend is reported"
-  FROM [[if (r.acted) acted_.erase(std::find(acted_.begin(), acted_.end(), job));]] TO [[]] STATEMENT)
-mutant(kind_failed gandiva/time_sharing.h "forgotten update: every waiting job of a kind is tried"
-  IN [[if (!displace(r, any, others, actions)) failed.add(r.asked);]]
-  FROM [[failed.add(r.asked);]] TO [[]] STATEMENT)
-mutant(prioritized_kind gandiva/time_sharing.h "forgotten update: every prioritized job of a kind is tried"
-  IN [[      } else {
-        failed.add(r.asked);]] FROM [[failed.add(r.asked);]] TO [[]] STATEMENT)
-mutant(prioritized_twice gandiva/time_sharing.h "dropped condition: a job that was stopped starts again in the same tick"
-  IN [[if (r.round == round_) return true;  // it was stopped in this tick]]
-  FROM [[r.round == round_]] TO [[false]])
-mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
-  FROM [[detail::erase_sorted(movable_, r.asked.job);]] TO [[]] STATEMENT)
-mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, whatever their GPUs"
-  IN [[options_.shares_gpu_time ? detail::gpu_time_weight(options.weight, r) : options.weight;]]
-  FROM [[options_.shares_gpu_time]] TO [[false]])
-mutant(visits_kind gandiva/detail/slice_order.h "forgotten step: a kind that cannot start is tried on"
-  FROM [[goes_on && jobs != queues_.end()]] TO [[jobs != queues_.end()]])
-mutant(empty_kinds gandiva/detail/slice_order.h "forgotten step: the queue of a kind stays when its last job has left"
-  FROM [[if (jobs->second.empty()) queues_.erase(jobs);]] TO [[]] STATEMENT)
-mutant(pass_rest gandiva/detail/slice_order.h "dropped term: of jobs with one weight not the least pass is found"
-  FROM [[-(had % weight)]] TO [[0]])
-mutant(read_ties gandiva/detail/slice_order.h "wrong choice: of jobs that ran equally long the one with the lowest id is stopped first"
-  IN [[{ return a > b; }]] FROM [[a > b]] TO [[a < b]])
-mutant(read_acted gandiva/time_sharing.h "dropped condition: a job that has just started is stopped again"
-  FROM [[r.phase == phase::runs && r.round != all_->round_]] TO [[r.phase == phase::runs]])
-mutant(robin_again gandiva/backend.h "wrong value: the job that was tried last is tried again first"
-  FROM [[job_id(job.value + 1)]] TO [[job]])
-mutant(robin_limit gandiva/backend.h "wrong comparison: one more job migrates than the limit says"
-  FROM [[moved.size() < limit]] TO [[moved.size() <= limit]])
 mutant(assigned_full gandiva/detail/queue.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"
   FROM [[!same.valid() || servers.unsubscribed(same) < gpus]] TO [[!same.valid()]])
+mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"
+  FROM [[pass_of(*other) <= r.pass]] TO [[pass_of(*other) < r.pass]])
+mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes begins with no time behind it"
+  FROM [[r.pass = least_pass();]] TO [[r.pass = 0;]] STATEMENT)
+mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next decision"
+  FROM [[if (!suspended_.empty()) retry_sliced_ = true;]] TO [[]] STATEMENT)
+mutant(node_again gandiva/time_sharing.h "dropped condition: a node that is marked again makes jobs try again"
+  FROM [[jobs_.servers_changed() || !JobPlacer<P>]] TO [[true]])
+mutant(left_outside gandiva/time_sharing.h "forgotten update: a job that left and came again keeps its position among those that arrived"
+  FROM [[if (arrived) arrived_.erase(std::exchange(r.position, 0));]] TO [[]] STATEMENT)
+mutant(entitled_failed gandiva/time_sharing.h "forgotten update: a guaranteed job that the placer failed to place gets no time slice"
+  IN [[      entitle(r, false);
+      APIARY_RETURN_IF_ERROR(answer.status());]] FROM [[entitle(r, false);]] TO [[]] STATEMENT)
+mutant(acted_left gandiva/time_sharing.h "forgotten update: a job that ended after an error of the placer is reported"
+  FROM [[if (r->acted) std::erase(acted_, job);]] TO [[]] STATEMENT)
+mutant(kind_failed gandiva/time_sharing.h "dropped condition: every job of a kind that starves is tried"
+  FROM [[!sliced().failed(r.kind)]] TO [[true]])
+mutant(retry_victims gandiva/time_sharing.h "dropped condition: guaranteed jobs do not try again after one has stopped others"
+  FROM [[if (std::exchange(retry_owners_, false)) owners_.begin_round();]] TO [[]] STATEMENT)
+mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
+  FROM [[movable_.erase(r.request.job);]] TO [[]] STATEMENT)
+mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, whatever their GPUs"
+  FROM [[if (options_.shares_gpu_time)]] TO [[if (false)]])
+mutant(reported_order gandiva/time_sharing.h "wrong order: starts come before migrations"
+  FROM [[a.what == verb::migrate ? 1 : 2]] TO [[a.what == verb::migrate ? 2 : 1]])
+mutant(pass_rest gandiva/detail/running_passes.h "dropped term: of jobs with one weight not the least pass is found"
+  FROM [[-(had % weight)]] TO [[0]])
+mutant(read_ties gandiva/detail/running_passes.h "wrong choice: of jobs that ran equally long the one with the lowest id is stopped first"
+  IN [[{ return a > b; }]] FROM [[a > b]] TO [[a < b]])
+mutant(read_acted gandiva/time_sharing.h "dropped condition: a job that has just started is stopped again"
+  FROM [[r.running && !r.fresh]] TO [[r.running]])
+mutant(robin_again gandiva/time_sharing.h "wrong value: the job that was tried last is tried again first"
+  FROM [[job_id(at->value + 1)]] TO [[*at]])
+mutant(robin_limit gandiva/time_sharing.h "wrong comparison: one more job migrates than the limit says"
+  FROM [[i < trials && moved < limit]] TO [[i < trials && moved <= limit]])
+mutant(gain_rounded gandiva/gandiva_fgd.h "wrong rounding: a gain of less than a thousandth is none"
+  FROM [[(gain - 1) / unit + 1]] TO [[gain / unit]])

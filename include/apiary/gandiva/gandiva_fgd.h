@@ -1,4 +1,4 @@
-// apiary/gandiva/gandiva_fgd.h - Gandiva's time slices and migration for jobs that a placer places.
+// apiary/gandiva/gandiva_fgd.h - time slices and migration for jobs of whole GPUs that a placer places.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,8 +7,7 @@
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/gpu_sharing_placer.h>
-#include <apiary/gandiva/backend.h>
-#include <apiary/gandiva/time_sharing_queue.h>
+#include <apiary/gandiva/time_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
@@ -16,6 +15,7 @@
 #include <apiary/model/placement.h>
 #include <apiary/model/placer.h>
 #include <apiary/model/request.h>
+#include <apiary/model/server_spec.h>
 #include <apiary/queue/server_placer.h>
 
 #include <absl/status/status.h>
@@ -25,116 +25,86 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// Runs jobs of whole GPUs where a JobPlacer places them, when they start and when they migrate. All
-// jobs run in time slices; a job's tenant and priority do not count.
-//
-// A tick tries to migrate `trials` jobs, round robin: it stops a job and asks the placer again. The
-// job migrates if it then runs on fewer servers, or on as many servers with the cluster's
-// fragmentation lower by more than time_sharing_options::migration_limits::cost.
+// A JobPlacer that says what a migration gains: a job should run on fewer servers, or on as many
+// servers with less fragmentation of the cluster. All jobs run in time slices; a job's tenant and
+// priority count only if the placer below lets them.
 // Model: "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of Fragmentation" (ATC 2023), §3.
-// Cost:  start, stop, restart: one propose, commit or finish of the placer. A trial: all of these,
-//        and fragmentation::weighted() of each old and new server of the job.
-template <JobPlacer Placer>
-class placer_backend {
+// Cost:  commit, finish as those of the placer; gain: fragmentation::weighted() of each old and new
+//        server of the job.
+template <JobPlacer Below>
+class measured_placer {
  public:
-  using request = job_request;           // a job
-  using placement_type = job_placement;  // servers and GPUs of a job
+  using request = job_request;           // see Placer
+  using placement_type = job_placement;  // see Placer
+  using kind = typename Below::kind;     // see Placer
   // servers: the placer's. metric: the measure that migrations lower; its tasks are whole GPUs
-  // without CPU. Requires: nothing runs on the placer's servers, and no server is marked bad.
-  placer_backend(Placer placer, const server_spec& servers, fragmentation metric,
-                 std::uint32_t trials = 4)
-      : placer_(std::move(placer)), metric_(std::move(metric)), trials_(trials) {
+  // without CPU. trials: jobs that a decision tries to migrate, round robin. Requires: nothing runs
+  // on the placer's servers.
+  measured_placer(Below below, const server_spec& servers, fragmentation metric,
+                  std::uint32_t trials = 4)
+      : below_(std::move(below)), metric_(std::move(metric)), trials_(trials) {
     for (const std::uint32_t gpus : servers.gpus) nodes_.add({.gpus = gpus});
   }
-  // The placer.
-  [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
+  // The placer below.
+  [[nodiscard]] const Below& below() const noexcept { return below_; }
   // The idle GPUs of each server, bad servers included.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
-  // See JobBackend.
-  [[nodiscard]] absl::Status check(const job_request& r) const { return placer_.check(r); }
-  // See JobBackend.
-  [[nodiscard]] const job_placement& job_placement_of(const job_placement& w) const noexcept {
-    return w;
+
+  // See Placer.
+  [[nodiscard]] kind kind_of(const job_request& r) const { return below_.kind_of(r); }
+  // See Placer.
+  [[nodiscard]] absl::Status check(const job_request& r) { return below_.check(r); }
+  // See Placer.
+  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
+    return below_.propose(r);
   }
-  // 0: no tenant is entitled to anything.
-  [[nodiscard]] std::uint32_t entitled_gpus(tenant_id /*t*/) const noexcept { return 0; }
-  // GPUs of a server.
-  [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return nodes_.shape(n).gpus; }
-  // GPUs of all servers, bad ones included.
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
-  // -1: every job runs in time slices.
-  [[nodiscard]] std::int32_t priority(const job_request& /*r*/) const noexcept { return -1; }
-  // See TimeSharingBackend.
-  [[nodiscard]] bool may_start(const job_request& r) {
-    if (!r.job.valid()) return false;
-    const absl::StatusOr<std::optional<job_placement>> where = placer_.propose(r);
-    return where.ok() && where->has_value();
-  }
-  // kInvalidArgument: no job id. Other errors are those of the placer's propose().
-  absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& /*stopped*/) {
-    if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, placer_.propose(r));
-    if (!where) return false;
-    APIARY_VERIFY(restart(r, *where));
-    return true;
-  }
-  // See TimeSharingBackend.
-  job_placement stop(job_id job) {
-    const auto found = running_.find(job.value);
-    APIARY_VERIFY(found != running_.end() && placer_.finish(job).ok());
-    job_placement was = std::move(found->second.where);
-    running_.erase(found);
-    for (const placement& p : was) nodes_[p.node] = with(p, false);
-    return was;
-  }
-  // See TimeSharingBackend.
-  bool restart(const job_request& r, const job_placement& where) {
-    // A job that ran on a server that is bad now may run on there.
-    const auto mark_bad_ones = [&](bool healthy) {
-      for (const placement& p : where) {
-        if (!nodes_[p.node].healthy) APIARY_VERIFY(mark_placer(p.node, healthy).ok());
-      }
-    };
-    mark_bad_ones(true);
-    const bool runs = placer_.commit(r, where).ok();
-    mark_bad_ones(false);
-    if (!runs) return false;
+  // See Placer.
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
+    APIARY_RETURN_IF_ERROR(below_.commit(r, where));
     for (const placement& p : where) nodes_[p.node] = with(p, true);
-    running_.try_emplace(r.job.value, running{r, where});
-    return true;
-  }
-  // See TimeSharingBackend.
-  [[nodiscard]] job_placement placement_of(job_id j) const { return running_.at(j.value).where; }
-  // See TimeSharingBackend.
-  void improve(std::span<const job_id> movable,
-               const time_sharing_options::migration_limits& limits, std::vector<job_id>& moved) {
-    detail::migrate_round_robin(movable, trials_, limits.jobs, next_, moved,
-                                [&](job_id job) { return try_migration(job, limits.cost); });
-  }
-  // See TimeSharingBackend.
-  absl::Status mark(node_id n, bool healthy) {
-    APIARY_RETURN_IF_ERROR(mark_placer(n, healthy));
-    nodes_[n].healthy = healthy;
+    running_.try_emplace(r.job.value, where);
     return absl::OkStatus();
   }
-  // Whether no job runs.
-  [[nodiscard]] bool empty() const noexcept { return placer_.idle_gpus() == placer_.total_gpus(); }
+  // See Placer.
+  [[nodiscard]] absl::Status finish(job_id job) {
+    APIARY_RETURN_IF_ERROR(below_.finish(job));
+    const auto found = running_.find(job.value);
+    for (const placement& p : found->second) nodes_[p.node] = with(p, false);
+    running_.erase(found);
+    return absl::OkStatus();
+  }
+  // See Placer.
+  [[nodiscard]] absl::Status mark_bad(node_id n) { return below_.mark_bad(n); }
+  // See Placer.
+  [[nodiscard]] absl::Status mark_healthy(node_id n) { return below_.mark_healthy(n); }
+  // See Placer.
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const { return below_.jobs_on(n); }
+  // See Placer.
+  [[nodiscard]] std::uint32_t idle_gpus() const { return below_.idle_gpus(); }
+  // See Placer.
+  [[nodiscard]] std::uint32_t total_gpus() const { return below_.total_gpus(); }
+
+  // See MeasuredPlacer. Any migration to fewer servers gains more than all others.
+  [[nodiscard]] std::int64_t gain(const job_request& r, const job_placement& from,
+                                  const job_placement& to) const noexcept {
+    if (to.size() != from.size()) return to.size() < from.size() ? INT64_MAX : 0;
+    const std::int64_t gain = added(from) - added(to);
+    if (gain <= 0) return 0;
+    const auto unit = static_cast<std::int64_t>(metric_.total_weight()) * r.gpus;
+    return (gain - 1) / unit + 1;
+  }
+  // See MigratingPlacer.
+  [[nodiscard]] std::uint32_t trials() const noexcept { return trials_; }
+  // See MigratingPlacer.
+  [[nodiscard]] bool may_migrate(job_id /*j*/) const noexcept { return true; }
 
  private:
-  struct running {
-    job_request asked;
-    job_placement where;
-  };
-  [[nodiscard]] absl::Status mark_placer(node_id n, bool healthy) {
-    return healthy ? placer_.mark_healthy(n) : placer_.mark_bad(n);
-  }
   // The server after these devices have been taken, or released.
   [[nodiscard]] node_state with(const placement& p, bool taken) const noexcept {
     node_state node = nodes_[p.node];
@@ -151,30 +121,12 @@ class placer_backend {
     }
     return sum;
   }
-  bool try_migration(job_id job, std::uint32_t cost) {
-    const job_request r = running_.at(job.value).asked;
-    const job_placement from = stop(job);
-    const absl::StatusOr<std::optional<job_placement>> to = placer_.propose(r);
-    const bool moves = to.ok() && to->has_value() && pays(from, **to, r.gpus, cost);
-    APIARY_VERIFY(restart(r, moves ? **to : from));
-    return moves;
-  }
-  [[nodiscard]] bool pays(const job_placement& from, const job_placement& to, std::uint32_t gpus,
-                          std::uint32_t cost) const noexcept {
-    if (to.size() != from.size()) return to.size() < from.size();
-    const std::int64_t gain = added(from) - added(to);
-    if (gain <= 0) return false;
-    const std::uint64_t unit = metric_.total_weight() * gpus;  // above 0 if there is a gain
-    const std::uint64_t paid = static_cast<std::uint64_t>(gain) / unit;
-    return paid > cost || (paid == cost && static_cast<std::uint64_t>(gain) % unit > 0);
-  }
 
-  Placer placer_;
+  Below below_;
   node_table nodes_;
   fragmentation metric_;
   std::uint32_t trials_;
-  std::unordered_map<std::uint32_t, running> running_;
-  job_id next_{0};  // the next job to try
+  std::unordered_map<std::uint32_t, job_placement> running_;
 };
 
 // Gandiva for jobs of whole GPUs over any JobPlacer, which decides where a job starts and migrates.
@@ -185,12 +137,12 @@ class placer_backend {
 //
 // Example: examples/programs/simulate.cpp
 template <JobPlacer Placer>
-using gandiva_with_placer = time_sharing_queue<placer_backend<Placer>>;
+using gandiva_with_placer = time_sharing<measured_placer<Placer>>;
 
 // Gandiva with FGD as the placer, for jobs of whole GPUs. For tasks see gandiva_tasks.
 using gandiva_fgd = gandiva_with_placer<gpu_sharing_placer<fragmentation_gradient>>;
 
-static_assert(JobBackend<placer_backend<server_placer>>);
+static_assert(MigratingPlacer<measured_placer<server_placer>>);
 static_assert(JobScheduler<gandiva_with_placer<server_placer>> && JobScheduler<gandiva_fgd>);
 
 APIARY_NAMESPACE_END

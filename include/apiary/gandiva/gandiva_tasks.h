@@ -8,10 +8,10 @@
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
-#include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/detail/fragmentation_migrations.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/metric/fragmentation.h>
+#include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
@@ -19,107 +19,111 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include <cstddef>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// The backend of time sharing for tasks that may use fractions of a GPU, placed by a
-// gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops
-// for another. A tick makes the migrations that lower the cluster's fragmentation most for each GPU
-// of the task, until no migration gains enough or the limit
-// time_sharing_options::migration_limits::jobs is reached.
+// A placer of tasks that may use fractions of a GPU, by a node score. All tasks run in time slices;
+// with a quantum of `max_time` no task stops for another. A decision makes the migrations that
+// lower the cluster's fragmentation most for each GPU of the task, until no migration gains enough
+// or the limit time_sharing_options::migration_limits::jobs is reached.
 // Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
-// Cost:  start, stop, restart as gpu_sharing_scheduler; to find a migration or that there is none
+// Cost:  propose, commit, finish as gpu_sharing_scheduler; to find a migration or that there is none
 //        O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
 template <NodeScore Score>
-class gpu_sharing_backend {
+class gpu_sharing_task_placer {
  public:
-  using request = task_request;      // a task
-  using placement_type = placement;  // node and GPUs of a task
+  using request = task_request;                 // a task
+  using placement_type = placement;             // node and GPUs of a task
+  using running_request = detail::placed_task;  // see BestMigrationPlacer
+  // See Placer. A task that ends may leave more whole GPUs than it had, so `gpus` is always 0.
+  struct kind {
+    std::uint32_t gpus = 0;
+    std::uint32_t cpu_milli = 0;
+    std::uint32_t memory_mib = 0;
+    std::uint32_t num_gpus = 0;
+    milli_gpu gpu_milli = 0;
+    model_set models = any_model;
+    friend auto operator<=>(const kind&, const kind&) noexcept = default;
+  };
   // metric: the measure that migrations lower. Requires: nothing runs on the scheduler's nodes.
-  gpu_sharing_backend(gpu_sharing_scheduler<Score> scheduler, fragmentation metric)
-      : scheduler_(std::move(scheduler)), migrations_(std::move(metric)) {}
+  gpu_sharing_task_placer(gpu_sharing_scheduler<Score> scheduler, fragmentation metric)
+      : scheduler_(std::move(scheduler)), migrations_(std::move(metric)) {
+    for (const node_id n : scheduler_.nodes().ids()) idle_ += idle_on(n);
+  }
   // The scheduler that places the tasks.
   [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept {
     return scheduler_;
   }
-  // -1: every task runs in time slices.
-  [[nodiscard]] std::int32_t priority(const task_request& /*r*/) const noexcept { return -1; }
-  // See TimeSharingBackend.
-  [[nodiscard]] bool may_start(const task_request& r) {
-    if (!r.job.valid()) return false;
-    const absl::StatusOr<task_plan> plan = scheduler_.propose(r);
-    return plan.ok() && plan->result == plan_result::bind;
+
+  // See Placer.
+  [[nodiscard]] static kind kind_of(const task_request& r) noexcept {
+    if (!r.wants_gpu()) return {.cpu_milli = r.cpu_milli, .memory_mib = r.memory_mib};
+    return {0, r.cpu_milli, r.memory_mib, r.gpus, r.gpu_milli, r.models};
   }
-  // kInvalidArgument: a task that is not valid, or has no job id.
-  absl::StatusOr<bool> start(const task_request& r, std::vector<job_id>& /*stopped*/) {
-    if (!r.job.valid()) return absl::InvalidArgumentError("a task needs a job id");
+  // kInvalidArgument: a task that is not valid.
+  [[nodiscard]] absl::Status check(const task_request& r) { return scheduler_.propose(r).status(); }
+  // See Placer.
+  [[nodiscard]] absl::StatusOr<std::optional<placement>> propose(const task_request& r) {
     APIARY_ASSIGN_OR_RETURN(const task_plan plan, scheduler_.propose(r));
-    if (plan.result == plan_result::wait) return false;
-    APIARY_VERIFY(restart(r, plan.where));
-    return true;
+    if (plan.result == plan_result::wait) return std::nullopt;
+    return plan.where;
   }
-  // See TimeSharingBackend.
-  placement stop(job_id job) {
-    const placement was = placement_of(job);
-    APIARY_VERIFY(scheduler_.finish(job).ok());
-    running_.erase(job.value);
-    migrations_.update(was.node);
-    return was;
+  // See Placer. A task of a node that is bad now may run on there.
+  [[nodiscard]] absl::Status commit(const task_request& r, placement where) {
+    return change(where.node, [&] { return scheduler_.recover(r, where); });
   }
-  // See TimeSharingBackend.
-  bool restart(const task_request& r, placement where) {
-    // A task of a node that is bad now may run on there.
-    const bool bad = !scheduler_.nodes()[where.node].healthy;
-    if (bad) APIARY_VERIFY(scheduler_.mark_healthy(where.node).ok());
-    const bool runs = scheduler_.commit(r, where).ok();
-    if (bad) APIARY_VERIFY(scheduler_.mark_bad(where.node).ok());
-    if (!runs) return false;
-    running_.try_emplace(r.job.value, r);
-    migrations_.update(where.node);
-    return true;
-  }
-  // See TimeSharingBackend.
-  [[nodiscard]] placement placement_of(job_id job) const {
+  // See Placer.
+  [[nodiscard]] absl::Status finish(job_id job) {
     const std::optional<placement> where = scheduler_.find(job);
-    APIARY_VERIFY(where);
-    return *where;
+    if (!where) return scheduler_.finish(job);
+    return change(where->node, [&] { return scheduler_.finish(job); });
   }
-  // See TimeSharingBackend.
-  void improve(std::span<const job_id> movable,
-               const time_sharing_options::migration_limits& limits, std::vector<job_id>& moved) {
-    std::vector<detail::placed_task> tasks;
-    for (const job_id job : movable) tasks.push_back({running_.at(job.value), placement_of(job)});
-    while (moved.size() < limits.jobs) {
-      const auto migration = migrations_.best(scheduler_.nodes(), tasks, limits.cost);
-      if (!migration) return;
-      const auto at = tasks.begin() + static_cast<std::ptrdiff_t>(migration->task);
-      const task_request task = at->task;
-      tasks.erase(at);
-      stop(task.job);
-      APIARY_VERIFY(restart(task, migration->to));
-      moved.push_back(task.job);
-    }
+  // See Placer.
+  [[nodiscard]] absl::Status mark_bad(node_id n) {
+    return change(n, [&] { return scheduler_.mark_bad(n); });
   }
-  // See TimeSharingBackend.
-  absl::Status mark(node_id n, bool healthy) {
-    APIARY_RETURN_IF_ERROR(healthy ? scheduler_.mark_healthy(n) : scheduler_.mark_bad(n));
+  // See Placer.
+  [[nodiscard]] absl::Status mark_healthy(node_id n) {
+    return change(n, [&] { return scheduler_.mark_healthy(n); });
+  }
+  // See Placer.
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const { return scheduler_.jobs_on(n); }
+  // GPUs of healthy nodes that no task uses.
+  [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return idle_; }
+  // All GPUs, including those of bad nodes.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept {
+    return static_cast<std::uint32_t>(scheduler_.nodes().total_gpus());
+  }
+  // See BestMigrationPlacer.
+  [[nodiscard]] std::optional<detail::fragmentation_migration> best_migration(
+      std::span<const detail::placed_task> tasks, std::uint32_t cost) {
+    return migrations_.best(scheduler_.nodes(), tasks, cost);
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t idle_on(node_id n) const noexcept {
+    const node_table& nodes = scheduler_.nodes();
+    return nodes.contains(n) && nodes[n].healthy ? nodes[n].free_gpus() : 0;
+  }
+  // Calls apply(), which changes node n.
+  template <class F>
+  [[nodiscard]] absl::Status change(node_id n, F&& apply) {
+    const std::uint32_t before = idle_on(n);
+    APIARY_RETURN_IF_ERROR(apply());
+    idle_ += idle_on(n) - before;
     migrations_.update(n);
     return absl::OkStatus();
   }
-  // Whether no task runs.
-  [[nodiscard]] bool empty() const noexcept { return scheduler_.num_running() == 0; }
 
- private:
   gpu_sharing_scheduler<Score> scheduler_;
   detail::fragmentation_migrations migrations_;
-  std::unordered_map<std::uint32_t, task_request> running_;
+  std::uint32_t idle_ = 0;
 };
 
 // Gandiva for tasks that share GPUs, placed by FGD. For jobs of whole GPUs see gandiva_fgd.
@@ -129,7 +133,7 @@ class gpu_sharing_backend {
 //                       {.quantum = max_time, .migrations = {.jobs = 8, .cost = 100}})
 //
 // Example: examples/gandiva_tasks.cpp
-using gandiva_tasks = time_sharing<gpu_sharing_backend<fragmentation_gradient>>;
-static_assert(TimeSharingBackend<gpu_sharing_backend<fragmentation_gradient>>);
+using gandiva_tasks = time_sharing<gpu_sharing_task_placer<fragmentation_gradient>>;
+static_assert(BestMigrationPlacer<gpu_sharing_task_placer<fragmentation_gradient>>);
 
 APIARY_NAMESPACE_END

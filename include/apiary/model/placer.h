@@ -94,8 +94,8 @@ concept PreemptingPlacer = Placer<P> && requires(P& p, const typename P::request
 // (p: a placer, r: a request that does not run, from, to: placements of r)
 // | expression          | meaning                                                            |
 // |---------------------|--------------------------------------------------------------------|
-// | p.gain(r, from, to) | by how much its measure falls if r runs at `to` and not at `from`: |
-// |                     | above 0 if the migration pays                                      |
+// | p.gain(r, from, to) | by how much its measure falls if r runs at `to` and not at `from`, |
+// |                     | in thousandths for each GPU of r, rounded up                       |
 template <class P>
 concept MeasuredPlacer = Placer<P> &&
     requires(const P& p, const typename P::request& r, const typename P::placement_type& w) {

@@ -154,6 +154,8 @@ class job_book {
   // Where the running jobs run.
   [[nodiscard]] P& placer() noexcept { return placer_; }
   [[nodiscard]] const P& placer() const noexcept { return placer_; }
+  // All jobs.
+  [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
   // Running jobs.
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - queues_.size(); }
 

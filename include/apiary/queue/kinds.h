@@ -152,6 +152,8 @@ class kind_queues {
   }
   // Jobs of the kind do not fit. Requires: one waits.
   void fail(const Kind& kind) { queues_.at(kind).failed = true; }
+  // Whether fail() was called for the kind in this round. Requires: one waits.
+  [[nodiscard]] bool failed(const Kind& kind) const { return queues_.at(kind).failed; }
   // Jobs of the kind would delay another job until forget_delays(). Requires: one waits.
   void delay(const Kind& kind) {
     queues_.at(kind).delays = true;

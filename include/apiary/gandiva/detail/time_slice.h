@@ -61,6 +61,13 @@ inline constexpr std::int64_t slice_pass_unit = 0xfffff;
   return quanta == 0 || quantum > max_time / quanta ? max_time : quanta * quantum;
 }
 
+// The weight by which the time of a job is divided if jobs share GPU-time: 1000 * weight / GPUs, at
+// least 1.
+[[nodiscard]] constexpr std::uint32_t gpu_time_weight(std::uint32_t weight,
+                                                      std::uint32_t gpus) noexcept {
+  return (std::max)(1U, weight * 1000 / (std::max)(1U, gpus));
+}
+
 // Chooses the jobs of the next time slice on `gpus` GPUs, each that fits into the GPUs left: by
 // priority (highest first), then by pass (lowest first) and id. Returns their indices, ascending. A
 // new job starts with the lowest pass on its server. O(jobs log jobs).

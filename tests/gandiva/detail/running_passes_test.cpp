@@ -1,15 +1,15 @@
-// apiary/tests/gandiva/detail/slice_order_test.cpp - time sharing tries one job of each kind, not all that wait.
+// apiary/tests/gandiva/detail/running_passes_test.cpp - the order of running jobs; time sharing tries one job of each kind.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/slice_order.h>
+#include <apiary/gandiva/detail/running_passes.h>
+#include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
-#include <apiary/model/request.h>
 #include <apiary/queue/server_placer.h>
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace slice_order_tests {
+namespace running_passes_tests {
 namespace {
 
 using namespace apiary;
@@ -45,12 +45,12 @@ TEST_CASE("time_sharing: of waiting jobs of equally many GPUs, one is tried if n
   const server_spec spec{.gpus = {4}};
   const fragmentation metric(task_mix({{{.gpus = 1, .gpu_milli = whole_gpu}, 1}}));
   const auto count = std::make_shared<int>(0);
-  using backend = placer_backend<counting_placer>;
-  auto s = time_sharing<backend>::create(
-               backend(counting_placer(server_placer::create(spec).value(), count), spec, metric),
+  using placer = measured_placer<counting_placer>;
+  auto s = time_sharing<placer>::create(
+               placer(counting_placer(server_placer::create(spec).value(), count), spec, metric),
                {.quantum = 60, .migrations = {.jobs = 0}, .max_wait = 2})
                .value();
-  std::vector<time_sharing<backend>::action> actions;
+  std::vector<time_sharing<placer>::action> actions;
   for (std::uint32_t job = 0; job < 104; ++job) {
     const std::uint32_t gpus = job < 4 || job % 2 == 0 ? 1 : 2;
     REQUIRE(s.submit({.job = job_id(job), .gpus = gpus}, {}, 0, actions).ok());
@@ -59,7 +59,7 @@ TEST_CASE("time_sharing: of waiting jobs of equally many GPUs, one is tried if n
   const auto asked = [&](time_ms now) {
     *count = 0;
     actions.clear();
-    REQUIRE(s.tick(now, actions).ok());
+    REQUIRE(s.decide(now, actions).ok());
     return *count;
   };
   asked(0);
@@ -76,78 +76,21 @@ TEST_CASE("time_sharing: of jobs for which enough GPUs are idle, but apart, one 
   const server_spec spec{.gpus = {2, 2}};
   const fragmentation metric(task_mix({{{.gpus = 1, .gpu_milli = whole_gpu}, 1}}));
   const auto count = std::make_shared<int>(0);
-  using backend = placer_backend<counting_placer>;
-  auto s = time_sharing<backend>::create(
-               backend(counting_placer(server_placer::create(spec).value(), count), spec, metric),
+  using placer = measured_placer<counting_placer>;
+  auto s = time_sharing<placer>::create(
+               placer(counting_placer(server_placer::create(spec).value(), count), spec, metric),
                {.quantum = 60, .migrations = {.jobs = 0}})
                .value();
-  std::vector<time_sharing<backend>::action> actions;
+  std::vector<time_sharing<placer>::action> actions;
   for (std::uint32_t job = 0; job < 14; ++job)
     REQUIRE(s.submit({.job = job_id(job), .gpus = job < 4 ? 1U : 2U}, {}, 0, actions).ok());
-  REQUIRE(s.tick(0, actions).ok());
+  REQUIRE(s.decide(0, actions).ok());
   for (const std::uint32_t job : {0U, 2U}) REQUIRE(s.finish(job_id(job), 10).ok());
   *count = 0;
   actions.clear();
-  REQUIRE(s.tick(10, actions).ok());
+  REQUIRE(s.decide(10, actions).ok());
   CHECK(*count == 1);
   CHECK(actions.empty());
-}
-
-TEST_CASE("failed_kinds: tenant, priority and GPUs make a kind; other requests have none") {
-  failed_kinds failed;
-  const job_request r{.job = job_id(1), .tenant = tenant_id(2), .priority = -1, .gpus = 4};
-  failed.add(r);
-  CHECK(failed.contains(r));
-  CHECK(failed.contains(
-      job_request{.job = job_id(7), .tenant = tenant_id(2), .priority = -1, .gpus = 4}));
-  CHECK(!failed.contains(job_request{.tenant = tenant_id(3), .priority = -1, .gpus = 4}));
-  CHECK(!failed.contains(job_request{.tenant = tenant_id(2), .priority = -2, .gpus = 4}));
-  CHECK(!failed.contains(job_request{.tenant = tenant_id(2), .priority = -1, .gpus = 3}));
-  failed.add(task_request{});
-  CHECK(!failed.contains(task_request{}));
-  CHECK(counted_gpus(r) == 4);
-  CHECK(counted_gpus(task_request{}) == 0);
-}
-
-TEST_CASE("queues_by_kind: jobs in order of pass and id, until their kind is given up") {
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
-    CAPTURE(seed);
-    rng random(seed);
-    queues_by_kind queues;
-    std::map<std::pair<std::int64_t, std::uint32_t>, job_request> naive;
-    for (std::uint32_t step = 0; step < 40; ++step) {
-      if (random.uniform(3) > 0 || naive.empty()) {
-        const job_request r{.job = job_id(step), .gpus = 1 + random.uniform(4)};
-        const std::int64_t pass = random.uniform(5);
-        queues.insert(r, pass);
-        naive[{pass, step}] = r;
-      } else {
-        const auto gone =
-            std::next(naive.begin(), random.uniform(static_cast<std::uint32_t>(naive.size())));
-        queues.erase(gone->second, gone->first.first);
-        naive.erase(gone);
-      }
-      REQUIRE(queues.size() == naive.size());
-      REQUIRE(queues.empty() == naive.empty());
-      REQUIRE(queues.least() ==
-              (naive.empty() ? std::nullopt : std::optional(naive.begin()->first.first)));
-    }
-    // Each visited job may leave; the jobs of two kinds are given up after their second one.
-    std::vector<job_id> visited;
-    std::map<std::uint32_t, int> of_kind;
-    queues.visit_all([&](job_id job) {
-      visited.push_back(job);
-      const auto at = std::find_if(naive.begin(), naive.end(),
-                                   [&](const auto& j) { return j.second.job == job; });
-      if (random.uniform(2) == 0) queues.erase(at->second, at->first.first);
-      return at->second.gpus > 2 || ++of_kind[at->second.gpus] < 2;
-    });
-    std::vector<job_id> expected;
-    of_kind.clear();
-    for (const auto& [key, r] : naive)
-      if (r.gpus > 2 || ++of_kind[r.gpus] <= 2) expected.push_back(r.job);
-    REQUIRE(visited == expected);
-  }
 }
 
 TEST_CASE("running_passes: the least pass of the jobs that run, and their order, at each time") {
@@ -219,7 +162,7 @@ TEST_CASE("running_passes: jobs that are erased or inserted while the jobs are r
 TEST_CASE(
     "gpu_time_weight: in proportion to the weight and to the inverse of the GPUs, at least 1") {
   const auto weight = [](std::uint32_t of_job, std::uint32_t gpus) {
-    return gpu_time_weight(of_job, job_request{.gpus = gpus});
+    return gpu_time_weight(of_job, gpus);
   };
   CHECK(weight(1, 1) == 1000);
   CHECK(weight(1, 8) == 125);
@@ -227,8 +170,7 @@ TEST_CASE(
   CHECK(weight(1000, 1) == 1'000'000);
   CHECK(weight(1, 1000) == 1);
   CHECK(weight(1, 5000) == 1);
-  CHECK(gpu_time_weight(7, task_request{}) == 7);
 }
 
 }  // namespace
-}  // namespace slice_order_tests
+}  // namespace running_passes_tests

@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/time_sharing_queue_test.cpp - Gandiva over placers and HiveD, as a host drives it.
+// apiary/tests/gandiva/time_sharing_jobs_test.cpp - Gandiva over placers and HiveD, as a host drives it.
 // SPDX-License-Identifier: MIT
 #include "support/hived_clusters.h"
 #include "support/scale.h"
@@ -7,7 +7,7 @@
 #include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/gandiva_hived.h>
-#include <apiary/gandiva/time_sharing_queue.h>
+#include <apiary/gandiva/time_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/queue/server_placer.h>
@@ -23,13 +23,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-namespace time_sharing_queue_tests {
+namespace time_sharing_jobs_tests {
 namespace {
 
 using namespace apiary;
@@ -58,7 +59,7 @@ gandiva_fgd by_fragmentation(const server_spec& spec, const time_sharing_options
   return gandiva_fgd::create({std::move(placer), spec, metric}, options).value();
 }
 // Two racks of two nodes of four GPUs: tenant 0 has two nodes, 1 one, 2 none.
-hived_job_backend cells_of_tenants(const gang_migration& moves = {}) {
+hived_job_placer cells_of_tenants(const gang_migration& moves = {}) {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
@@ -66,7 +67,7 @@ hived_job_backend cells_of_tenants(const gang_migration& moves = {}) {
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
                              {.name = "b", .cells = {{"RACK.NODE", 1}}},
                              {.name = "none", .cells = {}}};
-  return hived_job_backend::create(config, moves).value();
+  return hived_job_placer::create(config, moves).value();
 }
 gandiva_hived by_tenants(const time_sharing_options& options, const gang_migration& moves = {}) {
   return gandiva_hived::create(cells_of_tenants(moves), options).value();
@@ -89,7 +90,7 @@ std::string said(Queue& queue, time_ms now) {
   return all;
 }
 
-TEST_CASE("time_sharing_queue: what a host may send wrongly, and withdrawals") {
+TEST_CASE("time_sharing: what a host may send wrongly, and withdrawals") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
   gandiva_fgd q = by_fragmentation({.gpus = {4, 4}}, {});
   CHECK(q.submit({.gpus = 1}, 0).code() == invalid);
@@ -129,9 +130,8 @@ TEST_CASE("time_sharing_queue: what a host may send wrongly, and withdrawals") {
   CHECK(q.idle_gpus() == 8);
 }
 
-TEST_CASE_TEMPLATE(
-    "time_sharing_queue: six jobs on four GPUs get four sixths each of any 15 minutes", Placer,
-    server_placer, gpu_sharing_placer<fragmentation_gradient>) {
+TEST_CASE_TEMPLATE("time_sharing: six jobs on four GPUs get four sixths each of any 15 minutes",
+                   Placer, server_placer, gpu_sharing_placer<fragmentation_gradient>) {
   auto q = [] {
     if constexpr (std::is_same_v<Placer, server_placer>)
       return by_best_fit({.gpus = {4}}, {.quantum = 60});
@@ -167,7 +167,7 @@ TEST_CASE_TEMPLATE(
 }
 
 TEST_CASE(
-    "time_sharing_queue: guaranteed jobs start as they come, and share time slices while they "
+    "time_sharing: guaranteed jobs start as they come, and share time slices while they "
     "cannot") {
   using phase = gandiva_hived::phase;
   gandiva_hived q = by_tenants({.quantum = 60});
@@ -197,7 +197,7 @@ TEST_CASE(
   CHECK(said(q, 240) == "-1+4");  // a guaranteed job is not stopped for a time slice
 }
 
-TEST_CASE("time_sharing_queue: a job on a broken server comes anew") {
+TEST_CASE("time_sharing: a job on a broken server comes anew") {
   gandiva_with_placer<server_placer> q = by_best_fit({.gpus = {4, 4}}, {.quantum = 60});
   REQUIRE(q.submit(job_of(0, 0, 2), 0).ok());
   REQUIRE(q.submit(job_of(0, 1, 4), 0).ok());
@@ -216,71 +216,69 @@ TEST_CASE("time_sharing_queue: a job on a broken server comes anew") {
   CHECK(q.idle_gpus() == 2);
 }
 
-// Counts what the queue asks of the backend.
-struct counted_backend : placer_backend<server_placer> {
-  struct counts {
-    int starts = 0;
-    int marks = 0;
-  };
-  std::shared_ptr<counts> asked = std::make_shared<counts>();
-  explicit counted_backend(placer_backend<server_placer> inner)
-      : placer_backend<server_placer>(std::move(inner)) {}
-  absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& stopped) {
-    ++asked->starts;
-    return placer_backend<server_placer>::start(r, stopped);
-  }
-  absl::Status mark(node_id n, bool healthy) {
-    ++asked->marks;
-    return placer_backend<server_placer>::mark(n, healthy);
+// Counts how often it is asked for a placement.
+struct counted_placer : measured_placer<server_placer> {
+  std::shared_ptr<int> asked = std::make_shared<int>(0);
+  explicit counted_placer(const server_spec& spec)
+      : measured_placer<server_placer>(server_placer::create(spec).value(), spec,
+                                       ones_and_fours()) {}
+  absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
+    ++*asked;
+    return measured_placer<server_placer>::propose(r);
   }
 };
 
-TEST_CASE("time_sharing_queue: a node that is marked again as it is makes no job try again") {
-  const server_spec spec{.gpus = {2, 2, 2}};
-  counted_backend backend({server_placer::create(spec).value(), spec, ones_and_fours()});
-  const std::shared_ptr<counted_backend::counts> asked = backend.asked;
-  auto q = time_sharing_queue<counted_backend>::create(std::move(backend), {.quantum = 60}).value();
+TEST_CASE("time_sharing: a node that is marked again as it is makes no job try again") {
+  counted_placer placer({.gpus = {2, 2, 2}});
+  const std::shared_ptr<int> asked = placer.asked;
+  auto q = time_sharing<counted_placer>::create(std::move(placer),
+                                                {.quantum = 60, .migrations = {.jobs = 0}})
+               .value();
   REQUIRE(q.mark_bad(node_id(1), 0).ok());
   REQUIRE(q.submit(job_of(0, 0, 2), 0).ok());
   REQUIRE(q.submit(job_of(0, 1, 1), 0).ok());
-  REQUIRE(q.submit(job_of(0, 2, 2), 0).ok());  // one GPU is idle on a healthy server
-  CHECK(said(q, 0) == "+0+1");
+  REQUIRE(q.submit(job_of(0, 2, 1), 0).ok());
+  REQUIRE(q.submit(job_of(0, 3, 2), 0).ok());
+  CHECK(said(q, 0) == "+0+1+2");
   REQUIRE(q.mark_healthy(node_id(2), 1).ok());
   CHECK(said(q, 1) == "");
-  const counted_backend::counts before = *asked;
+  const int before = *asked;
   for (time_ms now = 2; now < 10; ++now) {
     CHECK(q.mark_bad(node_id(1), now).value().empty());
     CHECK(q.mark_healthy(node_id(2), now).ok());
     CHECK(said(q, now) == "");
+    CHECK(q.wake() == 60);
   }
-  CHECK(asked->starts == before.starts);
-  CHECK(asked->marks == before.marks);
+  CHECK(*asked == before);
   CHECK(q.mark_bad(node_id(1), 5).status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(q.mark_healthy(node_id(1), 10).ok());
-  CHECK(said(q, 10) == "+2");
-  REQUIRE(q.mark_bad(node_id(2), 11).ok());
-  CHECK(asked->marks == before.marks + 2);
+  CHECK(said(q, 10) == "+3");
 }
 
-// A backend that is not available once, after some starts.
-template <class Backend>
-struct backend_that_fails : Backend {
-  int starts;
-  backend_that_fails(Backend inner, int starts_before)
-      : Backend(std::move(inner)), starts(starts_before) {}
-  absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& stopped) {
-    if (starts-- == 0) return absl::UnavailableError("the backend does not answer");
-    return Backend::start(r, stopped);
+// A placer that is not available once, after some proposals.
+template <class P>
+struct placer_that_fails : P {
+  int proposals;
+  placer_that_fails(P inner, int proposals_before)
+      : P(std::move(inner)), proposals(proposals_before) {}
+  absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
+    if (proposals-- == 0) return absl::UnavailableError("the placer does not answer");
+    return P::propose(r);
+  }
+  absl::StatusOr<placer_answer<job_placement>> propose_preempting(const job_request& r) requires
+      PreemptingPlacer<P> {
+    if (proposals-- == 0) return absl::UnavailableError("the placer does not answer");
+    return P::propose_preempting(r);
   }
 };
 
-TEST_CASE("time_sharing_queue: after an error of the backend no job is lost") {
-  using backend = backend_that_fails<placer_backend<server_placer>>;
+TEST_CASE("time_sharing: after an error of the placer no job is lost") {
+  using placer = placer_that_fails<measured_placer<server_placer>>;
   const server_spec spec{.gpus = {2, 2, 2}};
-  auto q = time_sharing_queue<backend>::create(
-               backend({server_placer::create(spec).value(), spec, ones_and_fours()}, 2),
-               {.quantum = 60})
-               .value();
+  auto q =
+      time_sharing<placer>::create(
+          placer({server_placer::create(spec).value(), spec, ones_and_fours()}, 2), {.quantum = 60})
+          .value();
   for (std::uint32_t job = 0; job < 7; ++job) REQUIRE(q.submit(job_of(0, job, 1), 0).ok());
   REQUIRE(q.finish(job_id(3), 0).ok());
   std::vector<job_action> actions;
@@ -296,10 +294,9 @@ TEST_CASE("time_sharing_queue: after an error of the backend no job is lost") {
   CHECK(q.idle_gpus() == 6);
 }
 
-TEST_CASE("time_sharing_queue: a guaranteed job that the backend fails to start gets time slices") {
-  using backend = backend_that_fails<hived_job_backend>;
-  auto q =
-      time_sharing_queue<backend>::create(backend(cells_of_tenants(), 0), {.quantum = 60}).value();
+TEST_CASE("time_sharing: a guaranteed job that the placer fails to place gets time slices") {
+  using placer = placer_that_fails<hived_job_placer>;
+  auto q = time_sharing<placer>::create(placer(cells_of_tenants(), 0), {.quantum = 60}).value();
   using phase = decltype(q)::phase;
   REQUIRE(q.submit(job_of(0, 0, 8), 0).ok());
   std::vector<job_action> actions;
@@ -311,15 +308,15 @@ TEST_CASE("time_sharing_queue: a guaranteed job that the backend fails to start 
   CHECK(q.find(job_id(1)) == phase::guaranteed);
 }
 
-TEST_CASE("time_sharing_queue: a node that is marked bad again stops the jobs that run there") {
-  struct late_backend : placer_backend<server_placer> {  // it goes on to place jobs on the node
-    explicit late_backend(placer_backend<server_placer> inner)
-        : placer_backend<server_placer>(std::move(inner)) {}
-    absl::Status mark(node_id, bool) { return absl::OkStatus(); }
+TEST_CASE("time_sharing: a node that is marked bad again stops the jobs that run there") {
+  struct late_placer : measured_placer<server_placer> {  // it goes on to place jobs on the node
+    explicit late_placer(measured_placer<server_placer> inner)
+        : measured_placer<server_placer>(std::move(inner)) {}
+    absl::Status mark_bad(node_id) { return absl::OkStatus(); }
   };
   const server_spec spec{.gpus = {2, 2}};
-  auto q = time_sharing_queue<late_backend>::create(
-               late_backend({server_placer::create(spec).value(), spec, ones_and_fours()}),
+  auto q = time_sharing<late_placer>::create(
+               late_placer({server_placer::create(spec).value(), spec, ones_and_fours()}),
                {.quantum = 60})
                .value();
   CHECK(q.mark_bad(node_id(0), 0).value().empty());
@@ -327,11 +324,11 @@ TEST_CASE("time_sharing_queue: a node that is marked bad again stops the jobs th
   CHECK(said(q, 0) == "+0");
   CHECK(q.mark_bad(node_id(0), 1).value() == std::vector{job_id(0)});
   CHECK(q.find(job_id(0)) == decltype(q)::phase::wait);
-  CHECK(q.idle_gpus() == 2);
+  CHECK(q.idle_gpus() == 4);  // as the placer says
   CHECK(q.mark_bad(node_id(0), 1).value().empty());
 }
 
-TEST_CASE("time_sharing_queue: jobs that leave before a decision do not change the order") {
+TEST_CASE("time_sharing: jobs that leave before a decision do not change the order") {
   auto q = by_best_fit({.gpus = {1}}, {.quantum = 60});
   for (const std::uint32_t job : {5U, 4U, 3U, 2U}) REQUIRE(q.submit(job_of(0, job, 1), 0).ok());
   for (const std::uint32_t job : {5U, 3U}) REQUIRE(q.finish(job_id(job), 0).ok());
@@ -346,7 +343,7 @@ TEST_CASE("time_sharing_queue: jobs that leave before a decision do not change t
   CHECK(q.num_jobs() == 3);
 }
 
-TEST_CASE("time_sharing_queue: while no job runs in time slices, no quantum is waited for") {
+TEST_CASE("time_sharing: while no job runs in time slices, no quantum is waited for") {
   gandiva_with_placer<server_placer> q = by_best_fit({.gpus = {4}}, {.quantum = 60});
   REQUIRE(q.mark_bad(node_id(0), 0).ok());
   REQUIRE(q.submit(job_of(0, 0, 4), 0).ok());
@@ -366,7 +363,7 @@ TEST_CASE("time_sharing_queue: while no job runs in time slices, no quantum is w
   CHECK(q.wake() == max_time);
 }
 
-TEST_CASE("time_sharing_queue: jobs share GPU-time, or time by the published rule") {
+TEST_CASE("time_sharing: jobs share GPU-time, or time by the published rule") {
   for (const bool shares_gpu_time : {true, false}) {
     CAPTURE(shares_gpu_time);
     auto q = by_best_fit({.gpus = {4}},
@@ -386,14 +383,14 @@ TEST_CASE("time_sharing_queue: jobs share GPU-time, or time by the published rul
   }
 }
 
-TEST_CASE("time_sharing_queue: a guaranteed job starts where another one migrated away") {
+TEST_CASE("time_sharing: a guaranteed job starts where another one migrated away") {
   using phase = gandiva_hived::phase;
   hived_config config;
   config.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}}};
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}, {.name = "none", .cells = {}}};
   gandiva_hived q =
-      gandiva_hived::create(hived_job_backend::create(config, {.guaranteed = true}).value(),
+      gandiva_hived::create(hived_job_placer::create(config, {.guaranteed = true}).value(),
                             {.quantum = 60, .migrations = {4, 0}})
           .value();
   const auto comes = [&](const job_request& r, time_ms now) {
@@ -411,7 +408,7 @@ TEST_CASE("time_sharing_queue: a guaranteed job starts where another one migrate
   CHECK(q.find(job_id(4)) == phase::guaranteed);
 }
 
-// The calls of any time_sharing_queue, so that the host below is compiled once.
+// The calls of any time_sharing of jobs, so that the host below is compiled once.
 enum class phase : std::uint8_t { wait, guaranteed, sliced };
 struct any_queue {
   using jobs_by_id = std::map<job_id, job_request>;
@@ -453,7 +450,7 @@ struct queue_of final : any_queue {
   void check_waiting(const jobs_by_id& jobs, const places_by_id& running,
                      time_ms now) const override {
     if constexpr (std::is_same_v<Queue, gandiva_hived>) {
-      const hived& h = queue.backend().scheduler();
+      const hived& h = queue.placer().scheduler();
       REQUIRE(apiary_test::faults_of(h) == "");
       hived alone = h;  // guaranteed jobs alone: no other has kept one of them waiting
       hived all = h;
@@ -470,7 +467,7 @@ struct queue_of final : any_queue {
           REQUIRE(all.propose(adapter.opportunistic_gang(r))->result == plan_result::wait);
       }
     } else {
-      auto placer = queue.backend().placer();
+      auto placer = queue.placer().below();
       REQUIRE(placer.idle_gpus() == queue.idle_gpus());
       for (const auto& [job, r] : jobs) {
         if (!running.contains(job) && queue.wake() > now + 1)
@@ -634,8 +631,7 @@ std::unique_ptr<any_queue> boxed(Queue queue) {
 
 // The logs of the published rule, under the first ten seeds. Set anew on purpose when decisions
 // change; the same for every compiler.
-TEST_CASE(
-    "time_sharing_queue: random loads over placers: all invariants, all end, twice the same") {
+TEST_CASE("time_sharing: random loads over placers: all invariants, all end, twice the same") {
   digest log;
   std::array<std::uint64_t, 4> done{};
   for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(14, apiary_test::scaled(100U));
@@ -660,7 +656,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "time_sharing_queue: random loads on HiveD: audited, no opportunistic job delays a guaranteed "
+    "time_sharing: random loads on HiveD: audited, no opportunistic job delays a guaranteed "
     "one") {
   digest log;
   std::array<std::uint64_t, 4> done{};
@@ -683,4 +679,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace time_sharing_queue_tests
+}  // namespace time_sharing_jobs_tests
