@@ -50,9 +50,9 @@ mutant(proof_together explain/proof_check.h "dropped condition: tasks of a slice
         best]] FROM [[n % together(k, node_level_) != 0]] TO [[false]])
 mutant(proof_gaps explain/proof_check.h "dropped check: slices that do not fill a cell are believed"
   FROM [[why.gaps.empty() || why.gaps == slice_gaps(why)]] TO [[true]])
-mutant(proof_allowed explain/detail/checked_constraints.h "off by one: a limit at the level itself is left out"
+mutant(proof_allowed explain/proof_check.h "off by one: a limit at the level itself is left out"
   FROM [[s.level == above]] TO [[s.level == above + 1]])
-mutant(proof_fraction explain/detail/checked_nodes.h "wrong comparison: a GPU with exactly the fraction left is too full"
+mutant(proof_fraction explain/proof_check.h "wrong comparison: a GPU with exactly the fraction left is too full"
   FROM [[way[i] < fraction]] TO [[way[i] <= fraction]])
-mutant(proof_models explain/detail/checked_nodes.h "forgotten update: tasks beside a leader accept any model"
+mutant(proof_models explain/proof_check.h "forgotten update: tasks beside a leader accept any model"
   FROM [[models &= m.models;]] TO [[models = m.models;]] STATEMENT)

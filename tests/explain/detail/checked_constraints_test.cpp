@@ -1,7 +1,7 @@
 // apiary/tests/explain/detail/checked_constraints_test.cpp - the limits of proof_check are those of the searches.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/explain/detail/checked_constraints.h>
+#include <apiary/explain/proof_check.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 

@@ -3,7 +3,7 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/explain/detail/checked_nodes.h>
+#include <apiary/explain/proof_check.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
