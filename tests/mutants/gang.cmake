@@ -70,7 +70,7 @@ mutant(pareto_useless gang/detail/pareto_search.h "dropped condition: a cell abo
   FROM [[if (below == capacities_->node_level()) useless = p.front;]] TO [[useless = p.front;]] STATEMENT)
 mutant(greedy_orders gang/detail/greedy.h "dropped condition: only the first order is tried"
   FROM [[second == first]] TO [[true]])
-mutant(greedy_in_use gang/detail/greedy.h "dropped condition: a node in use is not preferred"
+mutant(greedy_in_use gang/detail/capacity_count.h "dropped condition: a node in use is not preferred"
   FROM [[in_use || gpus == 0 ? gpus : gpus + 65]] TO [[gpus]])
 mutant(shared_short gang/shared_gpu_fit.h "wrong comparison: a cell with exactly the capacity is refused"
   IN [[      const std::vector<std::uint32_t> capacities = capacity(u, l);
@@ -83,11 +83,9 @@ mutant(shared_greedy_order gang/detail/shared_capacity.h "swapped order: small t
   FROM [[~std::uint64_t{gang.groups[m].task().total_gpu_milli()}]]
   TO [[std::uint64_t{gang.groups[m].task().total_gpu_milli()}]])
 mutant(fill_full_node gang/detail/greedy.h "dropped condition: a node that is full is tried with all groups"
-  FROM [[smallest_ <= node.gpus && missed < misses]] TO [[missed < misses]])
+  FROM [[smallest_ <= node.gpus && missed < most_missed]] TO [[missed < most_missed]])
 mutant(fill_misses gang/detail/greedy.h "dropped condition: a node is tried with all groups, however many do not fit"
-  FROM [[smallest_ <= node.gpus && missed < misses]] TO [[smallest_ <= node.gpus]])
-mutant(fill_many_groups gang/topology_fit.h "dropped case: of many groups all are tried on each node"
-  FROM [[groups_.size() > many_groups]] TO [[false]])
+  FROM [[smallest_ <= node.gpus && missed < most_missed]] TO [[smallest_ <= node.gpus]])
 mutant(candidates_free gang/detail/candidate_cells.h "dropped condition: counts of four groups cost no steps"
   IN [[u > 0 && !steps.pay]] FROM [[u > 0]] TO [[u > 3]])
 mutant(greedy_in_large_cells gang/topology_fit.h "dropped case: groups under constraints are not placed greedily in a large cell"

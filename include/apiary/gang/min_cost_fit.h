@@ -100,19 +100,7 @@ class min_cost_fit {
             vectors_.max_weight(static_cast<std::uint32_t>(of_class.size()), weights));
       most.push_back(of_class[c]);
     }
-    for (level_t k = node_level_ + 1; k <= l; ++k) {
-      std::uint64_t limit = 0;
-      for (std::size_t u = 0; u < groups_.size(); ++u)
-        limit += std::uint64_t{weights[u]} * groups_.at(u, k).most;
-      std::vector<std::uint64_t> above(detail::num_positions(*tree_, k), 0);
-      for (std::uint32_t c = 0; c < above.size(); ++c) {
-        for (const cell_id i : detail::positions_inside(*tree_, k, c, k - 1))
-          above[c] += most[i.value];
-        above[c] = (std::min)(above[c], limit);
-      }
-      most = std::move(above);
-    }
-    return most;
+    return detail::weight_above(*tree_, groups_, weights, node_level_, l, std::move(most));
   }
 
  private:
@@ -173,7 +161,7 @@ class min_cost_fit {
       const std::uint64_t limit = l == last ? budget_ : (std::max)(steps_, budget_ / 2);
       verdict = try_level(l, l == last, limit, cost, weights);
       if (verdict == fit_verdict::fits) {
-        detail::portions_of_task_groups(gang, groups_, portions_, scratch_);
+        groups_.name_task_groups(gang, portions_, scratch_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;

@@ -95,9 +95,6 @@ class topology_fit {
   static constexpr std::size_t few_weighings = 16;     // that are tried on a cell
   // At nodes, each for one group, while groups are placed greedily.
   static constexpr std::uint64_t looks_of_a_step = 8;
-  // With more groups than that, a node at first takes groups until so many do not fit.
-  static constexpr std::size_t many_groups = 64;
-  static constexpr std::uint32_t few_misses = 16;
   // Nodes that find_node() looks at without steps, if there are fewer than eight groups.
   static constexpr std::uint32_t free_looks = 1'024;
 
@@ -112,7 +109,7 @@ class topology_fit {
       limit_ = last_ ? budget_ : budget_ / 2;
       verdict = groups_.size() == 0 ? fit_verdict::fits : try_level(l);
       if (verdict == fit_verdict::fits) {
-        detail::portions_of_task_groups(gang, groups_, portions_, by_group_);
+        groups_.name_task_groups(gang, portions_, by_group_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -224,8 +221,7 @@ class topology_fit {
     return true;
   }
   [[nodiscard]] detail::node_capacity_left left_of(std::uint32_t n) const {
-    if (hosts_.empty()) return {&groups_, capacities_->free(n)};
-    return {&groups_, capacities_->free(n), hosts_[n].cpu_milli, hosts_[n].memory_mib};
+    return {groups_, capacities_->free(n), hosts_, n};
   }
   fit_verdict try_quickly(level_t l, open_cell& at, std::uint64_t end) {
     cell_ = at.cell;
@@ -239,9 +235,7 @@ class topology_fit {
     if (1 + groups_.size() / looks_of_a_step > left(end)) return fit_verdict::budget_ended;
     if (orders_.empty()) orders_ = detail::orders_of_groups(groups_);
     if (orders_.empty()) return fit_verdict::budget_ended;
-    if (groups_.size() > many_groups && fill_nodes(l, left(end) / 2, few_misses))
-      return fit_verdict::fits;
-    if (fill_nodes(l, left(end) / 2, detail::fill_nodes<Tree>::all)) return fit_verdict::fits;
+    if (fill_nodes(l, left(end) / 2)) return fit_verdict::fits;
     const id_range<cell_id> nodes = capacities_->nodes(l, cell_);
     const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
     const std::uint64_t price = 1 + looks / looks_of_a_step;
@@ -258,11 +252,11 @@ class topology_fit {
     return fit_verdict::budget_ended;
   }
   // Places the groups in cell_, one node after another.
-  bool fill_nodes(level_t l, std::uint64_t budget, std::uint32_t misses) {
+  bool fill_nodes(level_t l, std::uint64_t budget) {
     detail::step_budget looks(looks_of_a_step * budget);
     portions_.clear();
     const bool fits = fill_nodes_(*capacities_, groups_, hosts_, orders_.front(), objective_, l,
-                                  cell_, looks, portions_, misses);
+                                  cell_, looks, portions_);
     pay(1 + looks.steps() / looks_of_a_step);
     return fits;
   }

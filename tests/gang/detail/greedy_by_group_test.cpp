@@ -45,12 +45,8 @@ TEST_CASE(
           for (const gang_objective objective :
                {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
             std::vector<node_capacity_left> nodes;
-            for (const cell_id n : capacities.nodes(l, c)) {
-              nodes.push_back({&groups, cluster.free[n.value]});
-              if (cluster.hosts.empty()) continue;
-              nodes.back().cpu_milli = cluster.hosts[n.value].cpu_milli;
-              nodes.back().memory_mib = cluster.hosts[n.value].memory_mib;
-            }
+            for (const cell_id n : capacities.nodes(l, c))
+              nodes.emplace_back(groups, cluster.free[n.value], cluster.hosts, n.value);
             std::vector<naive_cells::counts> on(cluster.num_nodes(),
                                                 naive_cells::counts(groups.size()));
             std::vector<tasks_on_node> placed_here;
@@ -120,7 +116,7 @@ TEST_CASE(
   colocated_groups groups;
   groups.assign(gang, node, tree.num_levels());
   greedy_by_group<ragged_tree, node_capacity_left> greedy(tree, node, groups);
-  std::vector<node_capacity_left> nodes{{&groups, 8}, {&groups, 3}};
+  std::vector<node_capacity_left> nodes{{groups, 8}, {groups, 3}};
   const std::vector<std::uint32_t> order{0, 1};
   std::vector<tasks_on_node> placed;
   REQUIRE(greedy(rack, 0, order, gang_objective::whole_cells, nodes, placed));

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -73,6 +74,28 @@ template <CellTree Tree>
   return capacity;
 }
 
+// The largest weight that each cell of level l can hold, from that of each node; as
+// infeasibility_proof counts it, for several groups. Cost: O(nodes).
+template <CellTree Tree>
+[[nodiscard]] std::vector<std::uint64_t> weight_above(const Tree& tree,
+                                                      const colocated_groups& groups,
+                                                      std::span<const std::uint32_t> weights,
+                                                      level_t node_level, level_t l,
+                                                      std::vector<std::uint64_t> most) {
+  for (level_t k = node_level + 1; k <= l; ++k) {
+    std::uint64_t limit = 0;
+    for (std::size_t u = 0; u < groups.size(); ++u)
+      limit += std::uint64_t{weights[u]} * groups.at(u, k).most;
+    std::vector<std::uint64_t> above(num_positions(tree, k), 0);
+    for (std::uint32_t c = 0; c < above.size(); ++c) {
+      for (const cell_id i : positions_inside(tree, k, c, k - 1)) above[c] += most[i.value];
+      above[c] = (std::min)(above[c], limit);
+    }
+    most = std::move(above);
+  }
+  return most;
+}
+
 // `copies` equal children of a cell. Each has capacity for `capacity` tasks, and `free` free GPUs.
 struct child_capacity {
   std::uint32_t cell = 0;
@@ -129,6 +152,43 @@ struct tasks_in_cell {
   return filled;
 }
 
+// What is left of a node with whole GPUs. Nodes in use are filled before others; a position without
+// free GPUs counts for nothing, whether there is a node or not.
+struct node_capacity_left {
+  // Node n with free GPUs; `hosts` as in topology_fit.
+  node_capacity_left(const colocated_groups& of, std::uint32_t free,
+                     std::span<const resources> hosts = {}, std::uint32_t n = 0) noexcept
+      : groups(&of), gpus(free) {
+    if (hosts.empty()) return;
+    cpu_milli = hosts[n].cpu_milli;
+    memory_mib = hosts[n].memory_mib;
+  }
+  const colocated_groups* groups;
+  std::uint64_t gpus;
+  std::uint64_t cpu_milli = (std::numeric_limits<std::uint64_t>::max)();
+  std::uint64_t memory_mib = (std::numeric_limits<std::uint64_t>::max)();
+  bool in_use = false;
+
+  // How many tasks of group u it holds if constraints do not count.
+  [[nodiscard]] std::uint64_t capacity(std::size_t u) const noexcept {
+    const colocated_groups::group& group = (*groups)[u];
+    std::uint64_t n = group.tasks;
+    if (group.gpus > 0) n = (std::min)(n, gpus / group.gpus);
+    if (group.cpu_milli > 0) n = (std::min)(n, cpu_milli / group.cpu_milli);
+    if (group.memory_mib > 0) n = (std::min)(n, memory_mib / group.memory_mib);
+    return n;
+  }
+  void put(std::size_t u, std::uint64_t n) noexcept {
+    gpus -= n * (*groups)[u].gpus;
+    cpu_milli -= n * (*groups)[u].cpu_milli;
+    memory_mib -= n * (*groups)[u].memory_mib;
+    in_use = true;
+  }
+  [[nodiscard]] std::uint64_t free() const noexcept {
+    return in_use || gpus == 0 ? gpus : gpus + 65;
+  }
+};
+
 // The exact capacity of every cell of a level for the tasks of one co-located group alone: the sum
 // over the children, rounded down to whole steps, at most the limit of the level.
 // Cost:     count O(cells of the lowest constrained level), times the GPUs of a node for a
@@ -183,8 +243,12 @@ class capacity_count {
     for (level_t k = base_ + 1; k <= l; ++k) {
       std::vector<std::uint32_t>& here = counts_[k - node_level];
       here.resize(capacities_->num_cells(k));
-      for (std::uint32_t c = 0; c < here.size(); ++c)
-        here[c] = groups_->bound(u, k, sum_below(counts_[k - 1 - node_level], k, c));
+      for (std::uint32_t c = 0; c < here.size(); ++c) {
+        std::uint64_t sum = 0;
+        for (const cell_id i : capacities_->inside(k, c, k - 1))
+          sum += counts_[k - 1 - node_level][i.value];
+        here[c] = groups_->bound(u, k, sum);
+      }
     }
     return counts_[l - node_level];
   }
@@ -245,16 +309,8 @@ class capacity_count {
     const std::vector<std::uint64_t> of_free = max_weight_by_free(weights);
     std::vector<std::uint64_t> most;
     for (const std::uint32_t f : capacities_->free()) most.push_back(of_free[f]);
-    for (level_t k = capacities_->node_level() + 1; k <= l; ++k) {
-      std::uint64_t limit = 0;
-      for (std::size_t u = 0; u < weights.size(); ++u)
-        limit += std::uint64_t{weights[u]} * groups_->at(u, k).most;
-      std::vector<std::uint64_t> here(capacities_->num_cells(k));
-      for (std::uint32_t c = 0; c < here.size(); ++c)
-        here[c] = (std::min)(limit, sum_below(most, k, c));
-      most = std::move(here);
-    }
-    return most;
+    return weight_above(capacities_->tree(), *groups_, weights, capacities_->node_level(), l,
+                        std::move(most));
   }
 
  private:
@@ -262,13 +318,6 @@ class capacity_count {
   [[nodiscard]] bool by_node(std::size_t u) const noexcept {
     const colocated_groups::group& group = (*groups_)[u];
     return group.gpus == 0 || (!hosts_.empty() && (group.cpu_milli > 0 || group.memory_mib > 0));
-  }
-  template <class T>
-  [[nodiscard]] std::uint64_t sum_below(const std::vector<T>& below, level_t l,
-                                        std::uint32_t c) const {
-    std::uint64_t sum = 0;
-    for (const cell_id i : capacities_->inside(l, c, l - 1)) sum += below[i.value];
-    return sum;
   }
   void count_nodes(std::size_t u, std::vector<std::uint32_t>& to) {
     const colocated_groups::group& group = (*groups_)[u];

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,34 +41,6 @@ namespace detail {
   if (second == first) return {std::move(first)};
   return {std::move(first), std::move(second)};
 }
-
-// What is left of a node with whole GPUs. Nodes in use are filled before others; a position without
-// free GPUs counts for nothing, whether there is a node or not.
-struct node_capacity_left {
-  const colocated_groups* groups = nullptr;
-  std::uint64_t gpus = 0;
-  std::uint64_t cpu_milli = (std::numeric_limits<std::uint64_t>::max)();
-  std::uint64_t memory_mib = (std::numeric_limits<std::uint64_t>::max)();
-  bool in_use = false;
-
-  [[nodiscard]] std::uint64_t capacity(std::uint32_t u) const noexcept {
-    const colocated_groups::group& group = (*groups)[u];
-    std::uint64_t n = group.tasks;
-    if (group.gpus > 0) n = (std::min)(n, gpus / group.gpus);
-    if (group.cpu_milli > 0) n = (std::min)(n, cpu_milli / group.cpu_milli);
-    if (group.memory_mib > 0) n = (std::min)(n, memory_mib / group.memory_mib);
-    return n;
-  }
-  void put(std::uint32_t u, std::uint64_t n) noexcept {
-    gpus -= n * (*groups)[u].gpus;
-    cpu_milli -= n * (*groups)[u].cpu_milli;
-    memory_mib -= n * (*groups)[u].memory_mib;
-    in_use = true;
-  }
-  [[nodiscard]] std::uint64_t free() const noexcept {
-    return in_use || gpus == 0 ? gpus : gpus + 65;
-  }
-};
 
 // Places a gang in one cell, one co-located group after another, each exactly within its
 // constraints. A placement that it finds is valid, but it may find none although there is one.
@@ -159,21 +130,19 @@ class greedy_by_group {
 // it reads few nodes, even for many groups; greedy_by_group reads all of them. A placement that it
 // finds is valid, but it may find none although there is one.
 // Cost: a step for each group that it looks at; it looks at the groups with tasks left, in order,
-//       until no such group has a task that is small enough for the GPUs that are left, or until
-//       `misses` groups one after another do not fit.
+//       until no such group has a task that is small enough for the GPUs that are left, or until 16
+//       groups one after another do not fit.
 template <CellTree Tree>
 class fill_nodes {
  public:
-  static constexpr std::uint32_t all = ~std::uint32_t{0};
-
   // Places all groups in cell c of level l and appends their tasks to `to`. Returns false if it
   // does not succeed, or if there are constraints between the nodes and level l. It takes the node
   // with the fewest free GPUs first (for fewest_nodes: with the most); a node takes the groups in
-  // `order`, until `misses` groups one after another do not fit.
+  // `order`.
   bool operator()(const capacity_index<Tree>& capacities, const colocated_groups& groups,
                   std::span<const resources> hosts, std::span<const std::uint32_t> order,
                   gang_objective objective, level_t l, std::uint32_t c, step_budget& steps,
-                  std::vector<tasks_on_node>& to, std::uint32_t misses = all) {
+                  std::vector<tasks_on_node>& to) {
     const level_t node_level = capacities.node_level();
     if (level_below(groups, l, node_level) != node_level) return false;
     const std::size_t before = to.size();
@@ -184,9 +153,8 @@ class fill_nodes {
           objective == gang_objective::fewest_nodes ? capacities.max_free() - i : i;
       for (std::uint32_t n = capacities.first_node(free, nodes.first.value);
            n < nodes.last.value && smallest_ <= free; n = capacities.first_node(free, n + 1)) {
-        node_capacity_left node{&groups, free};
-        if (!hosts.empty()) node = {&groups, free, hosts[n].cpu_milli, hosts[n].memory_mib};
-        if (!steps.pay(fill(groups, node_level, n, node, misses, to)) || first_ == none) break;
+        const node_capacity_left node(groups, free, hosts, n);
+        if (!steps.pay(fill(groups, node_level, n, node, to)) || first_ == none) break;
       }
       if (steps.ended() || first_ == none) break;
     }
@@ -197,6 +165,7 @@ class fill_nodes {
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::uint32_t most_missed = 16;  // groups one after another
 
   void begin(const colocated_groups& groups, std::span<const std::uint32_t> order,
              std::uint32_t max_free) {
@@ -220,11 +189,11 @@ class fill_nodes {
   }
   // Puts tasks on node n. Returns at how many groups it has looked.
   std::uint64_t fill(const colocated_groups& groups, level_t node_level, std::uint32_t n,
-                     node_capacity_left node, std::uint32_t misses,
-                     std::vector<tasks_on_node>& to) {
+                     node_capacity_left node, std::vector<tasks_on_node>& to) {
     std::uint64_t looks = 0;
     std::uint32_t missed = 0;
-    for (std::uint32_t* at = &first_; *at != none && smallest_ <= node.gpus && missed < misses;) {
+    for (std::uint32_t* at = &first_;
+         *at != none && smallest_ <= node.gpus && missed < most_missed;) {
       const std::uint32_t u = *at;
       ++looks;
       const std::uint32_t most = groups.bound(u, node_level, node.capacity(u));

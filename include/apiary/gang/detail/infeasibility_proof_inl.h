@@ -104,48 +104,41 @@ infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
     largest = (std::max)(largest, groups[m].gpus);
   }
   const std::size_t width = sizes.size();
-  std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free GPUs
-  weighing what;
-  for (std::size_t i = 0; i < width + (width > 1 ? largest : 0); ++i) {
-    what = {std::vector<std::uint32_t>(width, 0), 0};
-    best.assign(nodes.size(), 0);
-    for (std::size_t u = 0; u < width; ++u) {
-      const auto slot = static_cast<std::uint32_t>(i <= width ? 1 : largest + 1 + width - i);
-      const std::uint32_t weight = i >= width ? sizes[u].gpus / slot : u == i ? 1 : 0;
-      what.weights[u] = weight;
-      what.needed += std::uint64_t{weight} * sizes[u].tasks;
-      if (weight == 0) continue;
-      const std::size_t gpus = sizes[u].gpus;
-      for (std::size_t f = best.size(); f-- > gpus;) {
-        for (std::size_t n = 1; n <= sizes[u].tasks && n * gpus <= f; ++n)
-          best[f] = (std::max)(best[f], best[f - n * gpus] + n * weight);
-      }
-    }
+  detail::node_knapsack knapsack;
+  std::vector<std::uint32_t> weights(width, 0);  // of a task of each size
+  // Whether the gang weighs more than the nodes hold; the proof then.
+  const auto refuse = [&] {
+    std::uint64_t needed = 0;
+    for (std::size_t u = 0; u < width; ++u) needed += std::uint64_t{weights[u]} * sizes[u].tasks;
+    knapsack.assign(sizes, std::vector<std::int64_t>(weights.begin(), weights.end()),
+                    why.node_gpus);
     std::uint64_t most = 0;
-    for (std::size_t f = 0; f < nodes.size(); ++f) most += nodes[f] * best[f];
-    if (most >= what.needed) continue;
-    why.weighings.push_back(std::move(what));
+    for (std::size_t f = 0; f < nodes.size(); ++f)
+      most += nodes[f] * static_cast<std::uint64_t>(knapsack.best()[f]);
+    if (most >= needed) return false;
+    why.weighings.push_back({weights, needed});
     why.cells.push_back({0, 0, most, {}});
-    return why;
+    return true;
+  };
+  for (std::size_t u = 0; u < width; ++u) {
+    weights.assign(width, 0);
+    weights[u] = 1;
+    if (refuse()) return why;
+  }
+  for (std::uint32_t i = 0; width > 1 && i < largest; ++i) {
+    for (std::size_t u = 0; u < width; ++u)
+      weights[u] = sizes[u].gpus / (i == 0 ? 1 : largest + 1 - i);
+    if (refuse()) return why;
   }
   detail::weight_search search;
   detail::step_budget steps(100'000);
-  if (search(sizes, nodes, steps) != fit_verdict::does_not_fit) {
-    const auto held = detail::combinations_of_nodes(sizes)(nodes);
-    if (held && !held->covers(why.tasks)) why.cells.push_back({0, listed, 0, held->values()});
+  if (search(sizes, nodes, steps) == fit_verdict::does_not_fit) {
+    weights.assign(search.weights().begin(), search.weights().end());
+    APIARY_VERIFY(refuse());
     return why;
   }
-  what = {{search.weights().begin(), search.weights().end()}, 0};
-  const std::vector<std::int64_t> weights(search.weights().begin(), search.weights().end());
-  for (std::size_t u = 0; u < width; ++u)
-    what.needed += std::uint64_t{what.weights[u]} * sizes[u].tasks;
-  detail::node_knapsack knapsack;
-  knapsack.assign(sizes, weights, nodes.size() - 1);
-  std::uint64_t most = 0;
-  for (std::size_t f = 0; f < nodes.size(); ++f)
-    most += nodes[f] * static_cast<std::uint64_t>(knapsack.best()[f]);
-  why.weighings.push_back(std::move(what));
-  why.cells.push_back({0, 0, most, {}});
+  const auto held = detail::combinations_of_nodes(sizes)(nodes);
+  if (held && !held->covers(why.tasks)) why.cells.push_back({0, listed, 0, held->values()});
   return why;
 }
 

@@ -14,7 +14,6 @@
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -101,6 +100,7 @@ class pareto_front {
 // the front of a cell consists of sums of vectors of its children's fronts, limited by the
 // constraints of its level. The children are the cells of the next lower level that has
 // constraints, or nodes.
+//
 // The number of vectors can grow exponentially with the groups (vector packing, NP-hard).
 // Cost:     at most `budget` steps: a step compares 64 counts of two vectors, or reads a node. In
 //           addition O(log) for each node read and O(nodes of the cell * log). Memory: at most 64
@@ -153,8 +153,6 @@ class pareto_search {
     std::vector<child> children{};       // those that added something
     std::vector<pareto_front> before{};  // the sum before each of them
   };
-  // What a node has left: GPUs, CPU and memory.
-  using node_left = std::array<std::uint64_t, 3>;
   using index_of_values = std::map<std::vector<std::uint32_t>, std::size_t>;
   [[nodiscard]] std::size_t width() const noexcept { return groups_->size(); }
   [[nodiscard]] const pareto_front& front_of(level_t l, std::size_t i) const noexcept {
@@ -238,7 +236,7 @@ class pareto_search {
     if (!is_new) return known->second;
     pareto_front front(width());
     vector_.assign(width(), 0);
-    fill_node(front, 0, {capacities_->free(node), host.cpu_milli, host.memory_mib});
+    fill_node(front, 0, {*groups_, capacities_->free(node), hosts_, node});
     if (steps_.ended()) {
       of_node_.erase(known);
       return 0;
@@ -248,23 +246,17 @@ class pareto_search {
     if (known->second == nodes_.size()) nodes_.push_back(std::move(front));
     return known->second;
   }
-  void fill_node(pareto_front& front, std::size_t u, const node_left& left) {
+  void fill_node(pareto_front& front, std::size_t u, const node_capacity_left& left) {
     if (u == width()) {
       if (pay(front.size() + 1)) front.add(vector_);
       return;
     }
-    const colocated_groups::group& group = (*groups_)[u];
-    std::uint64_t n = group.tasks;
-    if (group.gpus > 0) n = (std::min<std::uint64_t>)(n, left[0] / group.gpus);
-    if (!hosts_.empty() && group.cpu_milli > 0) n = (std::min)(n, left[1] / group.cpu_milli);
-    if (!hosts_.empty() && group.memory_mib > 0) n = (std::min)(n, left[2] / group.memory_mib);
-    const std::uint32_t step = groups_->at(u, capacities_->node_level()).step;
-    for (std::uint32_t k = groups_->bound(u, capacities_->node_level(), n); !steps_.ended();
-         k -= step) {
+    const level_t l = capacities_->node_level();
+    for (std::uint32_t k = groups_->bound(u, l, left.capacity(u)); !steps_.ended();
+         k -= groups_->at(u, l).step) {
       vector_[u] = k;
-      node_left rest{left[0] - std::uint64_t{k} * group.gpus, left[1], left[2]};
-      if (!hosts_.empty())
-        rest = {rest[0], left[1] - k * group.cpu_milli, left[2] - k * group.memory_mib};
+      node_capacity_left rest = left;
+      rest.put(u, k);
       fill_node(front, u + 1, rest);
       if (k == 0 || u + 1 == width()) break;
     }

@@ -305,14 +305,7 @@ template <CellTree Tree>
   why.node_level = capacities.node_level();
   why.node_gpus = capacities.max_free();
   const auto on_node = [&](std::size_t u, std::uint32_t n) {
-    const colocated_groups::group& group = groups[u];
-    std::uint64_t tasks = group.tasks;
-    if (group.gpus > 0) tasks = (std::min<std::uint64_t>)(tasks, capacities.free(n) / group.gpus);
-    if (!hosts.empty() && group.cpu_milli > 0)
-      tasks = (std::min)(tasks, hosts[n].cpu_milli / group.cpu_milli);
-    if (!hosts.empty() && group.memory_mib > 0)
-      tasks = (std::min)(tasks, hosts[n].memory_mib / group.memory_mib);
-    return tasks;
+    return node_capacity_left(groups, capacities.free(n), hosts, n).capacity(u);
   };
   slice_gaps(capacities.tree(), groups, on_node)(why);
   return why;

@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/portions_test.cpp - portions of co-located groups become portions of task groups.
+// apiary/tests/gang/name_task_groups_test.cpp - portions of co-located groups become those of task groups.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -36,15 +36,6 @@ bool ascending_once(const std::vector<tasks_on_node>& portions) {
   return true;
 }
 
-TEST_CASE("tasks_on_node: sorted, and those of one task group on one node are one") {
-  std::vector<tasks_on_node> portions = {{2, 1, 4}, {0, 1, 1}, {2, 0, 3}, {2, 1, 5}, {0, 1, 2}};
-  sort_portions(portions);
-  CHECK(portions == std::vector<tasks_on_node>{{2, 0, 3}, {0, 1, 3}, {2, 1, 9}});
-  portions.clear();
-  sort_portions(portions);
-  CHECK(portions.empty());
-}
-
 TEST_CASE("tasks_on_node: task groups of one kind one after the other, in the order of the nodes") {
   // Task groups 0 and 2 are of one kind; 3 is led by 1, with two tasks for its one.
   const topology_constraints gang{.groups = {{.tasks = 2, .gpus = 1},
@@ -57,7 +48,7 @@ TEST_CASE("tasks_on_node: task groups of one kind one after the other, in the or
   REQUIRE(groups.group_of(2) == groups.group_of(0));
   std::vector<tasks_on_node> portions = {{7, 0, 2}, {3, 0, 1}, {5, 1, 1}, {4, 0, 2}};
   std::vector<tasks_on_node> scratch;
-  portions_of_task_groups(gang, groups, portions, scratch);
+  groups.name_task_groups(gang, portions, scratch);
   CHECK(portions == std::vector<tasks_on_node>{
                         {3, 0, 1}, {4, 0, 1}, {5, 1, 1}, {4, 2, 1}, {7, 2, 2}, {5, 3, 2}});
 }
@@ -87,7 +78,7 @@ TEST_CASE("tasks_on_node: every task is somewhere, and the led ones are with the
     const tasks_at kinds = sum_up(portions);
 
     std::vector<tasks_on_node> scratch;
-    portions_of_task_groups(gang, groups, portions, scratch);
+    groups.name_task_groups(gang, portions, scratch);
     REQUIRE(ascending_once(portions));
     const tasks_at placements = sum_up(portions);
     tasks_at kinds_again;
