@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN

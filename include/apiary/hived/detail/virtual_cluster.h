@@ -6,7 +6,6 @@
 #include <apiary/container/fast_div.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
-#include <apiary/core/sort.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
@@ -180,13 +179,10 @@ class virtual_cluster {
     while (ranges_[i].first_node > node) --i;
     return ranges_[i];
   }
-  // The first leaf of a node, the leaf after its last one, and the node of a leaf.
+  // The first leaf of a node, and the node of a leaf.
   [[nodiscard]] cell_id first_leaf(std::uint32_t node) const noexcept {
     const node_range& r = range_of_node(node);
     return tree_.cells(0)[r.first_leaf + (node - r.first_node) * r.leaves];
-  }
-  [[nodiscard]] cell_id end_of_node(std::uint32_t node) const noexcept {
-    return cell_id(first_leaf(node).value + range_of_node(node).leaves);
   }
   [[nodiscard]] std::uint32_t node_of(cell_id leaf) const noexcept {
     const std::uint32_t i = tree_.index(leaf, 0);
