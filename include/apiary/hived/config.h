@@ -6,10 +6,12 @@
 #include <apiary/core/ids.h>
 #include <apiary/topology/uniform_tree.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -93,6 +95,12 @@ struct tenant_layout {
 };
 
 namespace detail {
-using name_index = std::map<std::string, std::uint32_t, std::less<>>;  // ids by name
+struct name_hash {
+  using is_transparent = void;
+  [[nodiscard]] std::size_t operator()(std::string_view name) const noexcept {
+    return std::hash<std::string_view>()(name);
+  }
+};
+using name_index = std::unordered_map<std::string, std::uint32_t, name_hash, std::equal_to<>>;
 }  // namespace detail
 APIARY_NAMESPACE_END

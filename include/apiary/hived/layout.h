@@ -30,7 +30,7 @@ class hived_config_reader;
 //           faults are reported at once; quotas must fit beside the pinned cells; every node has a
 //           name.
 // Cost:     create O(cells of the configuration + cells of the trees / 64); the rest O(1), but
-//           names O(log names), and find_position O(leaves of a node) if the configuration chooses device indices.
+//           find_position O(leaves of a node) if the configuration chooses device indices.
 // Example:  examples/hived_config.cpp
 struct hived_layout {
   std::vector<chain_layout> chains{};    // by descending name, the order in which they are tried
