@@ -79,7 +79,7 @@ mutant(ranked_leaves hived/gang_table.h "forgotten update: the order keeps the o
     join(slot);]] FROM [[join(slot);]]
   TO [[of_cluster_[gangs_[slot.value].cluster.value].emplace(rank_[slot.value], slot);]] STATEMENT)
 mutant(opportunistic_counts hived/detail/physical_chain.h "off by one: a cell loses its bit one leaf too late"
-  FROM [[opportunistic_leaves(c) - (added ? 1U : 0U)]] TO [[opportunistic_leaves(c)]])
+  FROM [[added ? now - count : now]] TO [[now]])
 mutant(idle_bad hived/detail/physical_chain.h "dropped condition: a bad leaf is idle"
   FROM [[holders(leaf).idle() && health_.healthy(leaf)]] TO [[holders(leaf).idle()]])
 mutant(granted_rack hived/detail/physical_chain.h "forgotten update: nodes of a rack that is granted keep their class"

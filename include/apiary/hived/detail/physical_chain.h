@@ -94,23 +94,24 @@ class physical_chain {
     hold_all({&leaf, 1}, [&](std::size_t) { return to; });
   }
   // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
-  // may depend on those that it has. Indexes the node once.
+  // may depend on those that it has. Cost: O(cells around them) if all change alike.
   template <class To>
   void hold_all(std::span<const cell_id> leaves, const To& to) noexcept {
-    bool changed = false;
-    for (std::size_t i = 0; i < leaves.size(); ++i) {
-      const leaf_holders next = to(i);
-      leaf_holders& at = holders_[tree().index(leaves[i], 0)];
-      changed = changed || at.idle() != next.idle();
-      at = next;
-      const auto after = class_of(next);
-      const auto before = use_.assign(leaves[i], after);
-      if (before == after) continue;
-      changed = true;
-      if (before == opportunistic || after == opportunistic)
-        count_opportunistic(leaves[i], after == opportunistic);
+    const auto before = use_.class_of(leaves.front());
+    const auto after = class_of(to(0));
+    bool alike = true;
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      alike = alike && use_.class_of(leaves[i]) == before && class_of(to(i)) == after;
+    if (!alike) {
+      for (std::size_t i = 0; i < leaves.size(); ++i) hold(leaves[i], to(i));
+      return;
     }
-    if (changed) refresh_node(leaves);
+    for (std::size_t i = 0; i < leaves.size(); ++i) holders_[tree().index(leaves[i], 0)] = to(i);
+    if (before == after) return;
+    use_.assign_all(leaves, after);
+    if (before == opportunistic || after == opportunistic)
+      count_opportunistic(leaves, after == opportunistic);
+    refresh_node(leaves);
   }
 
   [[nodiscard]] const health<uniform_tree>& healthy() const noexcept { return health_; }
@@ -194,16 +195,21 @@ class physical_chain {
   }
 
  private:
-  // Updates few_opportunistic_ for a leaf and the cells around it, after the leaf has become
-  // opportunistic (added) or has ceased to be.
-  void count_opportunistic(cell_id c, bool added) noexcept {
-    for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
-      const std::uint32_t fewer = opportunistic_leaves(c) - (added ? 1U : 0U);
-      if (fewer >= few_opportunistic_.size()) return;
-      few_opportunistic_[fewer].assign(c.value, !added && health_.healthy(c));
-    }
+  // Updates few_opportunistic_ for leaves of one node and the cells around them, after all of them
+  // have become opportunistic (added) or have ceased to be.
+  void count_opportunistic(std::span<const cell_id> leaves, bool added) noexcept {
+    const auto size = static_cast<std::uint32_t>(few_opportunistic_.size());
+    const auto refresh = [&](cell_id c, std::uint32_t count) {
+      const std::uint32_t now = opportunistic_leaves(c);
+      const std::uint32_t fewer = added ? now - count : now;
+      const bool few = !added && health_.healthy(c);
+      for (std::uint32_t most = fewer; most < (std::min)(fewer + count, size); ++most)
+        few_opportunistic_[most].assign(c.value, few);
+    };
+    for (const cell_id leaf : leaves) refresh(leaf, 1);
+    for_each_ancestor(tree(), leaves, refresh);
   }
-  // As count_opportunistic, after the health of the leaf has changed.
+  // The same after the health of a leaf has changed.
   void refresh_cells(cell_id c) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
       for (std::size_t most = opportunistic_leaves(c); most < few_opportunistic_.size(); ++most)
