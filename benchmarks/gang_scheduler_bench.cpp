@@ -214,6 +214,19 @@ void join_and_leave(benchmark::State& state) {
     if (!id.ok() || !cluster.scheduler.remove_node(*id).ok()) state.SkipWithError("it failed");
   }
 }
+// A node joins its rack and leaves it; then a gang is proposed.
+void join_leave_and_propose(benchmark::State& state) {
+  busy& cluster = busy_cluster(state.range(0));
+  gang_cluster::node node = cluster_of(128 * 8).nodes[7];
+  node.name = "new";
+  const gang_scheduler::request r{.job = "asked", .gang = {.groups = {{.tasks = 4, .gpus = 2}}}};
+  for (auto _ : state) {
+    const auto id = cluster.scheduler.add_node(node);
+    if (!id.ok() || !cluster.scheduler.remove_node(*id).ok()) state.SkipWithError("it failed");
+    const auto plan = cluster.scheduler.propose(r);
+    if (!plan.ok() || plan->result != plan_result::bind) state.SkipWithError("it does not fit");
+  }
+}
 // A random node of an idle cluster leaves, and joins again.
 void random_join_and_leave(benchmark::State& state) {
   const gang_cluster cluster = cluster_of(static_cast<std::uint32_t>(state.range(0)));
@@ -785,6 +798,7 @@ BENCHMARK(listed)->Name("gang_scheduler/listed_nodes")->Apply(sizes);
 BENCHMARK(cpu)->Name("gang_scheduler/cpu")->Apply(sizes);
 BENCHMARK(start_and_end)->Name("gang_scheduler/start_and_end")->Apply(sizes);
 BENCHMARK(join_and_leave)->Name("gang_scheduler/join_and_leave")->Apply(sizes);
+BENCHMARK(join_leave_and_propose)->Name("gang_scheduler/join_leave_and_propose")->Apply(sizes);
 BENCHMARK(random_join_and_leave)->Name("gang_scheduler/random_join_and_leave")->Apply(sizes);
 BENCHMARK(bad_nodes)->Name("gang_scheduler/bad_nodes")->Apply(sizes);
 BENCHMARK(grow)->Name("gang_scheduler/grow")->Apply(sizes)->Unit(benchmark::kMillisecond);

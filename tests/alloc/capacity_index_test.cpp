@@ -67,6 +67,10 @@ void play(const Tree& tree, level_t node_level, std::uint32_t most, std::uint64_
     const std::uint32_t to = random.uniform(most + 1);
     REQUIRE(capacities.set(n, to) == free[n]);
     free[n] = to;
+    if (step % 7 == 6) {
+      for (std::uint32_t& f : free) f = random.uniform(most + 1);
+      capacities.assign(free);
+    }
     {
       transaction tx(log);
       for (int i = 0; i < 5; ++i)

@@ -14,7 +14,7 @@ mutant(taken_kept gang_scheduler/detail/gang_planner.h "missing reset: GPUs of a
 mutant(never_or_undecided gang_scheduler/detail/gang_planner.h "wrong reason: what is not decided on the idle cluster is busy"
   FROM [[!refused || idle.verdict == fit_verdict::budget_ended]] TO [[!refused]])
 mutant(healthy_back gang_scheduler/detail/gang_planner.h "dropped restore: bad nodes look healthy afterwards"
-  FROM [[if (view.members[n.position] != 0) view.update(n.position, &n);]] TO [[]] STATEMENT)
+  FROM [[count(true);]] TO [[]] STATEMENT)
 mutant(ends_for_link gang_scheduler/detail/scheduled_gangs.h "forgotten update: the hash keeps the gang that a victim ended for"
   FROM [[if (e.record.ends_for) hash_ -= hash_of_link(victim, *e.record.ends_for);]] TO [[]] STATEMENT)
 mutant(undo_of_erase gang_scheduler/detail/scheduled_gangs.h "dropped restore: a gang that ended in a trial stays away"
@@ -46,18 +46,23 @@ mutant(bound_overcommitted gang_scheduler/detail/victim_planner.h "wrong bound: 
 mutant(budget_unlimited gang_scheduler/detail/victim_candidates.h "wrong group: a tenant without a budget has that of the first"
   FROM [[if (at == tenants_.end() || *at != tenant) return no_group;]]
   TO [[if (at == tenants_.end() || *at != tenant) return 0;]] STATEMENT)
-mutant(order_merged gang_scheduler/detail/scheduled_gangs.h "wrong condition: new gangs are not merged into the order"
-  FROM [[sorted_ > 0 && before(added.back(), order_[sorted_ - 1])]] TO [[false]])
+mutant(order_reused_slot gang_scheduler/detail/scheduled_gangs.h "forgotten update: a gang with the slot of one that has ended takes its place in the order"
+  FROM [[is_ordered_[slot] = 0;]] TO [[]] STATEMENT)
 mutant(view_oldest gang_scheduler/detail/filter_views.h "wrong choice: the filter that was used last is dropped"
-  FROM [[used_[i].last < used_[oldest].last]] TO [[used_[i].last > used_[oldest].last]])
+  FROM [[a.last < b.last]] TO [[a.last > b.last]])
 mutant(view_of_other_node gang_scheduler/detail/filter_views.h "forgotten update: a node that has left stays in the view of a filter"
-  FROM [[v.update(position, nullptr);]] TO [[]] STATEMENT)
+  FROM [[++dropped_;]] TO [[]] STATEMENT)
 mutant(view_dropped_changes gang_scheduler/detail/filter_views.h "dropped condition: a view that missed changes takes only the last ones"
-  FROM [[v.layout != layout_ || v.seen < dropped_]] TO [[v.layout != layout_]])
+  FROM [[v.seen < dropped_]] TO [[false]])
+mutant(layout_stale gang_scheduler/detail/cluster_nodes.h "forgotten update: a node that joins has no position in the next decision"
+  IN [[    is_stale_ = true;
+    ++layout_version_;]] FROM [[is_stale_ = true;]] TO [[]] STATEMENT)
+mutant(layout_reused_id gang_scheduler/detail/cluster_nodes.h "dropped condition: a node with the id of one that has left takes its place in the order"
+  FROM [[nodes_[id].position == p]] TO [[nodes_[id].present]])
 mutant(view_last_index gang_scheduler/detail/filter_views.h "forgotten update: after one is dropped the view of another filter is returned"
   FROM [[if (oldest < i) --i;]] TO [[]] STATEMENT)
 mutant(view_memory gang_scheduler/detail/filter_views.h "dropped condition: filters are kept however much memory they take"
-  FROM [[(kept > min_filters && bytes_ > most_bytes_)]] TO [[false]])
+  FROM [[(views_.size() > min_filters && bytes_ > most_bytes_)]] TO [[false]])
 mutant(what_if_budget gang_scheduler/detail/gang_scheduler_inl.h "dropped restore: disruption budgets of a trial stay"
   FROM [[core.undo.back()(core.planner.victims);]] TO [[]] STATEMENT)
 mutant(trial_that_throws gang_scheduler/detail/gang_scheduler_inl.h "dropped restore: the step budget of a trial stays"
@@ -95,22 +100,22 @@ mutant(kinds_longest gang_scheduler/detail/waiting_kinds.h "dropped condition: s
   FROM [[k.delays ? longest : max_time]] TO [[k.delays ? time_ms{-1} : max_time]])
 mutant(suspended_waited gang_scheduler/gang_queue.h "missing reset: a job that begins to wait has waited since time 0"
   FROM [[e.begin(now);]] TO [[]] STATEMENT)
-mutant(bound_free_slots gang_scheduler/detail/cell_gangs.h "dropped term: slots that are free are missing"
+mutant(bound_free_slots gang_scheduler/detail/victim_candidates.h "dropped term: slots that are free are missing"
   FROM [[s.slots > present ? s.slots - present : 0]] TO [[s.slots]])
-mutant(bound_fragments gang_scheduler/detail/cell_gangs.h "wrong bound: a victim gives no slots together with free GPUs"
+mutant(bound_fragments gang_scheduler/detail/victim_candidates.h "wrong bound: a victim gives no slots together with free GPUs"
   FROM [[(gpus + nodes * (s.size - 1)) / s.size]] TO [[gpus / s.size]])
-mutant(bound_fewest gang_scheduler/detail/cell_gangs.h "off by one: one victim more than is needed"
+mutant(bound_fewest gang_scheduler/detail/victim_candidates.h "off by one: one victim more than is needed"
   FROM [[victims = (std::max)(victims, k + 1);]] TO [[victims = (std::max)(victims, k + 2);]] STATEMENT)
-mutant(bound_lower_classes gang_scheduler/detail/cell_gangs.h "forgotten update: gangs of lower priorities give nothing"
+mutant(bound_lower_classes gang_scheduler/detail/victim_candidates.h "forgotten update: gangs of lower priorities give nothing"
   FROM [[lower = sum;]] TO [[]] STATEMENT)
-mutant(bound_others gang_scheduler/detail/cell_gangs.h "wrong comparison: one gang more than is needed"
+mutant(bound_others gang_scheduler/detail/victim_candidates.h "wrong comparison: one gang more than is needed"
   FROM [[sum + gains_[n] < missing]] TO [[n + 1 < gains_.size() && sum + gains_[n] <= missing]])
-mutant(bound_more_gangs gang_scheduler/detail/cell_gangs.h "dropped case: more gangs, that cost less together"
+mutant(bound_more_gangs gang_scheduler/detail/victim_candidates.h "dropped case: more gangs, that cost less together"
   FROM [[(std::min)(cheapest(s, others, n + 1, missing - sum), cheapest(s, others, n + 2, 0))]]
   TO [[cheapest(s, others, n + 1, missing - sum)]])
-mutant(cell_gangs_joined gang_scheduler/detail/cell_gangs.h "forgotten update: a gang on several nodes has the GPUs of the first"
+mutant(cell_gangs_joined gang_scheduler/detail/scheduled_gangs.h "forgotten update: a gang on several nodes has the GPUs of the first"
   FROM [[gangs[kept - 1].gpus += gangs[i].gpus;]] TO [[]] STATEMENT)
-mutant(cell_gangs_marked gang_scheduler/detail/cell_gangs.h "missing reset: a cell is made anew only once"
+mutant(cell_gangs_marked gang_scheduler/detail/scheduled_gangs.h "missing reset: a cell is made anew only once"
   FROM [[is_marked_[c] = 0;]] TO [[]] STATEMENT)
 mutant(victims_on_bad gang_scheduler/detail/victim_candidates.h "dropped condition: victims give back CPU of bad nodes"
   FROM [[if (n.bad) continue;]] TO [[]] STATEMENT)
@@ -156,21 +161,21 @@ mutant(replaced_gpus_to_free gang_scheduler/detail/task_replacement.h "wrong cou
 mutant(replaced_claimed gang_scheduler/detail/gang_scheduler_inl.h "dropped condition: a task moves to a GPU that another gang claims"
   FROM [[mask & ~n.reserved]] TO [[mask]]
   EQUIVALENT "a gang whose GPUs another one claims ends for that one, and has no replacement")
-mutant(short_slice_rest gang_scheduler/detail/short_slices.h "forgotten update: the tasks of the rest are placed twice"
+mutant(short_slice_rest gang_scheduler/detail/gang_scheduler_core.h "forgotten update: the tasks of the rest are placed twice"
   FROM [[split.groups.back().tasks -= rest;]] TO [[]] STATEMENT)
-mutant(equal_slices gang_scheduler/detail/short_slices.h "wrong condition: a rest keeps slices of the lower of two levels with equal slices"
+mutant(equal_slices gang_scheduler/detail/gang_scheduler_core.h "wrong condition: a rest keeps slices of the lower of two levels with equal slices"
   FROM [[s.tasks == largest.tasks]] TO [[s.level == largest.level]])
-mutant(one_gang_cost gang_scheduler/detail/single_victim.h "dropped condition: a gang that costs more than two others is the victim"
-  FROM [[of_gang <= 2 * costs.least()]] TO [[true]])
-mutant(one_gang_budget gang_scheduler/detail/single_victim.h "dropped condition: a gang that its tenant may not lose is the victim"
-  FROM [[!costs.is_within_budget(one)]] TO [[false]])
-mutant(one_gang_passed gang_scheduler/detail/single_victim.h "forgotten update: gangs that a tenant may not lose take no steps"
+mutant(one_gang_cost gang_scheduler/detail/victim_planner.h "dropped condition: a gang that costs more than two others is the victim"
+  FROM [[of_gang <= 2 * costs_.least()]] TO [[true]])
+mutant(one_gang_budget gang_scheduler/detail/victim_planner.h "dropped condition: a gang that its tenant may not lose is the victim"
+  FROM [[!costs_.is_within_budget(one)]] TO [[false]])
+mutant(one_gang_passed gang_scheduler/detail/victim_planner.h "forgotten update: gangs that a tenant may not lose take no steps"
   FROM [[used += 3;]] TO [[]] STATEMENT)
-mutant(one_gang_tie gang_scheduler/detail/single_victim.h "wrong tie: of equal gangs the last job is the victim"
-  FROM [[state.is_before(b, a)]] TO [[state.is_before(a, b)]])
-mutant(one_gang_steps gang_scheduler/detail/single_victim.h "forgotten update: gangs that are tried alone take no steps of the budget"
-  FROM [[answer.steps += used;]] TO [[]] STATEMENT)
-mutant(one_gang_listed gang_scheduler/detail/single_victim.h "dropped condition: all gangs that cost the same are listed, whatever the budget is"
+mutant(one_gang_tie gang_scheduler/detail/victim_planner.h "wrong tie: of equal gangs the last job is the victim"
+  FROM [[state_->is_before(b, a)]] TO [[state_->is_before(a, b)]])
+mutant(one_gang_steps gang_scheduler/detail/victim_planner.h "forgotten update: gangs that are tried alone take no steps of the budget"
+  FROM [[steps_ += used;]] TO [[]] STATEMENT)
+mutant(one_gang_listed gang_scheduler/detail/victim_planner.h "dropped condition: all gangs that cost the same are listed, whatever the budget is"
   FROM [[at != alone_.end() && used + equal_.size() / 16 + each <= eighth]] TO [[at != alone_.end()]])
 mutant(planner_least gang_scheduler/detail/victim_planner.h "forgotten update: a gang that does not fit may need no victim"
   FROM [[if (refused) lower_bound_ = (std::max)(lower_bound_, costs_.least());]] TO [[]] STATEMENT)
@@ -188,11 +193,11 @@ mutant(price_of_priorities gang_scheduler/detail/victim_candidates.h "dropped te
   FROM [[state.classes().size() / 12]] TO [[0]])
 mutant(price_of_bad gang_scheduler/detail/gang_planner.h "forgotten price: counting bad nodes as healthy takes no steps"
   FROM [[!steps_.try_pay(2 * step_prices::of_changes(state.nodes().bad_nodes().size()))]] TO [[false]])
-mutant(one_gang_enough gang_scheduler/detail/cell_gangs.h "wrong comparison: a gang with exactly the nodes is not tried alone"
+mutant(one_gang_enough gang_scheduler/detail/victim_candidates.h "wrong comparison: a gang with exactly the nodes is not tried alone"
   FROM [[gain(s, gpus, nodes) >= missing_slots(s, cell)]] TO [[gain(s, gpus, nodes) > missing_slots(s, cell)]])
-mutant(name_order_digits gang_scheduler/detail/cluster_layout.h "wrong comparison: numbers in names are compared as texts"
+mutant(name_order_digits gang_scheduler/detail/cluster_nodes.h "wrong comparison: numbers in names are compared as texts"
   FROM [[x.size() != y.size() ? x.size() < y.size() : x < y]] TO [[x < y]])
-mutant(name_order_cells gang_scheduler/detail/cluster_layout.h "dropped condition: cells do not count in the order of nodes"
+mutant(name_order_cells gang_scheduler/detail/cluster_nodes.h "dropped condition: cells do not count in the order of nodes"
   FROM [=[a.cells[l] != b.cells[l]]=] TO [[false]])
 mutant(excerpt_local gang_scheduler/detail/victim_candidates.h "dropped condition: a node behind the last cell is in it"
   FROM [[position >= (after - 1)->last]] TO [[false]])

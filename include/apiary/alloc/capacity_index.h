@@ -24,7 +24,8 @@ APIARY_NAMESPACE_BEGIN
 // roots, num_levels(), has one cell, which contains everything.
 //
 // Requires: 0 <= node_level < num_levels, at most 64 leaves a node.
-// Cost:     set O(levels * (1 + sizes whose slots change)); first_node O(log64 nodes); others O(1).
+// Cost:     set O(levels * (1 + sizes whose slots change)); first_node O(log64 nodes); others O(1),
+//           but for the constructor and assign().
 //           Memory for each leaf of a node: 8 bytes for each cell, 65/64 bits for each node.
 template <CellTree Tree>
 class capacity_index {
@@ -35,18 +36,10 @@ class capacity_index {
     APIARY_VERIFY(node_level < tree_.num_levels() && max_free >= 1 && max_free <= 64);
     free_.resize(num_cells(node_level));
     APIARY_VERIFY(std::uint64_t{num_nodes()} * (max_free + 1) < summary_bitset::npos - 63);
-    with_free_ = summary_bitset(num_nodes() * (max_free + 1));
-    for (std::uint32_t n = 0; n < num_nodes(); ++n) with_free_.set(n);
     for (std::uint32_t f = 0; f <= max_free; ++f)
       for (std::uint32_t t = 1; t <= max_free; ++t) slots_of_.push_back(f / t);
-    for (level_t l = node_level + 1; l <= tree_.num_levels(); ++l) {
-      level& at = levels_.emplace_back();
-      at.cells = num_cells(l);
-      at.histograms.resize(std::size_t{at.cells} * (max_free + 1));
-      at.slots.resize(std::size_t{at.cells} * max_free);
-      for (std::uint32_t c = 0; c < at.cells; ++c)
-        at.histograms[std::size_t{c} * (max_free + 1)] = nodes(l, c).size();
-    }
+    levels_.resize(std::size_t{top()} - node_level);
+    count();
   }
 
   // The tree of the cluster.
@@ -105,6 +98,13 @@ class capacity_index {
     return i < base + num_nodes() ? i - base : summary_bitset::npos;
   }
 
+  // Sets the free leaves of every node. Cost: O(nodes + cells * max_free^2): for clusters of many
+  // nodes a fraction of what set() takes for each of them.
+  void assign(std::span<const std::uint32_t> free) {
+    APIARY_ASSERT(free.size() == free_.size());
+    free_.assign(free.begin(), free.end());
+    count();
+  }
   // Sets the free leaves of a node. Returns the previous number.
   std::uint32_t set(std::uint32_t node, std::uint32_t free) noexcept {
     APIARY_ASSERT(node < num_nodes() && free <= max_free_);
@@ -136,6 +136,31 @@ class capacity_index {
   };
   [[nodiscard]] const level& above(level_t l) const noexcept {
     return levels_[l - node_level_ - 1];
+  }
+  // Counts everything from the free leaves of the nodes.
+  void count() {
+    with_free_ = summary_bitset(num_nodes() * (max_free_ + 1));
+    for (std::uint32_t n = 0; n < num_nodes(); ++n) with_free_.set(free_[n] * num_nodes() + n);
+    for (level_t l = node_level_ + 1; l <= top(); ++l) {
+      level& at = levels_[l - node_level_ - 1];
+      at.cells = num_cells(l);
+      at.histograms.assign(std::size_t{at.cells} * (max_free_ + 1), 0);
+      at.slots.assign(std::size_t{at.cells} * max_free_, 0);
+      for (std::uint32_t c = 0; c < at.cells; ++c) {
+        std::uint32_t* const nodes_with = at.histograms.data() + std::size_t{c} * (max_free_ + 1);
+        for (const cell_id below : inside(l, c, l - 1)) {
+          if (l == node_level_ + 1) {
+            ++nodes_with[free_[below.value]];
+            continue;
+          }
+          const std::span<const std::uint32_t> part = histogram(l - 1, below.value);
+          for (std::size_t f = 0; f < part.size(); ++f) nodes_with[f] += part[f];
+        }
+        for (std::uint32_t f = 1; f <= max_free_; ++f)
+          for (std::uint32_t t = 1; t <= f && nodes_with[f] > 0; ++t)
+            at.slots[std::size_t{t - 1} * at.cells + c] += nodes_with[f] * (f / t);
+      }
+    }
   }
 
   Tree tree_;

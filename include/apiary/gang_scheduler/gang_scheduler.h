@@ -36,7 +36,8 @@ class gang_scheduler_core;  // the state of a scheduler
 // nodes, "n9" before "n10"; ids and history decide nothing. The module page has the cost of every
 // call.
 // Cost:    propose: topology_fit on an index of free GPUs that is kept for each filter; it does not
-//          look at nodes unless the gang needs CPU or memory that is scarce, or preempts.
+//          look at nodes unless the gang needs CPU or memory that is scarce, or preempts, or nodes
+//          have joined, left or been resized since the last call.
 // Example: examples/gang_scheduler.cpp
 class gang_scheduler : public gang_scheduler_types {
  public:

@@ -132,11 +132,11 @@ TEST_CASE("budgeted_fit: a proof, and none if the gang fits") {
   topology_constraints gang;
   gang.groups = {{.tasks = 5, .gpus = 4}};
   budgeted_fit fit;
-  CHECK(fit.prove(capacities, gang, {}, {}, 1'000).cells.size() == 1);
+  CHECK(fit.prove(capacities, gang, {}, 1'000).cells.size() == 1);
   gang.required = 1;
-  CHECK(fit.prove(capacities, gang, {}, {}, 1'000).cells.size() == 2);
+  CHECK(fit.prove(capacities, gang, {}, 1'000).cells.size() == 2);
   gang.groups[0].tasks = 2;
-  CHECK(fit.prove(capacities, gang, {}, {}, 1'000).cells.empty());
+  CHECK(fit.prove(capacities, gang, {}, 1'000).cells.empty());
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang_scheduler/detail/cell_gangs.h>
+#include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/detail/victim_candidates.h>
 #include <apiary/topology/ragged_tree.h>
 
 #include <doctest/doctest.h>

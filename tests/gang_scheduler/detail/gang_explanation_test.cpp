@@ -131,26 +131,5 @@ TEST_CASE("gang_explanation: an idle node holds a task if it has what one of the
   CHECK(detail::smallest_tasks(many).size() <= 12);
 }
 
-TEST_CASE("gang_explanation: cells without nodes are not counted") {
-  scheduled_gangs state = state_of_ten();
-  const detail::cluster_layout& layout = state.layout();
-  const std::vector<std::uint32_t> unused = detail::unused_cells(layout, 1);
-  REQUIRE(unused.size() + 2 == layout.tree().cells(1).size());
-  for (const std::uint32_t c : unused) CHECK(layout.cell_name(1, c).empty());
-  CHECK(detail::unused_cells(layout, layout.num_levels()).empty());
-  std::uint32_t of_b = 0;
-  while (layout.cell_name(1, of_b) != "b") ++of_b;
-  infeasibility_proof proof;
-  proof.level = 1;
-  proof.cells = {{.cell = 0}, {.cell = of_b}};
-  proof.gaps = {{.level = 1, .cell = of_b, .tasks = 3},
-                {.level = 0, .cell = state.node(9).position, .tasks = 2}};
-  leave_out_unused_cells(layout, proof);
-  CHECK(proof.cells[0].cell == 0);
-  CHECK(proof.cells[1].cell == 1);
-  CHECK(proof.gaps[0].cell == 1);
-  CHECK(proof.gaps[1].cell == 9);
-}
-
 }  // namespace
 }  // namespace gang_explanation_tests

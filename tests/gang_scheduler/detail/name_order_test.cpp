@@ -1,6 +1,6 @@
 // apiary/tests/gang_scheduler/detail/name_order_test.cpp - the order of names, against a list of letters and numbers.
 // SPDX-License-Identifier: MIT
-#include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/cluster_nodes.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 
 #include <doctest/doctest.h>

@@ -25,9 +25,7 @@ using detail::used_node;
 
 TEST_CASE("used_node: free is what is healthy, not in use and not reserved") {
   used_node n;
-  CHECK(!n.present());
-  n.position = 0;
-  CHECK(n.present());
+  CHECK(!n.present);
   n.shape = {.name = "n", .gpus = 8, .host = {4'000, 100}};
   n.bad_gpus = 0b1000'0000;
   n.used = 0b1100'0011;
@@ -141,44 +139,49 @@ TEST_CASE("node_view: filters that differ have other keys") {
     }
 }
 
-TEST_CASE("node_view: after any updates it has what its members have") {
-  node_view view({}, ragged_tree({{2}, {3, 2}}), 8);
-  std::vector<used_node> nodes(5);
-  for (std::uint32_t p = 0; p < 5; ++p) nodes[p].position = p;
-  std::vector<bool> member(5, false);
+TEST_CASE("node_view: whatever changes, it has what its members have") {
+  using detail::filter_views;
+  const ragged_tree tree({{2}, {3, 2}});
+  const node_filter filter{.labels = {"in"}};
+  std::vector<used_node> nodes(6);
+  std::vector<std::uint32_t> order;  // ids are no positions
+  for (std::uint32_t p = 0; p < 5; ++p) {
+    order.push_back(5 - p);
+    nodes[5 - p].position = p;
+  }
+  filter_views views(filter_views::default_bytes);
+  const filter_views::source from{tree, order, nodes, 8};
+  views.change_nodes(order.size());
   rng random(3);
   for (std::uint32_t i = 0; i < apiary_test::scaled(20'000U); ++i) {
-    const std::uint32_t p = random.uniform(5);
-    used_node& n = nodes[p];
-    const std::uint32_t what = random.uniform(3);
-    if (what == 0) {
-      member[p] = false;
-      view.update(p, nullptr);
-    } else if (what == 1) {
+    used_node& n = nodes[1 + random.uniform(5)];
+    if (random.uniform(8) == 0) {
       n.shape.gpus = random.uniform(9);
       n.shape.host = {random.uniform(5), random.uniform(5)};
-      member[p] = true;
-      view.update(p, &n);
-    } else {
-      n.used = random.uniform(256);
-      n.reserved = random.uniform(256);
-      n.bad = random.uniform(4) == 0;
-      n.cpu_milli = random.uniform(7);
-      view.update_use(p, n);
-      if (member[p]) view.update(p, &n);
+      n.shape.labels.clear();
+      if (random.uniform(3) > 0) n.shape.labels = {"in"};
+      views.change_nodes(order.size());
     }
+    n.used = random.uniform(256);
+    n.reserved = random.uniform(256);
+    n.bad = random.uniform(4) == 0;
+    n.cpu_milli = random.uniform(7);
+    views.change_use(order[n.position]);
+    if (random.uniform(2) == 0) continue;  // the next use takes over both changes
+    const node_view& view = views.view(filter, from);
     std::uint32_t members = 0;
     std::uint64_t slots = 0;
     for (std::uint32_t q = 0; q < 5; ++q) {
-      const used_node& m = nodes[q];
+      const used_node& m = nodes[order[q]];
+      const bool member = !m.shape.labels.empty();
       const auto free = static_cast<std::uint32_t>(std::popcount(m.free_gpus()));
-      REQUIRE((view.members[q] != 0) == member[q]);
-      REQUIRE(view.free.free(q) == (member[q] ? free : 0));
-      REQUIRE(view.whole.free(q) == (member[q] ? m.shape.gpus : 0));
-      REQUIRE(view.hosts[q] == (member[q] ? m.free_host() : resources{}));
-      REQUIRE(view.whole_hosts[q] == (member[q] ? m.shape.host : resources{}));
-      members += member[q] ? 1U : 0U;
-      slots += member[q] ? free / 2 : 0U;
+      REQUIRE((view.members[q] != 0) == member);
+      REQUIRE(view.free.free(q) == (member ? free : 0));
+      REQUIRE(view.whole.free(q) == (member ? m.shape.gpus : 0));
+      REQUIRE(view.hosts[q] == (member ? m.free_host() : resources{}));
+      REQUIRE(view.whole_hosts[q] == (member ? m.shape.host : resources{}));
+      members += member ? 1U : 0U;
+      slots += member ? free / 2 : 0U;
     }
     REQUIRE(view.num_members == members);
     REQUIRE(view.free.slots(view.free.top(), 2)[0] == slots);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang_scheduler/detail/short_slices.h>
+#include <apiary/gang_scheduler/detail/gang_scheduler_core.h>
 
 #include <doctest/doctest.h>
 

@@ -98,15 +98,13 @@ class budgeted_fit {
     return search(capacities, gang, hosts, most - (std::min)(most, steps.steps() - before), steps);
   }
   // The proof that the gang does not fit; without cells if so many steps do not find one. hosts:
-  // empty if CPU and memory do not count. `absent`: as in topology_fit::explain.
+  // empty if CPU and memory do not count.
   [[nodiscard]] infeasibility_proof prove(const capacity_index<ragged_tree>& capacities,
                                           const topology_constraints& gang,
-                                          std::span<const resources> hosts,
-                                          std::span<const std::uint32_t> absent,
-                                          std::uint64_t most) {
+                                          std::span<const resources> hosts, std::uint64_t most) {
     fit_.set_budget(most);
     return fit_(capacities, gang, hosts).verdict == fit_verdict::does_not_fit
-               ? fit_.explain(capacities, gang, hosts, absent)
+               ? fit_.explain(capacities, gang, hosts)
                : infeasibility_proof{};
   }
 

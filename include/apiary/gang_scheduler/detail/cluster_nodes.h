@@ -1,16 +1,17 @@
-// apiary/gang_scheduler/detail/cluster_nodes.h - the nodes of a gang scheduler, with an index for each filter.
+// apiary/gang_scheduler/detail/cluster_nodes.h - the nodes of a gang scheduler in the order of their names, with an index for each filter.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/model/resources.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/tree.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -25,40 +27,160 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The nodes of a gang scheduler, and what its gangs use of them. Its functions do not check.
-// Cost: of a change: capacity_index::set, and in insert_node for each node that moves; O(nodes) if
-//       the layout is made anew, or if the most GPUs of a node are others than before.
+// Whether name a is before name b. Digits count as numbers, so "n9" is before "n10".
+[[nodiscard]] inline bool is_name_before(std::string_view a, std::string_view b) noexcept {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  // The number that begins at i, without leading zeros; moves i behind it.
+  const auto number = [&](std::string_view text, std::size_t& i) {
+    while (i < text.size() && text[i] == '0') ++i;
+    const std::size_t first = i;
+    while (i < text.size() && is_digit(text[i])) ++i;
+    return text.substr(first, i - first);
+  };
+  std::size_t i = 0;
+  std::size_t k = 0;
+  while (i < a.size() && k < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[k])) {
+      const std::string_view x = number(a, i);
+      const std::string_view y = number(b, k);
+      if (x != y) return x.size() != y.size() ? x.size() < y.size() : x < y;
+    } else if (a[i] != b[k]) {
+      return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[k]);
+    } else {
+      ++i;
+      ++k;
+    }
+  }
+  const bool is_end = i == a.size();
+  return is_end && k == b.size() ? a < b : is_end;
+}
+// Whether node a is before node b: by their cells, the highest first, then by their names.
+// Requires: both have a cell for each level.
+[[nodiscard]] inline bool is_node_before(const gang_cluster::node& a,
+                                         const gang_cluster::node& b) noexcept {
+  for (std::size_t l = a.cells.size(); l-- > 0;)
+    if (a.cells[l] != b.cells[l]) return is_name_before(a.cells[l], b.cells[l]);
+  return is_name_before(a.name, b.name);
+}
+
+// The nodes in the order of is_node_before, whatever joined or left before, and the tree of their
+// cells. So ties of searches by position do not depend on the history. Position i is that of the
+// i-th node; a cluster without nodes has one position.
+// Cost: join, leave and fault O(levels); rebuild O(nodes * levels).
+class cluster_layout {
+ public:
+  static constexpr std::uint32_t none = used_node::none;
+
+  // level_names: of the levels above the nodes, the lowest first.
+  explicit cluster_layout(std::vector<std::string> level_names)
+      : level_names_(std::move(level_names)), cells_(level_names_.size()) {
+    level_names_.insert(level_names_.begin(), "node");
+  }
+  [[nodiscard]] const ragged_tree& tree() const noexcept { return tree_; }
+  [[nodiscard]] level_t num_levels() const noexcept {
+    return static_cast<level_t>(level_names_.size());
+  }
+  // The name of a level; "cluster" for num_levels().
+  [[nodiscard]] std::string_view level_name(level_t l) const noexcept {
+    return l < level_names_.size() ? std::string_view(level_names_[l]) : "cluster";
+  }
+  [[nodiscard]] std::span<const std::string> level_names() const noexcept { return level_names_; }
+  // The node at each position; none if the cluster has no nodes.
+  [[nodiscard]] std::span<const std::uint32_t> order() const noexcept { return order_; }
+  [[nodiscard]] std::uint32_t node_at(std::uint32_t position) const noexcept {
+    return order_[position];
+  }
+  [[nodiscard]] std::uint32_t num_positions() const noexcept {
+    return static_cast<std::uint32_t>(order_.size());
+  }
+  // In words why a node cannot be in these cells; empty if it can.
+  [[nodiscard]] std::string fault(std::span<const std::string> cells) const {
+    for (std::size_t l = 0; l + 1 < cells.size(); ++l) {
+      const auto at = cells_[l].find(cells[l]);
+      if (at != cells_[l].end() && at->second.above != cells[l + 1])
+        return level_names_[l + 1] + " \"" + cells[l] + "\" is in " + level_names_[l + 2] + " \"" +
+               at->second.above + "\", not in \"" + cells[l + 1] + '"';
+    }
+    return {};
+  }
+  // A node joins these cells, or leaves them; the tree is not changed.
+  void join(std::span<const std::string> cells) {
+    for (std::size_t l = 0; l < cells.size(); ++l) {
+      cell& c = cells_[l][cells[l]];
+      if (c.nodes++ == 0 && l + 1 < cells.size()) c.above = cells[l + 1];
+    }
+  }
+  void leave(std::span<const std::string> cells) {
+    for (std::size_t l = 0; l < cells.size(); ++l) {
+      const auto at = cells_[l].find(cells[l]);
+      if (--at->second.nodes == 0) cells_[l].erase(at);
+    }
+  }
+  // Makes the tree anew with these nodes, which are in order.
+  void rebuild(std::vector<std::uint32_t> nodes, const std::vector<used_node>& by_id) {
+    order_ = std::move(nodes);
+    const level_t top = num_levels();
+    std::vector<std::vector<std::uint32_t>> fans(top);
+    fans[0] = {0};
+    // Adds a cell of level l, and one of each lower level in it.
+    const auto add = [&](level_t l) {
+      for (++fans[top - 1U - l].back(); l > 0; --l) fans[top - l].push_back(1);
+    };
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      level_t l = static_cast<level_t>(top - 1);  // the highest one with a new cell
+      while (i > 0 && l > 0 &&
+             by_id[order_[i]].shape.cells[l - 1] == by_id[order_[i - 1]].shape.cells[l - 1])
+        --l;
+      add(l);
+    }
+    if (order_.empty()) {
+      add(static_cast<level_t>(top - 1));
+      order_ = {none};
+    }
+    tree_ = ragged_tree(fans);
+  }
+
+ private:
+  struct cell {
+    std::uint32_t nodes = 0;
+    std::string above{};  // the cell of the next level that it is in
+  };
+
+  std::vector<std::string> level_names_;                      // from the nodes up
+  std::vector<std::unordered_map<std::string, cell>> cells_;  // by level above the nodes, by name
+  ragged_tree tree_{std::vector<std::vector<std::uint32_t>>{{1}}};
+  std::vector<std::uint32_t> order_;
+};
+
+// The nodes of a gang scheduler, and what its gangs use of them. Its functions do not check. A node
+// that has joined has no position before refresh().
+// Cost: of a change O(log nodes); refresh and the next use of each filter O(nodes) after nodes have
+//       changed, besides filter_views::view.
 class cluster_nodes {
  public:
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::uint32_t none = used_node::none;
 
   cluster_nodes(const gang_cluster& cluster, std::uint64_t view_bytes)
       : layout_(cluster.levels), views_(view_bytes) {
-    std::vector<std::uint32_t> ids;
-    for (const gang_cluster::node& n : cluster.nodes) {
-      const auto id = static_cast<std::uint32_t>(nodes_.size());
-      used_node& added = nodes_.emplace_back();
-      added.shape = n;
-      added.name_hash = used_node::hash_of_name(n.name);
-      by_name_.emplace(n.name, id);
-      hash_ += added.hash();
-      ++with_gpus_[n.gpus];
-      count_free(added);
-      ids.push_back(id);
-    }
-    set_max_free();
-    make_layout(std::move(ids));
-    views_.begin(source());
+    for (const gang_cluster::node& n : cluster.nodes) insert_node(num_ids(), n);
+    refresh();
   }
 
+  // Requires, for positions: refresh() was called after the last change of a node.
   [[nodiscard]] const cluster_layout& layout() const noexcept { return layout_; }
+  // The name of the cell at a position of level l > 0; empty if the cluster has no nodes.
+  [[nodiscard]] std::string_view cell_name(level_t l, std::uint32_t c) const {
+    const id_range<cell_id> inside = positions_inside(layout_.tree(), l, c, 0);
+    const std::uint32_t id = layout_.node_at(inside.first.value);
+    return id == none ? std::string_view() : nodes_[id].shape.cells[l - 1];
+  }
   // Whether there is a node with this id.
   [[nodiscard]] bool has_node(node_id n) const noexcept {
-    return n.value < nodes_.size() && nodes_[n.value].present();
+    return n.value < nodes_.size() && nodes_[n.value].present;
   }
   [[nodiscard]] std::size_t num_nodes() const noexcept { return by_name_.size(); }
-  // Whether any node has a GPU, good or bad.
-  [[nodiscard]] bool has_gpus() const noexcept { return max_free_ > 1 || with_gpus_[1] > 0; }
+  // Whether any node has a GPU, good or bad. Requires: as layout().
+  [[nodiscard]] bool has_gpus() const noexcept { return most_gpus_ > 0; }
   // Requires: n is below num_ids(); a node that is not present has no gangs.
   [[nodiscard]] const used_node& node(std::uint32_t n) const noexcept { return nodes_[n]; }
   [[nodiscard]] std::uint32_t num_ids() const noexcept {
@@ -68,7 +190,35 @@ class cluster_nodes {
     const auto at = by_name_.find(name);
     return at == by_name_.end() ? std::nullopt : std::optional(at->second);
   }
-  // Changes when nodes get other positions.
+  // The nodes in the order of is_node_before. Cost: O(nodes), and the log of those that have joined
+  // since refresh().
+  [[nodiscard]] std::vector<std::uint32_t> in_order() const {
+    std::vector<std::uint32_t> stay;
+    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
+      const std::uint32_t id = layout_.node_at(p);
+      if (id != none && nodes_[id].position == p) stay.push_back(id);
+    }
+    if (stay.size() == num_nodes()) return stay;
+    std::vector<std::uint32_t> joined;
+    for (std::uint32_t id = 0; stay.size() + joined.size() < num_nodes(); ++id)
+      if (nodes_[id].present && nodes_[id].position == none) joined.push_back(id);
+    const auto before = [&](std::uint32_t a, std::uint32_t b) {
+      return is_node_before(nodes_[a].shape, nodes_[b].shape);
+    };
+    merge_sort(joined, before);
+    std::vector<std::uint32_t> all;
+    all.reserve(num_nodes());
+    auto rest = stay.begin();
+    for (const std::uint32_t id : joined) {
+      const auto at = std::upper_bound(rest, stay.end(), id, before);
+      all.insert(all.end(), rest, at);
+      all.push_back(id);
+      rest = at;
+    }
+    all.insert(all.end(), rest, stay.end());
+    return all;
+  }
+  // Changes when nodes may get other positions.
   [[nodiscard]] std::uint64_t layout_version() const noexcept { return layout_version_; }
   // The nodes that are bad or have a bad GPU, ascending.
   [[nodiscard]] const std::set<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
@@ -81,8 +231,24 @@ class cluster_nodes {
   // The sum of the hashes of all nodes.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
-  // The view of a filter, made if it is new. A reference is valid until the next call.
-  node_view& view(const node_filter& filter) { return views_.view(filter, source()); }
+  // Gives each node its position, if nodes have changed.
+  void refresh() {
+    if (!std::exchange(is_stale_, false)) return;
+    layout_.rebuild(in_order(), nodes_);
+    most_gpus_ = 0;
+    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
+      if (layout_.node_at(p) == none) continue;
+      nodes_[layout_.node_at(p)].position = p;
+      most_gpus_ = (std::max)(most_gpus_, nodes_[layout_.node_at(p)].shape.gpus);
+    }
+    views_.change_nodes(num_nodes());
+  }
+  // The view of a filter, made if it is new, after refresh(). A reference is valid until the next
+  // call.
+  node_view& view(const node_filter& filter) {
+    refresh();
+    return views_.view(filter, source());
+  }
   // The first name in the filter that no node has; null if there is none.
   // Cost: O(1) if the filter has a view and no node has been removed since the last call for it.
   [[nodiscard]] const std::string* unknown_name(const node_filter& filter) {
@@ -94,9 +260,9 @@ class cluster_nodes {
     if (found != nullptr) found->known = removed_;
     return nullptr;
   }
-  // The view of the default filter, then those of other filters, as they were used last.
+  // The views of filters, as they were used last.
   [[nodiscard]] std::span<const node_view> views() const noexcept { return views_.all(); }
-  // A view as it is when it is used again.
+  // A view as it is when it is used again. Requires: as layout().
   [[nodiscard]] node_view up_to_date(node_view v) const {
     views_.bring_up_to_date(v, source());
     return v;
@@ -111,75 +277,37 @@ class cluster_nodes {
       free_ids_.erase(id);
     }
     used_node& n = nodes_[id];
+    n.present = true;
     n.shape = shape;
     n.name_hash = used_node::hash_of_name(shape.name);
     by_name_.emplace(shape.name, id);
+    layout_.join(shape.cells);
     hash_ += n.hash();
-    ++with_gpus_[shape.gpus];
     count_free(n);
-    bool remake = set_max_free();
-    if (layout_.add(id, shapes{nodes_})) {
-      if (layout_.cells_moved()) ++layout_version_;
-      for (const cluster_layout::move& m : layout_.moves()) {
-        nodes_[m.node].position = m.to;
-      }
-      if (!remake) {
-        for (const cluster_layout::move& m : layout_.moves()) {
-          if (m.from != none) views_.change_node(m.from, source());
-          views_.change_node(m.to, source());
-        }
-      }
-    } else {
-      layout_.leave_more_unused();
-      std::vector<std::uint32_t> ids = layout_.nodes();
-      const auto before = [&](std::uint32_t a, std::uint32_t b) {
-        return is_node_before(nodes_[a].shape, nodes_[b].shape);
-      };
-      ids.insert(std::upper_bound(ids.begin(), ids.end(), id, before), id);
-      make_layout(std::move(ids));
-      remake = true;
-    }
-    if (remake) views_.change_layout(source());
+    change_nodes();
   }
   // Removes a node. Requires: no gang is on it.
   void erase_node(std::uint32_t id) {
     set_health(id, false, 0);
     used_node& n = nodes_[id];
-    const std::uint32_t position = n.position;
-    layout_.remove(position);
+    layout_.leave(n.shape.cells);
     by_name_.erase(n.shape.name);
     ++removed_;
     hash_ -= n.hash();
-    --with_gpus_[n.shape.gpus];
     free_gpus_ -= n.counted;
     n = {};
     free_ids_.insert(id);
-    bool remake = set_max_free();
-    if (layout_.is_too_large()) {
-      make_layout(layout_.nodes());
-      remake = true;
-    }
-    if (remake) {
-      views_.change_layout(source());
-    } else {
-      views_.change_node(position, source());
-    }
+    change_nodes();
   }
   // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
   void resize_node(std::uint32_t id, std::uint32_t gpus, resources host) {
     used_node& n = nodes_[id];
     hash_ -= n.hash();
-    --with_gpus_[n.shape.gpus];
     n.shape.gpus = gpus;
     n.shape.host = host;
-    ++with_gpus_[gpus];
     hash_ += n.hash();
     count_free(n);
-    if (set_max_free()) {
-      views_.change_layout(source());
-    } else {
-      views_.change_node(n.position, source());
-    }
+    change_nodes();
   }
   void set_health(std::uint32_t id, bool bad, std::uint32_t bad_gpus) {
     used_node& n = nodes_[id];
@@ -193,7 +321,7 @@ class cluster_nodes {
       bad_.erase(id);
     }
     hash_ += n.hash();
-    change_use(n);
+    change_use(id);
   }
 
   // The gang in a slot takes this of a node; reserved: it waits for the end of its victims.
@@ -202,7 +330,7 @@ class cluster_nodes {
     used_node& n = nodes_[what.node];
     use(n, what, reserved, true);
     n.gangs.push_back({slot, what.mask});
-    change_use(n);
+    change_use(what.node);
   }
   // It gives it back. Requires: it has it.
   void give_back(std::uint32_t slot, const gang_on_node& what, bool reserved) {
@@ -211,7 +339,7 @@ class cluster_nodes {
     const auto is_it = [&](const used_node::gang_here& g) { return g.slot == slot; };
     *std::find_if(n.gangs.begin(), n.gangs.end(), is_it) = n.gangs.back();
     n.gangs.pop_back();
-    change_use(n);
+    change_use(what.node);
   }
   // What a gang has taken is reserved from now on, or is not. Requires: it was not, or was.
   void set_reserved(const gang_on_node& what, bool reserved) {
@@ -221,35 +349,20 @@ class cluster_nodes {
 
  private:
   [[nodiscard]] filter_views::source source() const noexcept {
-    return {layout_, nodes_, max_free_};
+    return {layout_.tree(), layout_.order(), nodes_, (std::max)(most_gpus_, 1U)};
   }
-  // Returns the shape of a node by its id.
-  struct shapes {
-    const std::vector<used_node>& nodes;
-    const gang_cluster::node& operator()(std::uint32_t n) const noexcept { return nodes[n].shape; }
-  };
-  void make_layout(std::vector<std::uint32_t> ids) {
-    layout_.rebuild(std::move(ids), shapes{nodes_});
+  void change_nodes() {
+    is_stale_ = true;
     ++layout_version_;
-    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
-      if (layout_.node_at(p) == none) continue;
-      nodes_[layout_.node_at(p)].position = p;
-    }
-  }
-  // The most GPUs of a node may be others. Returns whether they are.
-  bool set_max_free() {
-    std::uint32_t most = gang_cluster::max_gpus;
-    while (most > 1 && with_gpus_[most] == 0) --most;
-    return std::exchange(max_free_, most) != most;
   }
   void count_free(used_node& n) {
     free_gpus_ -= n.counted;
     n.counted = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
     free_gpus_ += n.counted;
   }
-  void change_use(used_node& n) {
-    count_free(n);
-    views_.change_use(n.position, source());
+  void change_use(std::uint32_t id) {
+    count_free(nodes_[id]);
+    if (!is_stale_) views_.change_use(id);
   }
   static void use(used_node& n, const gang_on_node& what, bool reserved, bool more) {
     std::uint32_t& mask = reserved ? n.reserved : n.used;
@@ -260,12 +373,12 @@ class cluster_nodes {
   }
 
   cluster_layout layout_;
+  bool is_stale_ = true;  // nodes have changed since the layout was made
   std::uint64_t layout_version_ = 0;
   std::vector<used_node> nodes_;  // by id
   std::set<std::uint32_t> free_ids_;
   std::unordered_map<std::string, std::uint32_t> by_name_;
-  std::uint32_t max_free_ = 1;  // the most GPUs of a node, at least 1
-  std::array<std::uint32_t, gang_cluster::max_gpus + 1> with_gpus_{};  // nodes by their GPUs
+  std::uint32_t most_gpus_ = 0;  // of a node
   std::set<std::uint32_t> bad_;  // nodes that are bad or have a bad GPU
   filter_views views_;
   std::uint64_t removed_ = 1;  // nodes so far, and one

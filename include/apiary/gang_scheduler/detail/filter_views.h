@@ -6,7 +6,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/sort.h>
-#include <apiary/gang_scheduler/detail/cluster_layout.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/resources.h>
@@ -36,17 +35,19 @@ struct gang_on_node {
 
 // A node with what uses it.
 struct used_node {
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
   struct gang_here {
     std::uint32_t slot = 0;
     std::uint32_t mask = 0;
     friend bool operator==(const gang_here&, const gang_here&) = default;
   };
   // A search for victims reads what comes first of many nodes.
-  std::uint32_t position = ~std::uint32_t{0};  // all bits set: there is no such node
-  std::uint32_t bad_gpus = 0;                  // masks of GPUs
-  std::uint32_t used = 0;                      // by running gangs
-  std::uint32_t reserved = 0;                  // by preempting gangs
+  std::uint32_t position = none;  // in the order of names; none: it has joined since that was made
+  std::uint32_t bad_gpus = 0;     // masks of GPUs
+  std::uint32_t used = 0;         // by running gangs
+  std::uint32_t reserved = 0;     // by preempting gangs
   bool bad = false;
+  bool present = false;  // there is such a node
   gang_cluster::node shape{};
   std::uint64_t name_hash = 0;
   std::uint64_t cpu_milli = 0;   // of all gangs here
@@ -54,7 +55,6 @@ struct used_node {
   std::uint32_t counted = 0;     // its free GPUs in the sum of all nodes
   std::vector<gang_here> gangs{};
 
-  [[nodiscard]] bool present() const noexcept { return position != ~std::uint32_t{0}; }
   [[nodiscard]] std::uint32_t all_gpus() const noexcept {
     return static_cast<std::uint32_t>((std::uint64_t{1} << shape.gpus) - 1);
   }
@@ -104,7 +104,6 @@ struct used_node {
 struct node_view {
   node_filter filter;
   std::uint64_t key = 0;             // hash of the filter
-  std::uint64_t layout = 0;          // how often the layout had been made anew
   std::uint64_t seen = 0;            // the number of changes that it shows
   std::uint64_t known = 0;           // the names existed at this number of removed nodes
   std::vector<std::string> names{};  // of filter.nodes, ascending
@@ -158,35 +157,20 @@ struct node_view {
   [[nodiscard]] static bool has(const std::vector<std::string>& all, const std::string& one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   }
-  // Takes over what the node has and has free; it is at this position and a member, or none is.
-  void update(std::uint32_t position, const used_node* n) {
-    num_members += (n == nullptr ? 0U : 1U) - members[position];
-    if (n == nullptr) {
-      members[position] = 0;
-      free.set(position, 0);
-      whole.set(position, 0);
-      hosts[position] = whole_hosts[position] = {};
-      return;
-    }
-    members[position] = 1;
-    whole.set(position, n->shape.gpus);
-    whole_hosts[position] = n->shape.host;
-    update_use(position, *n);
-  }
-  // The same if only the use or the health of the node has changed.
-  void update_use(std::uint32_t position, const used_node& n) {
-    if (members[position] == 0) return;
-    free.set(position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));
-    hosts[position] = n.free_host();
+  // The use or the health of a node has changed.
+  void update_use(const used_node& n) {
+    if (members[n.position] == 0) return;
+    free.set(n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));
+    hosts[n.position] = n.free_host();
   }
 };
 
-// Keeps a view of each node filter. The view of the default filter is always up to date. The others
-// are brought up to date when they are used: a list has the positions that have changed. If there
-// are too many filters, the one that was not used for the longest time is dropped.
-// Cost: of a change: that of the default view, and O(1) amortized. view: O(filters), and that of
-//       the changes since its last use; O(nodes) if the filter is new, the layout was made anew, or
-//       more than a quarter of the positions, and 1,024, have changed.
+// Keeps a view of each node filter. A view is brought up to date when it is used: a list has the
+// nodes whose use has changed. If there are too many filters, the one that was not used for the
+// longest time is dropped.
+// Cost: of a change O(1). view: O(filters), and that of the changes since its last use; O(nodes) if
+//       the filter is new, the order of nodes was made anew, or if the nodes that have changed
+//       since are more than a quarter of all, and 1,024.
 class filter_views {
  public:
   // So many filters are kept, however much memory they take.
@@ -195,32 +179,30 @@ class filter_views {
   static constexpr std::uint64_t default_bytes = std::uint64_t{1} << 30;
   // What views show.
   struct source {
-    const cluster_layout& layout;
-    const std::vector<used_node>& nodes;  // by id
-    std::uint32_t max_free = 1;           // the most GPUs of a node, at least 1
+    const ragged_tree& tree;
+    std::span<const std::uint32_t> order;  // the id of the node at each position
+    const std::vector<used_node>& nodes;   // by id
+    std::uint32_t max_free = 1;            // the most GPUs of a node, at least 1
   };
 
   // most_bytes: more than min_filters are kept only if their views take less memory.
   explicit filter_views(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // Makes the view of the default filter. It is the first call.
-  void begin(const source& from) {
-    views_.push_back(made({}, from));
-    used_.emplace_back();
-  }
-  // The view of the default filter, then those of other filters, which may show an earlier state.
+  // The views; they may show an earlier state.
   [[nodiscard]] std::span<const node_view> all() const noexcept { return views_; }
   // The view of a filter; null if there is none. It may show an earlier state.
   [[nodiscard]] node_view* find(const node_filter& filter) {
-    const std::size_t i = index_of(filter);
-    return i == 0 ? nullptr : &views_[i];
+    const std::uint64_t key = node_view::hash_of(filter);
+    for (std::size_t i = 0; i < used_.size(); ++i)
+      if (used_[i].key == key && views_[i].filter == filter) return &views_[i];
+    return nullptr;
   }
   // The view of a filter, made if it is new. A reference is valid until the next call.
   [[nodiscard]] node_view& view(const node_filter& filter, const source& from) {
-    if (filter == node_filter{}) return views_[0];
-    std::size_t i = index_of(filter);
-    if (i == 0) {
-      i = views_.size();
+    const node_view* const found = find(filter);
+    std::size_t i = views_.size();
+    if (found != nullptr) i = static_cast<std::size_t>(found - views_.data());
+    if (found == nullptr) {
       views_.push_back(made(filter, from));
       used_.push_back({views_[i].key, 0});
     } else {
@@ -231,7 +213,10 @@ class filter_views {
     bytes_ += views_[i].bytes;
     used_[i].last = ++uses_;
     while (is_full()) {
-      const std::size_t oldest = oldest_view();
+      const auto oldest = static_cast<std::size_t>(
+          std::min_element(used_.begin(), used_.end(),
+                           [](const use& a, const use& b) { return a.last < b.last; }) -
+          used_.begin());
       bytes_ -= views_[oldest].bytes;
       views_.erase(views_.begin() + static_cast<std::ptrdiff_t>(oldest));
       used_.erase(used_.begin() + static_cast<std::ptrdiff_t>(oldest));
@@ -241,37 +226,27 @@ class filter_views {
   }
   // Takes over what has changed since the view was used last.
   void bring_up_to_date(node_view& v, const source& from) const {
-    if (v.layout != layout_ || v.seen < dropped_) {
+    if (v.seen < dropped_) {
       const std::uint64_t known = v.known;
       v = made(std::move(v.filter), from);
       v.known = known;
       return;
     }
-    for (auto i = static_cast<std::size_t>(v.seen - dropped_); i < changes_.size(); ++i) {
-      const std::uint32_t position = changes_[i] / 2;
-      const std::uint32_t id = from.layout.node_at(position);
-      const bool is_node = id != cluster_layout::none;
-      if (changes_[i] % 2 == 0) {
-        if (is_node) v.update_use(position, from.nodes[id]);
-      } else if (is_node && v.accepts(from.nodes[id].shape)) {
-        v.update(position, &from.nodes[id]);
-      } else if (v.members[position] != 0) {
-        v.update(position, nullptr);
-      }
-    }
+    for (auto i = static_cast<std::size_t>(v.seen - dropped_); i < changes_.size(); ++i)
+      v.update_use(from.nodes[changes_[i]]);
     v.seen = dropped_ + changes_.size();
   }
 
-  // The use or the health of the node at a position has changed.
-  void change_use(std::uint32_t position, const source& from) { change(position * 2, from); }
-  // Another node is at a position, or none, or the node has other GPUs, CPU or memory.
-  void change_node(std::uint32_t position, const source& from) { change(position * 2 + 1, from); }
-  // The layout was made anew, or the most GPUs of a node are others than before.
-  void change_layout(const source& from) {
-    ++layout_;
-    dropped_ += changes_.size();
-    changes_.clear();
-    bring_up_to_date(views_[0], from);
+  // The use or the health of a node has changed.
+  void change_use(std::uint32_t id) {
+    if (changes_.size() >= most_changes_) forget_changes();
+    changes_.push_back(id);
+  }
+  // The order of so many nodes was made anew, or what they have when idle is something else.
+  void change_nodes(std::size_t nodes) {
+    forget_changes();
+    ++dropped_;  // no view shows this
+    most_changes_ = nodes / 4 + 1'024;
   }
 
  private:
@@ -282,54 +257,42 @@ class filter_views {
   };
 
   [[nodiscard]] node_view made(node_filter filter, const source& from) const {
-    node_view v(std::move(filter), from.layout.tree(), from.max_free);
-    for (std::uint32_t p = 0; p < from.layout.num_positions(); ++p) {
-      if (from.layout.node_at(p) == cluster_layout::none) continue;
-      const used_node& n = from.nodes[from.layout.node_at(p)];
-      if (v.accepts(n.shape)) v.update(p, &n);
+    node_view v(std::move(filter), from.tree, from.max_free);
+    std::vector<std::uint32_t> free(from.order.size());
+    std::vector<std::uint32_t> whole(from.order.size());
+    for (std::uint32_t p = 0; p < from.order.size(); ++p) {
+      if (from.order[p] == used_node::none) continue;
+      const used_node& n = from.nodes[from.order[p]];
+      if (!v.accepts(n.shape)) continue;
+      ++v.num_members;
+      v.members[p] = 1;
+      free[p] = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
+      whole[p] = n.shape.gpus;
+      v.hosts[p] = n.free_host();
+      v.whole_hosts[p] = n.shape.host;
     }
-    v.layout = layout_;
+    v.free.assign(free);
+    v.whole.assign(whole);
     v.seen = dropped_ + changes_.size();
     return v;
   }
-  void change(std::uint32_t what, const source& from) {
-    changes_.push_back(what);
-    bring_up_to_date(views_[0], from);
-    std::size_t drops = 0;
-    if (views_.size() == 1) {
-      drops = changes_.size();
-    } else if (changes_.size() > from.layout.num_positions() / 4 + std::size_t{1'024}) {
-      drops = changes_.size() / 2;
-    }
-    changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(drops));
-    dropped_ += drops;
-  }
-  // 0: the filter has no view.
-  [[nodiscard]] std::size_t index_of(const node_filter& filter) const {
-    const std::uint64_t key = node_view::hash_of(filter);
-    for (std::size_t i = 1; i < used_.size(); ++i)
-      if (used_[i].key == key && views_[i].filter == filter) return i;
-    return 0;
-  }
-  [[nodiscard]] std::size_t oldest_view() const {
-    std::size_t oldest = 1;
-    for (std::size_t i = 2; i < used_.size(); ++i)
-      if (used_[i].last < used_[oldest].last) oldest = i;
-    return oldest;
+  void forget_changes() {
+    dropped_ += changes_.size();
+    changes_.clear();
   }
   [[nodiscard]] bool is_full() const noexcept {
-    const std::size_t kept = views_.size() - 1;
-    return kept > gang_scheduler_types::max_filters || (kept > min_filters && bytes_ > most_bytes_);
+    return views_.size() > gang_scheduler_types::max_filters ||
+           (views_.size() > min_filters && bytes_ > most_bytes_);
   }
 
   std::uint64_t most_bytes_;
-  std::uint64_t bytes_ = 0;       // of all views but [0]
-  std::vector<node_view> views_;  // [0]: of the filter that accepts nodes without taints
-  std::vector<use> used_;         // of each view
+  std::uint64_t bytes_ = 0;  // of all views
+  std::vector<node_view> views_;
+  std::vector<use> used_;  // of each view
   std::uint64_t uses_ = 0;
-  std::uint64_t layout_ = 0;            // how often it was made anew
-  std::vector<std::uint32_t> changes_;  // a position times 2; and one if another node is there
-  std::uint64_t dropped_ = 0;           // changes before the first one in the list
+  std::vector<std::uint32_t> changes_;  // ids of nodes
+  std::size_t most_changes_ = 0;
+  std::uint64_t dropped_ = 0;  // changes before the first one in the list
 };
 
 }  // namespace detail

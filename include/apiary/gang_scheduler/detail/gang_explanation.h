@@ -7,7 +7,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/cluster_nodes.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -31,24 +31,6 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
-
-// The cells of a level without nodes, ascending.
-[[nodiscard]] inline std::vector<std::uint32_t> unused_cells(const cluster_layout& layout,
-                                                             level_t l) {
-  std::vector<std::uint32_t> unused;
-  for (std::uint32_t c = 0; l < layout.num_levels() && c < layout.tree().cells(l).size(); ++c)
-    if (layout.is_unused(l, c)) unused.push_back(c);
-  return unused;
-}
-// Numbers the cells of a proof as users count them: without cells that have no nodes.
-inline void leave_out_unused_cells(const cluster_layout& layout, infeasibility_proof& proof) {
-  for (std::uint32_t i = 0; i < proof.cells.size(); ++i) proof.cells[i].cell = i;
-  for (infeasibility_proof::slice_gap& gap : proof.gaps) {
-    std::uint32_t before = 0;
-    for (std::uint32_t c = 0; c < gap.cell; ++c) before += layout.is_unused(gap.level, c) ? 0U : 1U;
-    gap.cell = before;
-  }
-}
 
 // The tasks of a gang that need least: whether an idle node can hold one of them does not take a look
 // at every task group. Cost: O(groups * log) to make it; holds O(GPUs of the node * log groups).
@@ -181,7 +163,7 @@ class plan_text {
     const smallest_tasks tasks(r_.gang);
     for (std::uint32_t id = 0; id < state_.nodes().num_ids(); ++id) {
       const gang_cluster::node& shape = state_.node(id).shape;
-      if (!state_.node(id).present() || node_view::tolerates(r_.filter, shape.taints) ||
+      if (!state_.node(id).present || node_view::tolerates(r_.filter, shape.taints) ||
           !filter.accepts(shape) || !tasks.holds(shape))
         continue;
       found.ids.push_back(id);
@@ -244,7 +226,7 @@ class plan_text {
     const filter_but_taints filter(r_.filter);
     for (std::uint32_t id = 0; id < state_.nodes().num_ids(); ++id) {
       const used_node& n = state_.node(id);
-      if (!n.present() || (in_cell && n.shape.cells[l - 1] != *cell) ||
+      if (!n.present || (in_cell && n.shape.cells[l - 1] != *cell) ||
           !node_view::tolerates(r_.filter, n.shape.taints) || !filter.accepts(n.shape))
         continue;
       ++all;
@@ -299,7 +281,7 @@ class plan_text {
   template <class Condition>
   [[nodiscard]] bool any_node(const Condition& meets) const {
     for (std::uint32_t n = 0; n < state_.nodes().num_ids(); ++n)
-      if (state_.node(n).present() && meets(state_.node(n).shape)) return true;
+      if (state_.node(n).present && meets(state_.node(n).shape)) return true;
     return false;
   }
   // `no node has label "zone=z"`. Requires: the filter accepts no node.
@@ -329,7 +311,7 @@ class plan_text {
     if (wants_gpus && !state_.nodes().has_gpus()) return "the cluster has no GPUs";
     const cluster_layout& layout = state_.layout();
     const auto name = [&](level_t l, std::uint32_t position) -> std::string {
-      if (l > 0) return layout.cell_name(l, position);
+      if (l > 0) return std::string(state_.nodes().cell_name(l, position));
       const std::uint32_t node = layout.node_at(position);
       return node == cluster_layout::none ? "" : state_.node(node).shape.name;
     };

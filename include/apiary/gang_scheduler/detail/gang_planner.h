@@ -72,30 +72,29 @@ class gang_planner {
     begin();
     return fit(capacities, gang, hosts, half());
   }
-  // The proof after fit() has answered does_not_fit, for the same arguments. `absent`: as in
-  // topology_fit::explain.
+  // The proof after fit() has answered does_not_fit, for the same arguments.
   [[nodiscard]] infeasibility_proof prove(const capacity_index<ragged_tree>& capacities,
                                           const topology_constraints& gang,
-                                          std::span<const resources> hosts,
-                                          std::span<const std::uint32_t> absent) {
-    return fit_.prove(capacities, gang, hosted(gang) ? hosts : std::span<const resources>(), absent,
+                                          std::span<const resources> hosts) {
+    return fit_.prove(capacities, gang, hosted(gang) ? hosts : std::span<const resources>(),
                       half());
   }
 
   // Calls f while bad GPUs are not counted in the view's whole nodes. Cost: O(bad nodes), and f.
   template <class F>
   auto with_healthy_nodes(const scheduled_gangs& state, node_view& view, const F& f) {
-    for (const std::uint32_t id : state.nodes().bad_nodes()) {
-      const used_node& n = state.node(id);
-      if (view.members[n.position] == 0) continue;
-      view.whole.set(n.position, static_cast<std::uint32_t>(std::popcount(n.healthy_gpus())));
-      if (n.bad) view.whole_hosts[n.position] = {};
-    }
+    const auto count = [&](bool all) {
+      for (const std::uint32_t id : state.nodes().bad_nodes()) {
+        const used_node& n = state.node(id);
+        if (view.members[n.position] == 0) continue;
+        const std::uint32_t gpus = all ? n.all_gpus() : n.healthy_gpus();
+        view.whole.set(n.position, static_cast<std::uint32_t>(std::popcount(gpus)));
+        view.whole_hosts[n.position] = all || !n.bad ? n.shape.host : resources{};
+      }
+    };
+    count(false);
     const auto answer = f();
-    for (const std::uint32_t id : state.nodes().bad_nodes()) {
-      const used_node& n = state.node(id);
-      if (view.members[n.position] != 0) view.update(n.position, &n);
-    }
+    count(true);
     return answer;
   }
 

@@ -9,13 +9,11 @@
 #include <apiary/explain/unblock_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang_scheduler/detail/gang_audit.h>
+#include <apiary/gang_scheduler/detail/gang_scheduler_core.h>
 #include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
 #include <apiary/gang_scheduler/detail/gang_explanation.h>
 #include <apiary/gang_scheduler/detail/gang_planner.h>
-#include <apiary/gang_scheduler/detail/gang_scheduler_core.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
-#include <apiary/gang_scheduler/detail/short_slices.h>
 #include <apiary/gang_scheduler/detail/task_replacement.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
@@ -135,8 +133,9 @@ APIARY_INLINE absl::Status gang_scheduler::finish(const job_key& job) {
 APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explain(
     const request& gang, time_ms now) {
   explanation e;
-  APIARY_ASSIGN_OR_RETURN(e.plan, propose(gang, now));
   detail::scheduled_gangs& state = core_->state;
+  state.refresh();
+  APIARY_ASSIGN_OR_RETURN(e.plan, propose(gang, now));
   detail::gang_planner& planner = core_->planner;
   request r = e.plan.request_;
   bool accepts_none = false;
@@ -149,9 +148,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     const capacity_index<ragged_tree>& capacities = never ? view.whole : view.free;
     const std::vector<resources>& hosts = never ? view.whole_hosts : view.hosts;
     if (e.plan.reason != wait_reason::unhealthy) {
-      const level_t level = (std::min)(r.gang.required, state.layout().num_levels());
-      infeasibility_proof proof =
-          planner.prove(capacities, r.gang, hosts, detail::unused_cells(state.layout(), level));
+      infeasibility_proof proof = planner.prove(capacities, r.gang, hosts);
       if (!proof.cells.empty()) e.proof = std::move(proof);
       e.blocking = blocking_resources(r.gang, [&](const topology_constraints& other) {
         return planner.fit(capacities, other, hosts).verdict;
@@ -191,7 +188,6 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     tainted.enough = planner.fit(free, r.gang, hosts).verdict == fit_verdict::fits;
   }
   e.text = text(e, accepts_none, tainted);
-  if (e.proof) detail::leave_out_unused_cells(state.layout(), *e.proof);
   return e;
 }
 APIARY_INLINE absl::Status gang_scheduler::recover(const request& gang,
@@ -432,19 +428,16 @@ gang_scheduler::free_capacity(level_t level) const {
     return absl::NotFoundError(absl::StrCat("there is no level ", level, "; the cluster has ",
                                             layout.num_levels(), " levels"));
   std::vector<cell_capacity> cells;
-  for (std::uint32_t c = 0; c < layout.tree().cells(level).size(); ++c) {
-    cell_capacity cell;
-    for (const cell_id p : detail::positions_inside(layout.tree(), level, c, 0)) {
-      if (layout.node_at(p.value) == detail::cluster_layout::none) continue;
-      const detail::used_node& n = core_->state.node(layout.node_at(p.value));
-      cell.name = level == 0 ? n.shape.name : n.shape.cells[level - 1];
-      const auto free = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
-      ++cell.nodes;
-      cell.free_nodes += n.shape.gpus > 0 && free == n.shape.gpus ? 1U : 0U;
-      cell.gpus += n.shape.gpus;
-      cell.free_gpus += free;
-    }
-    if (cell.nodes > 0) cells.push_back(std::move(cell));
+  for (const std::uint32_t id : core_->state.nodes().in_order()) {
+    const detail::used_node& n = core_->state.node(id);
+    const std::string& name = level == 0 ? n.shape.name : n.shape.cells[level - 1];
+    if (cells.empty() || cells.back().name != name) cells.push_back({.name = name});
+    const auto free = static_cast<std::uint32_t>(std::popcount(n.free_gpus()));
+    cell_capacity& cell = cells.back();
+    ++cell.nodes;
+    cell.free_nodes += n.shape.gpus > 0 && free == n.shape.gpus ? 1U : 0U;
+    cell.gpus += n.shape.gpus;
+    cell.free_gpus += free;
   }
   return cells;
 }

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
-#include <apiary/gang_scheduler/detail/cell_gangs.h>
-#include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cluster_nodes.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -15,13 +15,16 @@
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/resources.h>
+#include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -32,6 +35,106 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
+
+// The gangs of each cell of one level. refresh() lists them again for the cells that have changed.
+// Cost: mark O(1); refresh O(nodes and gangs of the changed cells), of all cells the first time.
+class cell_gangs {
+ public:
+  struct gang {
+    std::uint32_t slot = 0;
+    std::uint32_t gpus = 0;   // in the cell
+    std::uint32_t nodes = 0;  // in the cell
+    friend bool operator==(const gang&, const gang&) = default;
+  };
+  // The most GPUs, and the most nodes, that 1, ..., few gangs have in a cell; [few]: all gangs.
+  static constexpr std::size_t few = 7;
+  struct sums {
+    std::array<std::uint32_t, few + 1> gpus{};
+    std::array<std::uint32_t, few + 1> nodes{};
+    friend bool operator==(const sums&, const sums&) = default;
+  };
+
+  // Whether begin() has been called.
+  [[nodiscard]] bool active() const noexcept { return !sums_.empty(); }
+  // All cells have changed.
+  void begin(std::uint32_t cells) {
+    gangs_.assign(cells, {});
+    sums_.assign(cells, {});
+    is_marked_.assign(cells, 1);
+    marked_.clear();
+    for (std::uint32_t c = 0; c < cells; ++c) marked_.push_back(c);
+  }
+  // The cell has changed.
+  void mark(std::uint32_t c) {
+    if (is_marked_[c] != 0) return;
+    is_marked_[c] = 1;
+    marked_.push_back(c);
+  }
+  // list(c, gangs) appends the gangs of cell c, once for each of their nodes.
+  template <class List>
+  void refresh(const List& list) {
+    for (const std::uint32_t c : marked_) {
+      is_marked_[c] = 0;
+      gangs_[c].clear();
+      list(c, gangs_[c]);
+      join(gangs_[c]);
+      sums_[c] = sums_of(gangs_[c]);
+    }
+    marked_.clear();
+  }
+  // Whether all cells have the same gangs. Requires: both are up to date.
+  friend bool operator==(const cell_gangs& a, const cell_gangs& b) {
+    return a.gangs_ == b.gangs_ && a.sums_ == b.sums_;
+  }
+  [[nodiscard]] std::uint32_t num_cells() const noexcept {
+    return static_cast<std::uint32_t>(sums_.size());
+  }
+  [[nodiscard]] std::span<const gang> in(std::uint32_t c) const noexcept { return gangs_[c]; }
+  [[nodiscard]] const sums& most(std::uint32_t c) const noexcept { return sums_[c]; }
+  // The gangs of a cell, and their nodes there: what a search reads of them.
+  [[nodiscard]] std::uint64_t entries(std::uint32_t c) const noexcept {
+    return gangs_[c].size() + std::uint64_t{sums_[c].nodes[few]};
+  }
+
+ private:
+  // One entry for each gang, in the order of slots.
+  static void join(std::vector<gang>& gangs) {
+    merge_sort(gangs, [](const gang& a, const gang& b) { return a.slot < b.slot; });
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < gangs.size(); ++i) {
+      if (kept > 0 && gangs[kept - 1].slot == gangs[i].slot) {
+        gangs[kept - 1].gpus += gangs[i].gpus;
+        gangs[kept - 1].nodes += gangs[i].nodes;
+      } else {
+        gangs[kept++] = gangs[i];
+      }
+    }
+    gangs.resize(kept);
+  }
+  [[nodiscard]] static sums sums_of(std::span<const gang> gangs) {
+    sums at;
+    add_up(gangs, &gang::gpus, at.gpus);
+    add_up(gangs, &gang::nodes, at.nodes);
+    return at;
+  }
+  static void add_up(std::span<const gang> gangs, std::uint32_t gang::*number,
+                     std::array<std::uint32_t, few + 1>& sums) {
+    std::array<std::uint32_t, few> greatest{};  // descending
+    for (const gang& g : gangs) {
+      sums[few] += g.*number;
+      std::uint32_t n = g.*number;
+      for (std::uint32_t& at : greatest)
+        if (n > at) std::swap(n, at);
+    }
+    std::uint32_t sum = 0;
+    for (std::size_t k = 0; k < few; ++k) sums[k] = sum += greatest[k];
+  }
+
+  std::vector<std::vector<gang>> gangs_;  // by cell
+  std::vector<sums> sums_;                // by cell
+  std::vector<unsigned char> is_marked_;  // by cell
+  std::vector<std::uint32_t> marked_;
+};
 
 // The gangs and nodes of a gang scheduler. Its functions do not check; while a trial is open they
 // record how to undo what they do. It keeps what a search for victims reads of gangs: a candidate
@@ -89,7 +192,8 @@ class scheduled_gangs {
   [[nodiscard]] const cluster_layout& layout() const noexcept { return nodes_.layout(); }
   // Requires: as cluster_nodes::node.
   [[nodiscard]] const used_node& node(std::uint32_t n) const noexcept { return nodes_.node(n); }
-  // As cluster_nodes::view and unknown_name.
+  // As cluster_nodes::refresh, view and unknown_name.
+  void refresh() { nodes_.refresh(); }
   [[nodiscard]] node_view& view(const node_filter& filter) { return nodes_.view(filter); }
   [[nodiscard]] const std::string* unknown_name(const node_filter& filter) {
     return nodes_.unknown_name(filter);
@@ -125,26 +229,22 @@ class scheduled_gangs {
     const job_key& job = gangs_[slot].record.what.job;
     return {job.is_text(), job.number(), slot};
   }
-  // Whether in_order() has nothing to sort.
-  [[nodiscard]] bool is_in_order() const noexcept { return sorted_ == order_.size(); }
-  // All gangs in ascending order of their jobs. Cost: O(gangs) after a change.
+  // All gangs in ascending order of their jobs. Cost: O(gangs), and the log of those that are new
+  // since the last call.
   [[nodiscard]] std::span<const ordered_gang> in_order() {
-    drop_dead();
+    std::erase_if(order_, [&](const ordered_gang& g) { return is_ordered_[g.slot] == 0; });
+    std::vector<ordered_gang> added;
+    for (std::uint32_t slot = 0; slot < num_slots(); ++slot)
+      if (briefs_[slot].alive && std::exchange(is_ordered_[slot], std::uint8_t{1}) == 0)
+        added.push_back(ordered(slot));
+    if (added.empty()) return order_;
     const auto before = [&](const ordered_gang& a, const ordered_gang& b) {
       return is_before(a, b);
     };
-    std::vector<ordered_gang> added(order_.begin() + static_cast<std::ptrdiff_t>(sorted_),
-                                    order_.end());
     merge_sort(added, before);
-    for (std::size_t to = order_.size(); !added.empty();) {
-      if (sorted_ > 0 && before(added.back(), order_[sorted_ - 1])) {
-        order_[--to] = order_[--sorted_];
-      } else {
-        order_[--to] = added.back();
-        added.pop_back();
-      }
-    }
-    sorted_ = order_.size();
+    std::vector<ordered_gang> all(order_.size() + added.size());
+    std::merge(order_.begin(), order_.end(), added.begin(), added.end(), all.begin(), before);
+    order_.swap(all);
     return order_;
   }
   // The candidates by priority.
@@ -244,7 +344,6 @@ class scheduled_gangs {
     e.alive = true;
     hash_ += e.hash;
     slots_.emplace(e.record.what.job, slot);
-    order_.push_back(ordered(slot));
     for (const on_node& o : e.nodes) nodes_.take(slot, o, e.record.preempting);
     add_candidate(slot);
     if (e.record.preempting)
@@ -272,7 +371,8 @@ class scheduled_gangs {
     hash_ -= e.hash;
     slots_.erase(e.record.what.job);
     e = {};
-    if (++dead_ > 64 && dead_ > order_.size() / 2) drop_dead();
+    is_ordered_[slot] = 0;
+    free_slots_.push_back(slot);
   }
   // A preempting gang whose victims have ended starts to run, or the reverse.
   void set_preempting(std::uint32_t slot, bool preempting, time_ms started) {
@@ -389,7 +489,10 @@ class scheduled_gangs {
   // The gang in a slot runs, and may be preempted if it is a candidate.
   void add_candidate(std::uint32_t slot) {
     const entry& e = gangs_[slot];
-    if (slot >= briefs_.size()) briefs_.resize(slot + std::size_t{1});
+    if (slot >= briefs_.size()) {
+      briefs_.resize(slot + std::size_t{1});
+      is_ordered_.resize(slot + std::size_t{1}, 0);
+    }
     briefs_[slot] = {e.record.gpus,
                      e.record.started,
                      static_cast<std::uint32_t>(e.nodes.size()),
@@ -440,23 +543,6 @@ class scheduled_gangs {
     if (by) hash_ += hash_of_link(victim, *by);
     add_candidate(slot);
   }
-  // Removes slots without a gang from order_, so that they can be used again.
-  void drop_dead() {
-    if (dead_ == 0) return;
-    std::size_t kept = 0;
-    std::size_t sorted = 0;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      if (i == sorted_) sorted = kept;
-      if (briefs_[order_[i].slot].alive) {
-        order_[kept++] = order_[i];
-      } else {
-        free_slots_.push_back(order_[i].slot);
-      }
-    }
-    sorted_ = sorted_ == order_.size() ? kept : sorted;
-    order_.resize(kept);
-    dead_ = 0;
-  }
 
   struct key_hash {
     std::size_t operator()(const job_key& k) const noexcept {
@@ -469,9 +555,8 @@ class scheduled_gangs {
   std::vector<brief> briefs_;  // by slot
   std::unordered_map<job_key, std::uint32_t, key_hash> slots_;
   std::vector<std::uint32_t> free_slots_;
-  std::vector<ordered_gang> order_;  // the first sorted_ in ascending order of jobs
-  std::size_t sorted_ = 0;
-  std::size_t dead_ = 0;  // entries of order_ without a gang
+  std::vector<ordered_gang> order_;       // of in_order(), when it was called last
+  std::vector<std::uint8_t> is_ordered_;  // by slot: this gang was in it
   std::map<std::int32_t, priority_class> classes_;
   std::vector<cell_gangs> cells_;  // by level; of the layout of_layout_
   std::uint64_t of_layout_ = 0;

@@ -234,7 +234,7 @@ class task_replacement {
     nodes_.resize(state_.layout().num_positions());
     for (std::uint32_t p = 0; p < nodes_.size(); ++p) {
       const std::uint32_t id = state_.layout().node_at(p);
-      if (id == cluster_layout::none || accepts_[p] == 0 || state_.node(id).bad) continue;
+      if (accepts_[p] == 0 || state_.node(id).bad) continue;
       const used_node& n = state_.node(id);
       nodes_[p] = {n.free_gpus(), n.healthy_gpus(), 0, 0, n.free_host(), n.shape.host, true};
     }

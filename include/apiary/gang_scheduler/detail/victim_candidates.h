@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/victim_candidates.h - gangs that may be preempted: what they cost and what they would give back.
+// apiary/gang_scheduler/detail/victim_candidates.h - gangs that may be preempted: what they cost, what they would give back, bounds.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,7 +6,9 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/explain/what_if.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -18,9 +20,12 @@
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -165,11 +170,13 @@ class cluster_excerpt {
     }
     capacities_.emplace(ragged_tree(fans_), level_t{0}, from.max_free());
     hosts_.clear();
-    for (const range& r : ranges_)
-      for (std::uint32_t p = r.first; p < r.last; ++p) {
-        capacities_->set(r.local + (p - r.first), from.free(p));
-        if (!hosts.empty()) hosts_.push_back(hosts[p]);
-      }
+    free_.clear();
+    for (const range& r : ranges_) {
+      const std::span<const std::uint32_t> free = from.free().subspan(r.first, r.last - r.first);
+      free_.insert(free_.end(), free.begin(), free.end());
+      for (std::uint32_t p = r.first; p < r.last && !hosts.empty(); ++p) hosts_.push_back(hosts[p]);
+    }
+    capacities_->assign(free_);
   }
   [[nodiscard]] capacity_index<ragged_tree>& capacities() noexcept { return *capacities_; }
   // Empty if CPU and memory do not count.
@@ -202,6 +209,7 @@ class cluster_excerpt {
   std::vector<std::uint32_t> row_;
   std::vector<std::uint32_t> below_;
   std::optional<capacity_index<ragged_tree>> capacities_;
+  std::vector<std::uint32_t> free_;
   std::vector<resources> hosts_;
 };
 
@@ -283,6 +291,137 @@ class listed_candidates {
   std::vector<eviction_candidate> candidates_;
   std::vector<gpus_on_node> allocations_;
   std::vector<resources> freed_;
+};
+
+// Lower bounds on the cost of the victims of a gang that must be in one cell of a level. For each
+// task size t, the cell lacks D slots of t GPUs. A running gang with G GPUs on N nodes gives back
+// at most N * floor(max / t) slots, and at most floor((G + N * (t - 1)) / t).
+// Cost: begin O(groups + sizes); fewest, lacks_slots and may_be_enough O(sizes); cost O(sizes *
+//       gangs of the cell * log).
+class victim_bounds {
+ public:
+  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
+  // A gang in the cell that may be preempted.
+  struct candidate {
+    std::int32_t priority = 0;  // a gang costs at least as much as one of a lower priority, or all
+                                // have the same priority here
+    std::uint32_t gpus = 0;     // in the cell
+    std::uint32_t nodes = 0;    // in the cell
+    std::uint64_t cost = 0;
+  };
+
+  void begin(const capacity_index<ragged_tree>& free, level_t level,
+             const topology_constraints& gang) {
+    free_ = &free;
+    level_ = level;
+    std::array<std::uint64_t, 65> tasks{};  // by GPUs of a task
+    for (const constrained_task_group& m : gang.groups)
+      tasks[(std::min<std::size_t>)(m.gpus, tasks.size() - 1)] += m.tasks;
+    sizes_.clear();
+    for (std::uint32_t t = 1; t <= free.max_free(); ++t) {
+      if (t > 1 && tasks[t] == 0) continue;
+      sizes_.push_back({t, 0});
+      for (std::uint32_t gpus = t; gpus < tasks.size(); ++gpus)
+        sizes_.back().slots += tasks[gpus] * (gpus / t);
+    }
+  }
+  // The sizes of slots that it counts.
+  [[nodiscard]] std::size_t num_sizes() const noexcept { return sizes_.size(); }
+  // No fewer victims are enough in this cell; more than cell_gangs::few if all are not.
+  [[nodiscard]] std::size_t fewest(std::uint32_t cell, const cell_gangs::sums& most) const {
+    std::size_t victims = 0;
+    for (const size_needed& s : sizes_) {
+      const std::uint64_t missing = missing_slots(s, cell);
+      const auto slots = [&](std::size_t k) { return gain(s, most.gpus[k], most.nodes[k]); };
+      if (missing == 0) continue;
+      if (slots(cell_gangs::few) < missing) return cell_gangs::few + 2;
+      std::size_t k = 0;
+      while (k < cell_gangs::few && slots(k) < missing) ++k;
+      victims = (std::max)(victims, k + 1);
+    }
+    return victims;
+  }
+  // Whether the cell lacks slots of a size.
+  [[nodiscard]] bool lacks_slots(std::uint32_t cell) const {
+    return std::any_of(sizes_.begin(), sizes_.end(),
+                       [&](const size_needed& s) { return missing_slots(s, cell) > 0; });
+  }
+  // Whether one gang with so many GPUs on so many nodes may be enough.
+  [[nodiscard]] bool may_be_enough(std::uint32_t cell, std::uint64_t gpus,
+                                   std::uint64_t nodes) const {
+    return std::all_of(sizes_.begin(), sizes_.end(), [&](const size_needed& s) {
+      return gain(s, gpus, nodes) >= missing_slots(s, cell);
+    });
+  }
+  // No set of victims in this cell costs less; never: there is none. Reorders the gangs.
+  [[nodiscard]] std::uint64_t cost(std::uint32_t cell, std::vector<candidate>& gangs) {
+    merge_sort(gangs,
+               [](const candidate& a, const candidate& b) { return a.priority < b.priority; });
+    std::uint64_t bound = 0;
+    for (const size_needed& s : sizes_) {
+      const std::uint64_t missing = missing_slots(s, cell);
+      if (missing > 0) bound = (std::max)(bound, cost_of(s, missing, gangs));
+    }
+    return bound;
+  }
+
+ private:
+  struct size_needed {
+    std::uint32_t size = 1;
+    std::uint64_t slots = 0;
+  };
+  [[nodiscard]] std::uint64_t missing_slots(const size_needed& s, std::uint32_t cell) const {
+    const std::uint32_t present = free_->slots(level_, s.size)[cell];
+    return s.slots > present ? s.slots - present : 0;
+  }
+  [[nodiscard]] std::uint64_t gain(const size_needed& s, std::uint64_t gpus,
+                                   std::uint64_t nodes) const noexcept {
+    if (s.size == 1) return gpus;
+    return (std::min)(nodes * (free_->max_free() / s.size), (gpus + nodes * (s.size - 1)) / s.size);
+  }
+  // All gangs of low priorities are not enough: so many of the others are needed.
+  [[nodiscard]] std::uint64_t cost_of(const size_needed& s, std::uint64_t missing,
+                                      std::span<const candidate> gangs) {
+    std::size_t first = 0;  // the first gang of the lowest priority that is needed
+    std::uint64_t lower = 0;
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < gangs.size() && sum < missing; ++i) {
+      if (gangs[i].priority != gangs[first].priority) {
+        first = i;
+        lower = sum;
+      }
+      sum += gain(s, gangs[i].gpus, gangs[i].nodes);
+    }
+    if (sum < missing) return never;
+    const std::span<const candidate> others = gangs.subspan(first);
+    gains_.clear();
+    for (const candidate& g : others) gains_.push_back(gain(s, g.gpus, g.nodes));
+    merge_sort(gains_, std::greater<>());
+    std::size_t n = 0;  // fewer than n + 1 others are not enough
+    sum = lower;
+    while (sum + gains_[n] < missing) sum += gains_[n++];
+    // Exactly n + 1 others: then each of them gives at least this much. Or more of them.
+    return (std::min)(cheapest(s, others, n + 1, missing - sum), cheapest(s, others, n + 2, 0));
+  }
+  // The sum of the n lowest costs of gangs that give so many slots; never if there are fewer.
+  [[nodiscard]] std::uint64_t cheapest(const size_needed& s, std::span<const candidate> gangs,
+                                       std::size_t n, std::uint64_t at_least) {
+    costs_.clear();
+    for (const candidate& g : gangs)
+      if (gain(s, g.gpus, g.nodes) >= at_least) costs_.push_back(g.cost);
+    if (costs_.size() < n) return never;
+    std::nth_element(costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(n - 1),
+                     costs_.end());
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < n; ++i) sum += costs_[i];
+    return sum;
+  }
+
+  const capacity_index<ragged_tree>* free_ = nullptr;
+  level_t level_ = 1;
+  std::vector<size_needed> sizes_;
+  std::vector<std::uint64_t> gains_;
+  std::vector<std::uint64_t> costs_;
 };
 
 }  // namespace detail

@@ -10,11 +10,10 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
 #include <apiary/gang_scheduler/detail/budgeted_fit.h>
-#include <apiary/gang_scheduler/detail/cell_gangs.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
-#include <apiary/gang_scheduler/detail/single_victim.h>
 #include <apiary/gang_scheduler/detail/victim_candidates.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
 #include <apiary/model/resources.h>
@@ -141,22 +140,89 @@ class victim_planner {
     for (const std::uint32_t i : set.victims) victims_.push_back(list_.slots()[i]);
     return true;
   }
-  // Whether one gang is enough. Requires: it is certain that the gang does not fit now.
+  // Whether the cheapest gang that is enough alone is known and costs at most as much as any two
+  // gangs. The cheapest gangs are tried one after the other; of equal ones, that of the first job.
+  // It takes an eighth of the budget; the last gang that is tried may take another eighth.
+  // Requires: it is certain that the gang does not fit now.
   bool find_one_gang() {
-    const single_victim::result one =
-        alone_(*state_, *view_, hosts_, request_->gang, costs_, list_, budget_, left());
-    steps_ += one.steps;
-    if (one.slot == single_victim::none) return false;
-    victims_.assign(1, one.slot);
-    cost_ = one.cost;
-    lower_bound_ = one.cost;
-    return true;
+    const std::uint64_t eighth = budget_ / 8;
+    // The steps that each gang counts as, besides those of topology_fit.
+    const topology_constraints& asked = request_->gang;
+    const bool reads_nodes = !hosts_.empty() || !step_prices::only_gpus(asked);
+    const std::uint64_t each =
+        (std::max<std::uint64_t>)(128, reads_nodes ? view_->free.num_nodes() / 16 : 0) +
+        asked.groups.size() / 8;
+    if (costs_.by_function() || costs_.least() == 0 || each > eighth) return false;
+    bounds_.begin(view_->free, view_->free.top(), asked);
+    if (!bounds_.lacks_slots(0)) return false;  // all gangs may be enough
+    // The eighth does not pay for this: which gangs are tried must not depend on how many ran once.
+    if (!pay(state_->num_slots() / slots_of_a_step)) return false;
+    const std::uint64_t used = try_alone(eighth, each);
+    steps_ += used;
+    return cost_ != never;
+  }
+  // Tries gangs alone, and keeps the first that is enough. Returns the steps that it took.
+  std::uint64_t try_alone(std::uint64_t eighth, std::uint64_t each) {
+    alone_.clear();
+    std::uint64_t cost = never;  // of the gangs in equal_
+    for (std::uint32_t slot = 0; slot < state_->num_slots(); ++slot) {
+      const scheduled_gangs::brief& b = state_->brief_of(slot);
+      if (!costs_.is_candidate(slot) || !bounds_.may_be_enough(0, b.gpus, b.nodes)) continue;
+      const std::uint64_t of_gang = costs_.of(slot);
+      if (of_gang <= 2 * costs_.least()) alone_.push_back({of_gang, slot});
+      cost = (std::min)(cost, of_gang);
+    }
+    const auto equal = std::partition(alone_.begin(), alone_.end(),
+                                      [&](const keyed_number& k) { return k.key != cost; });
+    std::uint64_t used = static_cast<std::uint64_t>(equal - alone_.begin()) / 64;
+    equal_.clear();
+    // A list that is cut off has used the eighth: none of its gangs is tried.
+    for (auto at = equal; at != alone_.end() && used + equal_.size() / 16 + each <= eighth; ++at)
+      equal_.push_back(state_->ordered(at->number));
+    used += equal_.size() / 16;
+    alone_.erase(equal, alone_.end());
+    keyed_number::make_heap(alone_);
+    const auto later = [&](const auto& a, const auto& b) { return state_->is_before(b, a); };
+    topology_constraints gang = request_->gang;
+    gang.preferred = any_level;
+    fit_.set_budget(eighth);
+    std::make_heap(equal_.begin(), equal_.end(), later);
+    for (bool known = true; known && used + each <= eighth;) {
+      if (equal_.empty()) {
+        if (alone_.empty()) break;
+        cost = alone_.front().key;
+        while (!alone_.empty() && alone_.front().key == cost &&
+               used + equal_.size() / 8 + each <= eighth)
+          equal_.push_back(state_->ordered(keyed_number::pop(alone_).number));
+        used += equal_.size() / 8;
+        std::make_heap(equal_.begin(), equal_.end(), later);
+      }
+      std::pop_heap(equal_.begin(), equal_.end(), later);
+      const std::uint32_t one = equal_.back().slot;
+      equal_.pop_back();
+      if (!costs_.is_within_budget(one)) {
+        used += 3;  // to take it from the heap
+        continue;
+      }
+      const std::uint64_t price = each + step_prices::of_changes(state_->brief_of(one).nodes);
+      if (used + price > eighth) break;
+      journal log;
+      transaction tx(log);
+      evict(tx, {&one, 1});
+      const auto then = fit_(view_->free, gang, hosts_);
+      used += price + then.steps;
+      known = then.verdict == fit_verdict::does_not_fit || then.is_refused;
+      if (then.verdict != fit_verdict::fits) continue;
+      victims_.assign(1, one);
+      cost_ = lower_bound_ = cost;
+      break;
+    }
+    return used;
   }
   void search_cluster() {
     const std::uint64_t gangs = state_->entries(request_->priority);
     const std::uint64_t entries = state_->nodes().num_nodes() + gangs;
-    const std::uint64_t price = state_->num_slots() / (state_->is_in_order() ? 64 : 12) +
-                                gangs / (hosts_.empty() ? 32 : 16) +
+    const std::uint64_t price = state_->num_slots() / 12 + gangs / (hosts_.empty() ? 32 : 16) +
                                 costs_.more_reading() * gangs / 16;
     budget_ended_ = !pay(price) || !search_.can_read(entries, search_left());
     if (budget_ended_) return;
@@ -265,8 +331,8 @@ class victim_planner {
     for (const std::uint32_t c : cells_)
       for (const cell_gangs::gang& g : gangs.in(c))
         if (costs_.is_candidate(g.slot)) in_order_.push_back(state_->ordered(g.slot));
-    merge_sort(in_order_, [&](const auto& a, const auto& b) { return state_->is_before(a, b); });
     excerpt_.begin(view_->free, hosts_, level_, cells_);
+    merge_sort(in_order_, [&](const auto& a, const auto& b) { return state_->is_before(a, b); });
     list_.clear();
     for (std::size_t i = 0; i < in_order_.size(); ++i)
       if (i == 0 || in_order_[i].slot != in_order_[i - 1].slot)
@@ -290,7 +356,8 @@ class victim_planner {
     }
   }
 
-  static constexpr std::size_t most_cells = 512;  // of a batch
+  static constexpr std::size_t most_cells = 512;         // of a batch
+  static constexpr std::uint32_t slots_of_a_step = 256;  // that are read
   scheduled_gangs* state_ = nullptr;
   node_view* view_ = nullptr;
   const gang_scheduler_types::request* request_ = nullptr;
@@ -302,7 +369,9 @@ class victim_planner {
   std::uint64_t steps_ = 0;
   std::uint64_t searched_ = 0;  // the steps of search_
   topology_victim_search<ragged_tree> search_;
-  single_victim alone_;
+  topology_fit<ragged_tree> fit_;                     // with one gang evicted
+  std::vector<keyed_number> alone_;                   // gangs that may be enough alone, their costs
+  std::vector<scheduled_gangs::ordered_gang> equal_;  // those that cost the same
   candidate_costs costs_;
   listed_candidates list_;
   victim_bounds bounds_;
