@@ -217,6 +217,7 @@ int main(int argc, char** argv) {
       if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
   }
   files.emplace_back(APIARY_SOURCE_DIR "/examples/programs/hived_session.input");
+  files.emplace_back(APIARY_SOURCE_DIR "/examples/programs/gang_session.input");
   std::sort(files.begin(), files.end());
   apiary::rng random(1);
   std::size_t kills = kill_busy_session(program);

@@ -1,18 +1,14 @@
-// Runs a HiveD scheduler on lines of JSON: reads one line (hived_session_event.h), answers with one
-// line (hived_session_answer.h). To be copied.
+// The verbs of a session of HiveD. To be copied.
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "hived_session_addresses.h"
-#include "hived_session_annotations.h"
+#include "../hived_drawing.h"
+#include "../text/json.h"
 #include "hived_session_answer.h"
-#include "hived_session_event.h"
-#include "hived_session_json.h"
-#include "hived_session_names.h"
-#include "hived_session_queries.h"
 #include "hived_session_request.h"
-#include "hived_session_words.h"
 #include "hived_yaml.h"
+#include "session.h"
+#include "session_request.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
@@ -23,6 +19,7 @@
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
+#include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
@@ -31,121 +28,75 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace example {
 
-// A session with one scheduler. An answer depends only on the line and the lines before it, so that a
-// recorded log, read again, gives the same answers and the same hashes.
-//
-// An error changes nothing except the count of lines. If memory runs out while a line is carried out,
-// the program ends, because the change may be incomplete.
-class hived_session {
+// Carries out the lines of a session. examples/README.md and hived_session_answer.h describe the answers.
+class hived_verbs {
  public:
-  // The answer to a line, without a line break.
-  std::string answer(const std::string& line) {
-    json_object out = begin();
-    auto event = session_event_reader::read(line);
-    absl::Status status = event.status();
-    if (status.ok()) status = complete(*event);
-    if (status.ok()) status = carry_out(*event, out);
-    return end(status, std::move(out));
-  }
-  // The answer to a line `config` with this configuration.
-  std::string configure(const absl::StatusOr<apiary::hived_config>& config) {
-    json_object out = begin();
-    const absl::Status status = start(config, out);
-    return end(status, std::move(out));
-  }
-  // The answer to a line that cannot be read.
-  std::string refuse(const absl::Status& why) { return end(why, begin()); }
+  static constexpr session_kind kind = session_kind::hived;
 
-  // The scheduler; null until a configuration has been accepted.
-  [[nodiscard]] const apiary::hived* scheduler() const noexcept {
-    return scheduler_ ? &*scheduler_ : nullptr;
-  }
-  [[nodiscard]] std::size_t num_names() const noexcept { return names_.size(); }
-
- private:
-  using job_id = apiary::job_id;
-  using plan_result = apiary::plan_result;
-
-  [[nodiscard]] json_object begin() const {
-    json_object out;
-    out.key("i").value(lines_);
-    return out;
-  }
-  std::string end(const absl::Status& status, json_object out) {
-    if (!status.ok()) {
-      out = begin();
-      out.key("result").value("error");
-      out.key("code").value(absl::StatusCodeToString(status.code()));
-      out.key("message").value(std::string(status.message()));
-    }
-    ++lines_;
-    const std::uint64_t state = scheduler_ ? scheduler_->hash() ^ names_.hash() : 0;
-    return out.key("hash").value(hex(state)).str();
-  }
-  static absl::Status ok(json_object& out) {
-    out.key("result").value("ok");
-    return absl::OkStatus();
-  }
-
+  // Takes the configuration, unless there is one.
   absl::Status start(const absl::StatusOr<apiary::hived_config>& config, json_object& out) {
     if (scheduler_) return absl::FailedPreconditionError("there is a configuration: reconfigure");
     APIARY_RETURN_IF_ERROR(config.status());
     APIARY_ASSIGN_OR_RETURN(scheduler_, apiary::hived::create(*config));
     config_ = *config;
-    return ok(out);
+    return session_ok(out);
   }
-  // Finds the pod by its name, and reads annotations.
-  absl::Status complete(session_event& e) {
-    if (!scheduler_) return absl::OkStatus();
-    if (e.op == "recover" && !(e.spec.empty() && e.bind_info.empty()))
-      APIARY_RETURN_IF_ERROR(annotation_reader::read(scheduler_->layout(), e));
-    if (e.pod_name.empty()) return absl::OkStatus();
-    const auto job = names_.find(e.group);
+  [[nodiscard]] const apiary::hived* scheduler() const noexcept {
+    return scheduler_ ? &*scheduler_ : nullptr;
+  }
+  // Names of gangs.
+  [[nodiscard]] std::size_t num_names() const noexcept { return names_.size(); }
+  // Covers the nodes that were suggested last for preempting gangs, too.
+  [[nodiscard]] std::uint64_t hash() const {
+    return scheduler_ ? scheduler_->hash() ^ names_.hash() : 0;
+  }
+
+ private:
+  using job_id = apiary::job_id;
+  using plan_result = apiary::plan_result;
+  using request = session_request;
+
+  [[nodiscard]] const apiary::hived_layout& layout() const { return scheduler_->layout(); }
+  // The gang of a line.
+  absl::StatusOr<job_id> gang_of(const request& e) const {
+    if (!e.group.valid()) return missing("group");
+    const auto job = names_.find(e.group.text());
+    if (!job) return unknown("gang", e.group.text());
+    return *job;
+  }
+  // The number of the pod; pods may have names.
+  absl::StatusOr<std::uint32_t> pod_of(const request& e) const {
+    if (e.pod) return *e.pod;
+    if (e.pod.name.empty()) return missing("pod");
+    const auto job = names_.find(e.group.text());
     const std::vector<std::string>& names = job ? names_.pods(*job) : e.pod_names;
-    const auto found = std::find(names.begin(), names.end(), e.pod_name);
+    const auto found = std::find(names.begin(), names.end(), e.pod.name);
     if (found == names.end())
-      return absl::NotFoundError("gang " + json_text(e.group) + " has no pod " +
-                                 json_text(e.pod_name));
-    e.pod = static_cast<std::uint32_t>(found - names.begin());
-    return absl::OkStatus();
+      return absl::NotFoundError("gang " + json_text(e.group.text()) + " has no pod " +
+                                 json_text(e.pod.name));
+    return static_cast<std::uint32_t>(found - names.begin());
   }
-  // The addresses of the devices; null if the event does not ask for them.
-  const cell_addresses* addresses_for(const session_event& e) {
+  // The addresses of the devices; null if the line does not ask for them.
+  const cell_addresses* addresses_for(const request& e) {
     if (!e.addresses) return nullptr;
-    if (!addresses_) addresses_.emplace(config_, scheduler_->layout());
+    if (!addresses_) addresses_.emplace(config_, layout());
     return &*addresses_;
   }
 
-  absl::Status carry_out(const session_event& e, json_object& out) {
-    if (e.op == "note" || e.op == "final") return ok(out);
-    if (e.op == "config") return start(parse_hived_yaml(e.document.str()), out);
-    if (!scheduler_) return absl::FailedPreconditionError("there is no configuration");
-    if (e.op == "reconfigure") return reconfigure(e, out);
-    if (e.op == "audit") return audit(out);
-    if (const auto answered = session_queries(*scheduler_, names_, addresses_for(e)).answer(e, out))
-      return *answered;
-    if (e.op == "node_bad" || e.op == "node_healthy") return mark_node(e, out);
-    if (e.op == "device_bad" || e.op == "device_healthy") return mark_device(e, out);
-    if (e.op == "delete_pod") return finish_task(e, out);
-    if (e.op == "delete")
-      return finish(e, out, [&](job_id job) { return scheduler_->finish(job); });
-    if (e.op == "cancel")
-      return finish(e, out, [&](job_id job) { return scheduler_->cancel(job); });
-    if (e.op == "recover") return recover(e, out);
-    if (e.op == "schedule") return schedule(e, out);
-    if (e.op == "schedule_pod") return schedule_task(e, out);
-    return absl::UnimplementedError("op: there is no " + json_text(e.op));
-  }
+  // -- the cluster
 
-  absl::Status reconfigure(const session_event& e, json_object& out) {
+  absl::Status config(const request& e, json_object& out) {
+    return start(parse_hived_yaml(e.document.str()), out);
+  }
+  absl::Status reconfigure(const request& e, json_object& out) {
     APIARY_ASSIGN_OR_RETURN(const apiary::hived_config config, parse_hived_yaml(e.document.str()));
     APIARY_ASSIGN_OR_RETURN(const auto report, scheduler_->reconfigure(config));
     config_ = config;
@@ -160,144 +111,152 @@ class hived_session {
     forget(report.gone);
     return absl::OkStatus();
   }
-  absl::Status audit(json_object& out) {
+  absl::Status audit(const request&, json_object& out) {
     const std::vector<apiary::violation> found = apiary::audit(*scheduler_);
-    if (found.empty()) return ok(out);
+    if (found.empty()) return session_ok(out);
     std::string all;
     for (const apiary::violation& v : found)
       all += (all.empty() ? "" : "; ") + v.invariant + ": " + v.witness;
     return absl::InternalError(all);
   }
 
-  absl::Status mark_node(const session_event& e, json_object& out) {
-    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(scheduler_->layout(), e.node));
-    return mark(e, node, std::nullopt, out);
-  }
-  absl::Status mark(const session_event& e, apiary::node_id node,
-                    std::optional<std::uint32_t> position, json_object& out) {
+  absl::Status mark(const request& e, json_object& out) {
+    const bool bad = e.op.ends_with("_bad");
     apiary::hived& to = *scheduler_;
-    if (e.op.ends_with("_bad")) {
-      APIARY_RETURN_IF_ERROR(position ? to.mark_bad(node, *position) : to.mark_bad(node));
-    } else {
-      APIARY_RETURN_IF_ERROR(position ? to.mark_healthy(node, *position) : to.mark_healthy(node));
+    if (e.op.starts_with("device") && !e.device) return missing("device");
+    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(layout(), e.node.name));
+    if (!e.device) {
+      APIARY_RETURN_IF_ERROR(bad ? to.mark_bad(node) : to.mark_healthy(node));
+      return session_ok(out);
     }
-    return ok(out);
+    const apiary::node_id with = *node_with(layout(), e.node.name, {*e.device});
+    const auto position = layout().find_position(with, *e.device);
+    if (!position) return unknown("device " + std::to_string(*e.device) + " of node", e.node.name);
+    APIARY_RETURN_IF_ERROR(bad ? to.mark_bad(with, *position) : to.mark_healthy(with, *position));
+    return session_ok(out);
   }
-  absl::Status mark_device(const session_event& e, json_object& out) {
-    if (!e.device) return missing("device");
-    APIARY_RETURN_IF_ERROR(node_of(scheduler_->layout(), e.node).status());
-    const auto node = node_with(scheduler_->layout(), e.node, {*e.device});
-    const auto position = scheduler_->layout().find_position(*node, *e.device);
-    if (position) return mark(e, *node, position, out);
-    return unknown("device " + std::to_string(*e.device) + " of node", e.node);
-  }
+
+  // -- gangs
 
   // `change` is the call that ends the gang or one task of it.
   template <class Change>
-  absl::Status finish(const session_event& e, json_object& out, Change change) {
-    if (e.group.empty()) return missing("group");
-    const auto job = names_.find(e.group);
-    if (!job) return unknown("gang", e.group);
-    APIARY_RETURN_IF_ERROR(by_name(change(*job), {{*job, e.group}}));
-    forget({*job});
+  absl::Status end(const request& e, json_object& out, Change change) {
+    APIARY_ASSIGN_OR_RETURN(const job_id job, gang_of(e));
+    APIARY_RETURN_IF_ERROR(by_name(change(job), {{job, e.group.text()}}));
+    forget({job});
     out.key("result").value("ok");
     write_gangs(out, "restored", names_, scheduler_->restored());
     return absl::OkStatus();
   }
-  absl::Status finish_task(const session_event& e, json_object& out) {
-    if (!e.pod) return missing("pod");
-    return finish(e, out, [&](job_id job) { return scheduler_->finish_task(job, *e.pod); });
+  absl::Status finish(const request& e, json_object& out) {
+    return end(e, out, [this](job_id job) { return scheduler_->finish(job); });
+  }
+  absl::Status cancel(const request& e, json_object& out) {
+    return end(e, out, [this](job_id job) { return scheduler_->cancel(job); });
+  }
+  absl::Status finish_task(const request& e, json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const std::uint32_t pod, pod_of(e));
+    return end(e, out, [&](job_id job) { return scheduler_->finish_task(job, pod); });
   }
 
-  absl::Status recover(const session_event& e, json_object& out) {
-    const job_id job = names_.id_for(e.group);
+  absl::Status recover(const request& line, json_object& out) {
+    request e = line;
+    if (!(e.spec.empty() && e.bind_info.empty()))
+      APIARY_RETURN_IF_ERROR(annotation_reader::read(layout(), e));
+    const std::string group = e.group.text();
+    const job_id job = names_.id_for(group);
     APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of_running(*scheduler_, e, job));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::hived_placement> tasks,
-                            placements_of(scheduler_->layout(), e.pods));
+                            placements_of(layout(), e.pods));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::level_t> whole_cells,
-                            levels_of(scheduler_->layout(), e.pods));
-    APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), {{job, e.group}}));
+                            levels_of(layout(), e.pods));
+    APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), {{job, group}}));
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
                                    [](apiary::hived_placement task) { return task.leaves != 0; });
     std::vector<job_id> lost;  // gangs that lost cells of their tenant
-    if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.groups)) {
+    if (!gone || names_.find(group) || tasks.size() != num_tasks(r.groups)) {
       std::vector<apiary::gang_record::missing_leaf> lost_leaves;
       if (tasks.size() == num_tasks(r.groups))
-        lost_leaves = missing_of(scheduler_->layout(), r.groups, e.pods, tasks);
+        lost_leaves = missing_of(layout(), r.groups, e.pods, tasks);
       const absl::StatusOr<bool> recovered =
           scheduler_->recover(r, tasks, whole_cells, lost_leaves);
-      if (!recovered.ok()) return by_name(recovered.status(), {{job, e.group}});
-      names_.add(e.group, e.pod_names);
+      if (!recovered.ok()) return by_name(recovered.status(), {{job, group}});
+      names_.add(group, e.pod_names);
       lost = scheduler_->downgraded();
       if (!*recovered) lost.push_back(job);
     }
     out.key("result").value("ok");
     write_gangs(out, "lazyPreempted", names_, lost);
-    write_names(out, "gone", gone ? std::vector<std::string>{e.group} : std::vector<std::string>());
+    write_names(out, "gone", gone ? std::vector<std::string>{group} : std::vector<std::string>());
     return absl::OkStatus();
   }
-  absl::Status schedule(const session_event& e, json_object& out) {
+  absl::Status schedule(const request& e, json_object& out) {
+    return schedule(e, std::nullopt, out);
+  }
+  // `pod`: the answer has this task only.
+  absl::Status schedule(const request& e, std::optional<std::uint32_t> pod, json_object& out) {
     const bool filtering = e.phase == "Filtering";
     if (!filtering && !e.phase.empty() && e.phase != "Preempting")
       return absl::InvalidArgumentError("phase: Filtering or Preempting expected");
-    const job_id job = names_.id_for(e.group);
+    const std::string group = e.group.text();
+    const job_id job = names_.id_for(group);
     const apiary::gang_record* known = scheduler_->find(job);
-    const bool short_form = known != nullptr && e.brief;
+    const bool short_form = known != nullptr && description_in(e, false).empty();
     auto r = short_form ? known->request : request_to_place(*scheduler_, e, job);
     APIARY_RETURN_IF_ERROR(r.status());
     std::optional<apiary::summary_bitset> nodes;
-    if (e.suggested) nodes = nodes_of(scheduler_->layout(), *e.suggested);
+    if (e.suggested) nodes = nodes_of(layout(), *e.suggested);
     if (!e.suggested && short_form) nodes = names_.suggested(job);
     if (nodes && !e.ignore_suggested) r->suggested = &*nodes;
     auto plan = scheduler_->propose(*r);
-    if (!plan.ok()) return by_name(plan.status(), {{job, e.group}});
+    if (!plan.ok()) return by_name(plan.status(), {{job, group}});
     if (plan->result != plan_result::wait) std::erase(plan->cancelled, job);
     std::vector<job_id> restored;
     const bool changes = plan->result == plan_result::preempt || !plan->cancelled.empty();
     if (plan->result == plan_result::bind || (changes && !filtering)) {
-      APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), {{job, e.group}}));
+      APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), {{job, group}}));
       restored = scheduler_->restored();
-      if (plan->result != plan_result::wait) names_.add(e.group, e.pod_names);
+      if (plan->result != plan_result::wait) names_.add(group, e.pod_names);
       const bool proposes_again = plan->result == plan_result::preempt && r->suggested != nullptr;
       names_.suggest(job, proposes_again ? nodes : std::nullopt);
     } else {  // nothing was committed
       plan->downgraded.clear();
       plan->cancelled.clear();
     }
-    const std::vector<std::string>& pods = names_.find(e.group) ? names_.pods(job) : e.pod_names;
-    write_plan(out, *scheduler_, names_, *r, *plan, e.op == "schedule_pod" ? e.pod : std::nullopt,
-               {{}, pods, addresses_for(e)});
+    const std::vector<std::string>& pods = names_.find(group) ? names_.pods(job) : e.pod_names;
+    write_plan(out, *scheduler_, names_, *r, *plan, pod, {{}, pods, addresses_for(e)});
     write_gangs(out, "restored", names_, restored);
     forget(plan->cancelled);
     return absl::OkStatus();
   }
   // Answers with the placement of a task if the gang runs; schedules the gang otherwise.
-  absl::Status schedule_task(const session_event& e, json_object& out) {
-    if (!e.pod) return missing("pod");
-    const auto job = names_.find(e.group);
+  absl::Status schedule_task(const request& e, json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const std::uint32_t pod, pod_of(e));
+    const std::string group = e.group.text();
+    const auto job = names_.find(group);
     const apiary::gang_record* gang = job ? scheduler_->find(*job) : nullptr;
-    if (gang == nullptr && e.members.empty()) return unknown("gang", e.group);
-    const auto& members = e.members.empty() ? gang->request.groups : e.members;
+    if (gang == nullptr && e.members.empty()) return unknown("gang", group);
+    const auto members = e.members.empty() ? gang->request.groups : groups_of(e.members);
     const std::uint64_t size = num_tasks(members);
-    if (*e.pod >= size) {
-      return absl::NotFoundError("gang " + json_text(e.group) + " has " + std::to_string(size) +
-                                 " tasks; it has no task " + std::to_string(*e.pod));
+    if (pod >= size) {
+      return absl::NotFoundError("gang " + json_text(group) + " has " + std::to_string(size) +
+                                 " tasks; it has no task " + std::to_string(pod));
     }
-    if (gang == nullptr) return schedule(e, out);
+    if (gang == nullptr) return schedule(e, pod, out);
     if (members != gang->request.groups)
-      return absl::InvalidArgumentError("members: differ from those of gang " + json_text(e.group));
+      return absl::InvalidArgumentError("members: differ from those of gang " + json_text(group));
     const std::vector<apiary::hived_placement> tasks = scheduler_->tasks(*gang);
-    if (tasks[*e.pod].leaves == 0) {
-      const auto [first, last] = gang->leaves_of(*e.pod);
+    if (tasks[pod].leaves == 0) {
+      const auto [first, last] = gang->leaves_of(pod);
       return absl::NotFoundError(
-          "task " + std::to_string(*e.pod) + " of gang " + json_text(e.group) +
+          "task " + std::to_string(pod) + " of gang " + json_text(group) +
           (gang->misses(first, last) ? " is not on the configuration's nodes" : " has ended"));
     }
-    if (gang->state == apiary::gang_state::preempting) return schedule(e, out);
+    if (gang->state == apiary::gang_state::preempting) return schedule(e, pod, out);
     apiary::gang_plan recorded;
     recorded.result = plan_result::bind;
     recorded.tasks = tasks;
-    write_plan(out, *scheduler_, names_, gang->request, recorded, e.pod,
+    write_plan(out, *scheduler_, names_, gang->request, recorded, pod,
                {{}, names_.pods(*job), addresses_for(e)});
     write_gangs(out, "restored", names_, {});
     return absl::OkStatus();
@@ -309,11 +268,219 @@ class hived_session {
       if (scheduler_->find(job) == nullptr) names_.remove(job);
   }
 
+  // -- queries: they change nothing
+
+  // Writes numbers with their names, in this order.
+  static void write_each(json_object& out,
+                         std::initializer_list<std::pair<const char*, std::uint64_t>> all) {
+    for (const auto& [name, n] : all) out.key(name).value(n);
+  }
+  [[nodiscard]] absl::StatusOr<apiary::tenant_id> tenant_of(const request& e) const {
+    if (e.vc.empty()) return missing("vc");
+    const auto tenant = layout().find_tenant(e.vc);
+    if (!tenant) return unknown("virtual cluster", e.vc);
+    return *tenant;
+  }
+  [[nodiscard]] std::string name_of(apiary::tenant_id tenant) const {
+    return tenant.valid() ? layout().tenants[tenant.value].name : "";
+  }
+
+  absl::Status usage(const request& e, json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const apiary::tenant_id tenant, tenant_of(e));
+    APIARY_ASSIGN_OR_RETURN(const apiary::hived_queries::tenant_usage used,
+                            apiary::hived_queries::usage_of(*scheduler_, tenant));
+    out.key("result").value("ok");
+    write_each(out, {{"owned", used.owned},
+                     {"guaranteed", used.guaranteed},
+                     {"opportunistic", used.opportunistic},
+                     {"claimed", used.claimed},
+                     {"running", used.running},
+                     {"preempting", used.preempting},
+                     {"downgraded", used.downgraded}});
+    return absl::OkStatus();
+  }
+  absl::Status vc_state(const request& e, json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const apiary::tenant_id tenant, tenant_of(e));
+    out.key("result").value("ok").key("cells").open('[');
+    for (std::uint32_t c = 0; c < layout().chains.size(); ++c) {
+      const apiary::chain_layout& chain = layout().chains[c];
+      std::string type;  // as in the configuration
+      for (apiary::level_t l = chain.tree.num_levels(); l-- > 0;) {
+        type += (type.empty() ? "" : ".") + chain.level_types[l];
+        const std::uint32_t owned = layout().tenants[tenant.value].quota[c][l];
+        if (owned == 0) continue;
+        APIARY_ASSIGN_OR_RETURN(const std::uint32_t doomed,
+                                scheduler_->doomed(tenant, apiary::chain_id(c), l));
+        out.open('{').key("cellType").value(type);
+        write_each(out, {{"cellNumber", owned},
+                         {"bound", scheduler_->cells().ledger(c).allocated(tenant, l)},
+                         {"doomed", doomed}});
+        out.close('}');
+      }
+    }
+    out.close(']').key("pinnedCells").open('[');
+    for (const apiary::pinned_layout& pinned : layout().pinned)
+      if (pinned.tenant == tenant) out.value(pinned.id);
+    out.close(']');
+    return absl::OkStatus();
+  }
+  absl::Status node_state(const request& e, json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(layout(), e.node.name));
+    apiary::hived_queries::cell_state state;
+    apiary::node_id n = node;
+    do {
+      APIARY_ASSIGN_OR_RETURN(const apiary::hived_queries::cell_state more,
+                              apiary::hived_queries::state_of(*scheduler_, layout().chain_of(n),
+                                                              layout().node_cell(n)));
+      if (!state.bound_to.valid()) state.bound_to = more.bound_to;
+      state.leaves += more.leaves;
+      state.idle += more.idle;
+      state.guaranteed += more.guaranteed;
+      state.opportunistic += more.opportunistic;
+      state.claimed += more.claimed;
+      state.bad += more.bad;
+      n = layout().next_of_host(n);
+    } while (n != node);
+    out.key("result").value("ok").key("vc").value(name_of(state.bound_to));
+    write_each(out, {{"leaves", state.leaves},
+                     {"idle", state.idle},
+                     {"guaranteed", state.guaranteed},
+                     {"opportunistic", state.opportunistic},
+                     {"claimed", state.claimed},
+                     {"bad", state.bad}});
+    return absl::OkStatus();
+  }
+
+  absl::Status gang_state(const request& e, json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const job_id job, gang_of(e));
+    const apiary::gang_record& gang = *scheduler_->find(job);
+    out.key("result").value("ok");
+    write_gang(out, gang);
+    const std::vector<apiary::level_t> levels =
+        apiary::hived_queries::whole_cell_levels(*scheduler_, gang);
+    write_places(out, "pods", layout(), scheduler_->tasks(gang),
+                 {levels, names_.pods(job), addresses_for(e)});
+    write_gangs(out, "victims", names_, victims_of(job));
+    write_gangs(out, "preemptors", names_, preemptors_of(gang));
+    return absl::OkStatus();
+  }
+  absl::Status gangs(const request& e, json_object& out) {
+    apiary::tenant_id of;
+    if (!e.vc.empty()) {
+      APIARY_ASSIGN_OR_RETURN(of, tenant_of(e));
+    }
+    out.key("result").value("ok").key("gangs").open('[');
+    for (const apiary::gang_slot s : scheduler_->gangs().by_job()) {
+      const apiary::gang_record& gang = scheduler_->gangs()[s];
+      if (of.valid() && gang.request.tenant != of) continue;
+      out.open('{').key("group").value(names_[gang.request.job]);
+      write_gang(out, gang);
+      out.close('}');
+    }
+    out.close(']');
+    return absl::OkStatus();
+  }
+  void write_gang(json_object& out, const apiary::gang_record& gang) const {
+    const bool preempting = gang.state == apiary::gang_state::preempting;
+    out.key("vc").value(name_of(gang.request.tenant));
+    out.key("priority").value(gang.request.priority);
+    out.key("state").value(preempting                          ? "preempting"
+                           : scheduler_->being_preempted(gang) ? "being_preempted"
+                                                               : "allocated");
+    out.key("as").value(gang.guaranteed()           ? "guaranteed"
+                        : gang.request.priority < 0 ? "opportunistic"
+                                                    : "downgraded");
+  }
+  // The preempting gangs that have claimed devices of a gang, or wait for its end.
+  [[nodiscard]] std::vector<apiary::job_id> preemptors_of(const apiary::gang_record& gang) const {
+    std::vector<apiary::job_id> all;
+    const auto add = [&](apiary::gang_slot s) {
+      if (s.valid()) all.push_back(scheduler_->gangs()[s].request.job);
+    };
+    add(gang.ends_for);
+    for (const apiary::chain_leaf& l : gang.leaves) {
+      if (l.leaf.valid() && gang.state == apiary::gang_state::allocated)
+        add(scheduler_->cells().chain(l.chain).holders(l.leaf).claimer);
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }
+  // The gangs on leaves that a preempting gang has claimed, and the gangs that must end for its cells.
+  [[nodiscard]] std::vector<apiary::job_id> victims_of(apiary::job_id job) const {
+    const auto own = scheduler_->gangs().find(job);
+    std::vector<apiary::job_id> victims;
+    for (const apiary::gang_slot s : scheduler_->gangs().by_job()) {
+      const apiary::gang_record& gang = scheduler_->gangs()[s];
+      const bool claimed =
+          s != own && std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const auto& l) {
+            return l.leaf.valid() &&
+                   scheduler_->cells().chain(l.chain).holders(l.leaf).claimer == own;
+          });
+      if (claimed || gang.ends_for == own) victims.push_back(gang.request.job);
+    }
+    return victims;
+  }
+
+  absl::Status draw(const request&, json_object& out) {
+    out.key("result").value("ok").key("lines").open('[');
+    const std::string text = example::draw(*scheduler_);
+    for (std::size_t from = 0; from < text.size();) {
+      const std::size_t end = text.find('\n', from);
+      out.value(text.substr(from, end - from));
+      from = end + 1;
+    }
+    out.close(']').key("jobs").open('[');
+    for (const apiary::gang_slot s : scheduler_->gangs().by_job()) {
+      const apiary::job_id job = scheduler_->gangs()[s].request.job;
+      out.open('{').key("job").value(std::uint64_t{job.value});
+      out.key("group").value(names_[job]).close('}');
+    }
+    out.close(']');
+    return absl::OkStatus();
+  }
+
   std::optional<apiary::hived> scheduler_;
   apiary::hived_config config_;
   std::optional<cell_addresses> addresses_;  // made when they are first asked for
   gang_names names_;
-  std::uint64_t lines_ = 0;
+
+ public:
+  static constexpr const char* gang_fields =
+      "group vc priority members leafType lazy pinned required preferred chains excludedChains "
+      "suggested ignoreSuggested phase addresses pod";
+  static constexpr session_verb<hived_verbs> verbs[] = {
+      {"config", "the configuration, as in YAML; once", &hived_verbs::config, "*"},
+      {"reconfigure", "another configuration; the answer lists the gangs that it affects",
+       &hived_verbs::reconfigure, "*"},
+      {"schedule",
+       "places the gang, or preempts for it; a preempting gang may be sent again by name alone",
+       &hived_verbs::schedule, gang_fields},
+      {"schedule_pod", "as schedule; the answer has this task only", &hived_verbs::schedule_task,
+       gang_fields},
+      {"delete", "the gang has ended", &hived_verbs::finish, "group"},
+      {"delete_pod", "one task has ended", &hived_verbs::finish_task, "group pod"},
+      {"cancel", "ends the preemption of a gang", &hived_verbs::cancel, "group"},
+      {"recover", "the gang runs already; pods as in the answers, or spec and bindInfo",
+       &hived_verbs::recover,
+       "group vc priority members leafType lazy pinned required preferred chains excludedChains "
+       "suggested ignoreSuggested phase spec bindInfo pods"},
+      {"node_bad", "", &hived_verbs::mark, "node"},
+      {"node_healthy", "", &hived_verbs::mark, "node"},
+      {"device_bad", "one GPU", &hived_verbs::mark, "node device"},
+      {"device_healthy", "one GPU", &hived_verbs::mark, "node device"},
+      {"usage", "how many devices the tenant owns and uses", &hived_verbs::usage, "vc"},
+      {"vc_state", "the tenant's quota, and how many of the cells are bound and doomed",
+       &hived_verbs::vc_state, "vc"},
+      {"node_state", "who owns the node's cell now, and what its devices are used for",
+       &hived_verbs::node_state, "node"},
+      {"gang_state", "tenant, state, tasks and victims of a gang", &hived_verbs::gang_state,
+       "group addresses"},
+      {"gangs", "all gangs, or those of a tenant", &hived_verbs::gangs, "vc"},
+      {"draw", "the whole cluster as text", &hived_verbs::draw, ""},
+      {"audit", "whether all invariants hold", &hived_verbs::audit, ""}};
 };
+
+using hived_session = session<hived_verbs>;
 
 }  // namespace example

@@ -73,8 +73,7 @@ class line_of_bytes {
         if (what == 1) return of_tenant();
         if (what == 2) return R"({"op":"node_state",)" + node() + '}';
         if (what == 3) return R"({"op":"gang_state",)" + group() + '}';
-        if (what > 4) return R"({"op":"cancel",)" + group() + '}';
-        if (what == 4) return below(2) == 0 ? R"({"op":"audit"})" : R"({"op":"draw"})";
+        if (what > 3) return below(2) == 0 ? R"({"op":"audit"})" : R"({"op":"draw"})";
         std::string back(cluster);
         return below(2) == 0 ? smaller : back.replace(7, 6, "reconfigure");
       }

@@ -14,10 +14,10 @@
 static const char* const gang_lines[] = {
     "{\"op\":\"config\",\"topology\":\"SwitchName=r0 Nodes=n[0-1]\\nSwitchName=r1 Nodes=n[2-3]\","
     "\"nodes\":\"NodeName=n[0-3] Gres=gpu:8\"}",
-    "{\"op\":\"propose\",\"job\":\"train\",\"groups\":[{\"tasks\":2,\"gpus\":8}],\"required\":\"rack\"}",
+    "{\"op\":\"propose\",\"group\":\"train\",\"members\":[{\"pods\":2,\"leafs\":8}],\"required\":\"rack\"}",
     "{\"op\":\"commit\"}",
-    "{\"op\":\"propose\",\"job\":\"large\",\"groups\":[{\"tasks\":4,\"gpus\":8}]}",
-    "{\"op\":\"finish\",\"job\":\"nothing\"}"};
+    "{\"op\":\"propose\",\"group\":\"large\",\"members\":[{\"pods\":4,\"leafs\":8}]}",
+    "{\"op\":\"delete\",\"group\":\"nothing\"}"};
 static const char* const hived_lines[] = {
     "{\"op\":\"config\",\"physicalCluster\":{\"cellTypes\":{\"NODE\":{\"childCellType\":\"GPU\","
     "\"childCellNumber\":4,\"isNodeLevel\":true}},\"physicalCells\":[{\"cellType\":\"NODE\","
@@ -97,7 +97,7 @@ static int measure(long lines, const char* kind) {
     const long job = i / steps;
     if (i % steps == 0)
       snprintf(line, sizeof line,
-               is_gang ? "{\"op\":\"propose\",\"job\":%ld,\"groups\":[{\"tasks\":2,\"gpus\":8}],"
+               is_gang ? "{\"op\":\"propose\",\"group\":%ld,\"members\":[{\"pods\":2,\"leafs\":8}],"
                          "\"required\":\"rack\"}"
                        : "{\"op\":\"schedule\",\"group\":\"g%ld\",\"vc\":\"a\",\"priority\":1,"
                          "\"members\":[{\"pods\":2,\"leafs\":8}]}",
@@ -108,7 +108,7 @@ static int measure(long lines, const char* kind) {
       snprintf(line, sizeof line, "{\"op\":\"note\"}");
     else
       snprintf(line, sizeof line,
-               is_gang ? "{\"op\":\"finish\",\"job\":%ld}" : "{\"op\":\"delete\",\"group\":\"g%ld\"}",
+               is_gang ? "{\"op\":\"delete\",\"group\":%ld}" : "{\"op\":\"delete\",\"group\":\"g%ld\"}",
                job - 400);
     const char* answer = apiary_session_line(session, line);
     wrong += strstr(answer, i % steps == 0 ? "\"bind\"" : "\"ok\"") == NULL;
@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < sizeof gang_lines / sizeof *gang_lines; ++i) ask(gangs, gang_lines[i]);
   puts("on a copy, without the job:");
   apiary_session* copy = apiary_session_clone(gangs);
-  ask(copy, "{\"op\":\"finish\",\"job\":\"train\"}");
+  ask(copy, "{\"op\":\"delete\",\"group\":\"train\"}");
   ask(copy, gang_lines[3]);
   apiary_session_free(copy);
   puts("the original:");

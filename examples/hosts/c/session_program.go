@@ -75,12 +75,12 @@ func measure(lines int) {
 		job := i / 3
 		line, want := `{"op":"commit"}`, `"ok"`
 		if i%3 == 0 {
-			line = fmt.Sprintf(`{"op":"propose","job":%d,"groups":[{"tasks":2,"gpus":8}],"required":"rack"}`, job)
+			line = fmt.Sprintf(`{"op":"propose","group":%d,"members":[{"pods":2,"leafs":8}],"required":"rack"}`, job)
 			want = `"bind"`
 		} else if i%3 == 2 {
 			line = `{"op":"note"}`
 			if job >= 400 {
-				line = fmt.Sprintf(`{"op":"finish","job":%d}`, job-400)
+				line = fmt.Sprintf(`{"op":"delete","group":%d}`, job-400)
 			}
 		}
 		if !strings.Contains(session.Line(line), want) {
@@ -102,17 +102,17 @@ func main() {
 	}
 	fmt.Println("ABI", C.apiary_session_abi_version())
 	gangs := must("gang")
-	large := `{"op":"propose","job":"large","groups":[{"tasks":4,"gpus":8}]}`
+	large := `{"op":"propose","group":"large","members":[{"pods":4,"leafs":8}]}`
 	for _, line := range []string{
 		`{"op":"config","topology":"SwitchName=r0 Nodes=n[0-1]\nSwitchName=r1 Nodes=n[2-3]",` +
 			`"nodes":"NodeName=n[0-3] Gres=gpu:8"}`,
-		`{"op":"propose","job":"train","groups":[{"tasks":2,"gpus":8}],"required":"rack"}`,
-		`{"op":"commit"}`, large, `{"op":"finish","job":"nothing"}`} {
+		`{"op":"propose","group":"train","members":[{"pods":2,"leafs":8}],"required":"rack"}`,
+		`{"op":"commit"}`, large, `{"op":"delete","group":"nothing"}`} {
 		fmt.Println(gangs.Line(line))
 	}
 	fmt.Println("on a copy, without the job:")
 	clone := gangs.Clone()
-	fmt.Println(clone.Line(`{"op":"finish","job":"train"}`))
+	fmt.Println(clone.Line(`{"op":"delete","group":"train"}`))
 	fmt.Println(clone.Line(large))
 	clone.Free()
 	fmt.Println("the original:")

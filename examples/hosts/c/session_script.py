@@ -11,7 +11,7 @@ import json
 import sys
 import time
 
-ABI = 1
+ABI = 2
 
 
 class Library:
@@ -72,12 +72,12 @@ def measure(library, lines):
         job = i // 3
         if i % 3 == 0:
             answer = session.text(
-                f'{{"op":"propose","job":{job},"groups":[{{"tasks":2,"gpus":8}}],"required":"rack"}}')
+                f'{{"op":"propose","group":{job},"members":[{{"pods":2,"leafs":8}}],"required":"rack"}}')
         elif i % 3 == 1:
             answer = session.text('{"op":"commit"}')
         else:
             answer = session.text('{"op":"note"}' if job < 400
-                                  else f'{{"op":"finish","job":{job - 400}}}')
+                                  else f'{{"op":"delete","group":{job - 400}}}')
         wrong += ('"bind"' if i % 3 == 0 else '"ok"') not in answer
     print(f"{(time.perf_counter() - start) / lines * 1e6:.2f} us a line, {wrong} unexpected answers")
     return wrong != 0
@@ -91,14 +91,14 @@ def main():
     gangs = Session(library, "gang")
     print(gangs("config", topology="SwitchName=r0 Nodes=n[0-1]\nSwitchName=r1 Nodes=n[2-3]",
                 nodes="NodeName=n[0-3] Gres=gpu:8"))
-    print(gangs("propose", job="train", groups=[{"tasks": 2, "gpus": 8}], required="rack"))
+    print(gangs("propose", group="train", members=[{"pods": 2, "leafs": 8}], required="rack"))
     print(gangs("commit"))
-    large = {"job": "large", "groups": [{"tasks": 4, "gpus": 8}]}
+    large = {"group": "large", "members": [{"tasks": 4, "gpus": 8}]}
     print(gangs("propose", **large))
-    print(gangs("finish", job="nothing"))
+    print(gangs("delete", job="nothing"))
     print("on a copy, without the job:")
     copy = gangs.clone()
-    print(copy("finish", job="train"))
+    print(copy("delete", job="train"))
     print(copy("propose", **large))
     print("the original:")
     print(gangs("audit"))

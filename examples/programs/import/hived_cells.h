@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "../hived_session_json.h"
+#include "../../text/json.h"
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/hived/config.h>

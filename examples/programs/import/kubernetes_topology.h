@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../../hosts/kubernetes/kubernetes_records.h"
-#include "../hived_session_json.h"
+#include "../../text/json.h"
 #include "../strict_yaml.h"
 
 #include <absl/status/status.h>

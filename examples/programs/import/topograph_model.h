@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "../hived_session_json.h"
+#include "../../text/json.h"
 #include "../strict_yaml.h"
 #include "slurm_lines.h"
 #include "slurm_texts.h"

@@ -1,4 +1,4 @@
-// apiary/tests/kubernetes/gang_session_test.cpp - lines of a session of the gang scheduler: each op, each fault.
+// apiary/tests/examples/gang_session_test.cpp - lines of a session of the gang scheduler: each op, each fault.
 // SPDX-License-Identifier: MIT
 #include "../../examples/programs/gang_session.h"
 
@@ -34,7 +34,7 @@ std::string ask_gang(gang_session& session, const std::string& line) {
 std::uint64_t state_of(const gang_session& session) {
   return session.scheduler() == nullptr ? 0 : session.scheduler()->hash();
 }
-const std::string all_gpus = "'gpus':[0,1,2,3,4,5,6,7]";
+const std::string all_gpus = "'devices':[0,1,2,3,4,5,6,7]";
 const std::string done = "'result':'ok'";
 
 gang_session two_racks() {
@@ -47,10 +47,10 @@ gang_session two_racks() {
 
 // A new session that has played the lines of a snapshot.
 gang_session restored(gang_session& from) {
-  const auto document = example::session_json::parse(from.answer(R"({"op":"snapshot"})"));
+  const auto document = example::json_reader::read(from.answer(R"({"op":"snapshot"})"));
   gang_session to;
-  for (const auto& line : document["lines"]) {
-    const std::string answer = to.answer(line.get<std::string>());
+  for (const example::json_value& line : document->find("lines")->items) {
+    const std::string answer = to.answer(line.scalar);
     CHECK_MESSAGE(answer.find(R"("result":"ok")") != std::string::npos, answer);
   }
   return to;
@@ -60,9 +60,9 @@ gang_session restored(gang_session& from) {
 
 TEST_CASE("a session proposes, commits, preempts and explains") {
   gang_session s = two_racks();
-  const std::string train = "'job':'train','groups':[{'tasks':2,'gpus':8}],'required':'rack'";
-  CHECK(ask_gang(s, "{'op':'propose','job':7,'groups':[{'tasks':3,'gpus':8}]}") ==
-        "'result':'bind','tasks':[{'node':'n1'," + all_gpus + "},{'node':'n2'," + all_gpus +
+  const std::string train = "'group':'train','members':[{'pods':2,'leafs':8}],'required':'rack'";
+  CHECK(ask_gang(s, "{'op':'propose','group':7,'members':[{'pods':3,'leafs':8}]}") ==
+        "'result':'bind','pods':[{'node':'n1'," + all_gpus + "},{'node':'n2'," + all_gpus +
             "},{'node':'n3'," + all_gpus + "}],'level':'cluster'");
   CHECK(ask_gang(s, "{'op':'commit'}") == done);
   CHECK(
@@ -79,14 +79,16 @@ TEST_CASE("a session proposes, commits, preempts and explains") {
   CHECK(plan.find("'result':'preempt'") == 0);
   CHECK(plan.find("'level':'rack','victims':[7],'cost':") != std::string::npos);
   CHECK(ask_gang(s, "{'op':'commit'}") == done);
-  CHECK(ask_gang(s, "{'op':'gang','job':7}").find("'endsFor':'train'") != std::string::npos);
-  CHECK(ask_gang(s, "{'op':'gang','job':'train'}").find("'state':'preempting'") !=
+  CHECK(ask_gang(s, "{'op':'gang_state','group':7}").find("'endsFor':'train'") !=
         std::string::npos);
-  CHECK(ask_gang(s, "{'op':'finish','job':7}") == done);
+  CHECK(ask_gang(s, "{'op':'gang_state','group':'train'}").find("'state':'preempting'") !=
+        std::string::npos);
+  CHECK(ask_gang(s, "{'op':'delete','group':7}") == done);
   CHECK(ask_gang(s, "{'op':'propose','priority':1,'now':9," + train + "}").find("'bind'") !=
         std::string::npos);
   CHECK(ask_gang(s, "{'op':'commit'}") == done);
-  CHECK(ask_gang(s, "{'op':'gang','job':'train'}").find("'state':'running'") != std::string::npos);
+  CHECK(ask_gang(s, "{'op':'gang_state','group':'train'}").find("'state':'allocated'") !=
+        std::string::npos);
   CHECK(ask_gang(s, "{'op':'free','level':'rack'}") ==
         "'result':'ok','cells':[{'name':'r1','nodes':2,'freeNodes':0,'gpus':16,'freeGpus':0},"
         "{'name':'r2','nodes':2,'freeNodes':2,'gpus':16,'freeGpus':16}]");
@@ -95,14 +97,15 @@ TEST_CASE("a session proposes, commits, preempts and explains") {
 
 TEST_CASE("nodes break, change, join and leave; tasks are replaced") {
   gang_session s = two_racks();
-  ask_gang(s, "{'op':'propose','job':'a','groups':[{'tasks':1,'gpus':8}]}");
+  ask_gang(s, "{'op':'propose','group':'a','members':[{'pods':1,'leafs':8}]}");
   CHECK(ask_gang(s, "{'op':'commit'}") == done);
-  CHECK(ask_gang(s, "{'op':'replace','job':'a'}").find("FAILED_PRECONDITION") != std::string::npos);
+  CHECK(ask_gang(s, "{'op':'replace','group':'a'}").find("FAILED_PRECONDITION") !=
+        std::string::npos);
   CHECK(ask_gang(s, "{'op':'node_bad','node':'n1'}") == done);
-  CHECK(ask_gang(s, "{'op':'replace','job':'a'}").find("'replaced':[0]") != std::string::npos);
+  CHECK(ask_gang(s, "{'op':'replace','group':'a'}").find("'replaced':[0]") != std::string::npos);
   CHECK(ask_gang(s, "{'op':'commit'}") == done);
-  CHECK(ask_gang(s, "{'op':'gang','job':'a'}").find("'node':'n2'") != std::string::npos);
-  CHECK(ask_gang(s, "{'op':'node_bad','node':'n3','gpu':7}") == done);
+  CHECK(ask_gang(s, "{'op':'gang_state','group':'a'}").find("'node':'n2'") != std::string::npos);
+  CHECK(ask_gang(s, "{'op':'device_bad','node':'n3','device':7}") == done);
   CHECK(ask_gang(s, "{'op':'resize_node','node':'n3','gpus':4,'cpuMilli':1000}") == done);
   CHECK(ask_gang(s, "{'op':'remove_node','node':'n4'}") == done);
   CHECK(ask_gang(s,
@@ -113,13 +116,35 @@ TEST_CASE("nodes break, change, join and leave; tasks are replaced") {
   CHECK(ask_gang(s, "{'op':'node_healthy','node':'n1'}") == done);
   CHECK(state_of(again) != state_of(s));
   const std::string picky =
-      "{'op':'propose','job':'p','groups':[{'tasks':1,'gpus':1,'memoryMib':5}],'filter':{'labels':"
+      "{'op':'propose','group':'p','members':[{'pods':1,'leafs':1,'memoryMib':5}],'filter':{'"
+      "labels':"
       "['x=y'],'models':['t4'],'nodes':['n9','n1'],'tolerations':['w']}}";
   CHECK(ask_gang(s, picky).find("'node':'n9'") != std::string::npos);
   CHECK(ask_gang(s, "{'op':'commit'}") == done);
   CHECK(ask_gang(s, "{'op':'remove_node','node':'n9'}").find("FAILED_PRECONDITION") !=
         std::string::npos);
   CHECK(state_of(restored(s)) == state_of(s));
+}
+
+TEST_CASE("schedule proposes and commits") {
+  gang_session s = two_racks();
+  gang_session twin = two_racks();
+  const auto both = [&](const std::string& line, bool commits) {
+    const std::string answer = ask_gang(s, "{'op':'schedule'," + line);
+    CHECK(answer == ask_gang(twin, "{'op':'propose'," + line));
+    if (commits) CHECK(ask_gang(twin, "{'op':'commit'}") == done);
+    CHECK(state_of(s) == state_of(twin));
+    return answer;
+  };
+  CHECK(both("'group':1,'members':[{'pods':3,'leafs':8}]}", true).find("'bind'") !=
+        std::string::npos);
+  CHECK(both("'group':2,'members':[{'pods':2,'leafs':8}]}", false) ==
+        "'result':'wait','reason':'busy'");
+  CHECK(both("'group':2,'priority':1,'members':[{'pods':2,'leafs':8}]}", true).find("'preempt'") !=
+        std::string::npos);
+  CHECK(ask_gang(s, "{'op':'gang_state','group':1}").find("'state':'being_preempted'") !=
+        std::string::npos);
+  CHECK(ask_gang(s, "{'op':'commit'}").find("there is no plan") != std::string::npos);
 }
 
 TEST_CASE("a resized node keeps what the line does not give") {
@@ -148,20 +173,22 @@ TEST_CASE("a resized node keeps what the line does not give") {
 TEST_CASE("constraints survive a snapshot") {
   gang_session s = two_racks();
   const std::string line =
-      "{'op':'propose','job':'c','tenant':3,'priority':-2,'groups':[{'tasks':2,'gpus':1},{'tasks':"
-      "4,'gpus':2,'cpuMilli':500,'leader':0,'leaderLevel':'rack'},{'tasks':2,'gpus':1,'slices':[{"
-      "'level':'rack','tasks':2}],'spread':[{'level':'node','tasks':1}]}],'preferred':'rack'}";
+      "{'op':'propose','group':'c','tenant':3,'priority':-2,'members':[{'pods':2,'leafs':1},{'pods'"
+      ":"
+      "4,'leafs':2,'cpuMilli':500,'leader':0,'leaderLevel':'rack'},{'pods':2,'leafs':1,'slices':[{"
+      "'level':'rack','pods':2}],'spread':[{'level':'node','pods':1}]}],'preferred':'rack'}";
   CHECK(ask_gang(s, line).find("'bind'") != std::string::npos);
   CHECK(ask_gang(s, "{'op':'commit'}") == done);
   gang_session again = restored(s);
   CHECK(state_of(again) == state_of(s));
-  CHECK(ask_gang(again, "{'op':'gang','job':'c'}") == ask_gang(s, "{'op':'gang','job':'c'}"));
+  CHECK(ask_gang(again, "{'op':'gang_state','group':'c'}") ==
+        ask_gang(s, "{'op':'gang_state','group':'c'}"));
 }
 
 TEST_CASE("a copy does not change its original") {
   gang_session s = two_racks();
   const std::uint64_t before = state_of(s);
-  ask_gang(s, "{'op':'propose','job':'a','groups':[{'tasks':1,'gpus':8}]}");
+  ask_gang(s, "{'op':'propose','group':'a','members':[{'pods':1,'leafs':8}]}");
   gang_session copy = s;
   CHECK(ask_gang(copy, "{'op':'commit'}") == done);
   CHECK(state_of(s) == before);
@@ -178,46 +205,50 @@ TEST_CASE("each fault of a line has a code and a text, and changes nothing") {
         "cluster has 1 levels above the nodes'");
   gang_session s = two_racks();
   const std::uint64_t before = state_of(s);
-  const std::string gang = "'job':'a','groups':[{'tasks':1,'gpus':8}]";
+  const std::string gang = "'group':'a','members':[{'pods':1,'leafs':8}]";
   const std::vector<std::pair<std::string, std::string>> faults = {
-      {"", "line: no valid JSON"},
-      {"{'op'", "line: no valid JSON"},
+      {"", "no JSON, byte"},
+      {"{'op'", "no JSON, byte"},
       {"[]", "line: an object expected"},
       {"{}", "op: is missing"},
       {"{'op':7}", "op: a text expected"},
       {"{'op':'x'}", "op: there is no \\'x\\'"},
       {"{'op':'config','nodes':''}", "there is a configuration"},
-      {"{'op':'audit','x':1}", "x: is not a field here"},
-      {"{'op':'propose','job':'','groups':[]}",
-       "job: a text that is not empty, or a whole number from 0 expected"},
-      {"{'op':'propose','job':-1,'groups':[]}",
-       "job: a text that is not empty, or a whole number from 0 expected"},
-      {"{'op':'propose','job':1}", "groups: is missing"},
-      {"{'op':'propose','job':1,'groups':{}}", "groups: an array expected"},
-      {"{'op':'propose','job':1,'groups':[{'tasks':1,'gpu':8}]}",
-       "groups[0].gpu: is not a field here"},
-      {"{'op':'propose','job':1,'groups':[{'tasks':-1}]}",
-       "groups[0].tasks: a whole number from 0 to 4294967295 expected"},
-      {"{'op':'propose','job':1,'groups':[{'tasks':1.5}]}",
-       "groups[0].tasks: a whole number from 0 to 4294967295 expected"},
+      {"{'op':'audit','x':1}", "x: is not a field of audit"},
+      {"{'op':'audit','i':1,'i':2}", "i: is given twice"},
+      {"{'op':'propose','group':'','members':[]}", "group: is missing"},
+      {"{'op':'propose','group':-1,'members':[]}",
+       "group: a text or a whole number from 0 expected"},
+      {"{'op':'propose','group':1,'members':[{'pods':1,'names':['a']}]}",
+       "members[0].names: is not a field of a member"},
+      {"{'op':'propose','group':1}", "members: is missing"},
+      {"{'op':'propose','group':1,'members':{}}", "members: an array expected"},
+      {"{'op':'propose','group':1,'members':[{'pods':1,'gpu':8}]}",
+       "members[0].gpu: is not a field of a member"},
+      {"{'op':'propose','group':1,'members':[{'pods':-1}]}",
+       "members[0].pods: a whole number from 0 to 4294967295 expected"},
+      {"{'op':'propose','group':1,'members':[{'pods':1.5}]}",
+       "members[0].pods: a whole number from 0 to 4294967295 expected"},
       {"{'op':'propose'," + gang + ",'priority':2147483648}",
        "priority: a whole number from -2147483648 to 2147483647 expected"},
       {"{'op':'propose'," + gang + ",'required':'row'}", "required: there is no level \\'row\\'"},
-      {"{'op':'propose','job':1,'groups':[{'tasks':1,'slices':[{'level':'row'}]}]}",
-       "groups[0].slices[0].level: there is no level \\'row\\'"},
+      {"{'op':'propose','group':1,'members':[{'pods':1,'slices':[{'level':'row'}]}]}",
+       "members[0].slices[0].level: there is no level \\'row\\'"},
       {"{'op':'propose'," + gang + ",'filter':{'models':[1]}}",
        "filter.models[0]: a text expected"},
       {"{'op':'propose'," + gang + ",'filter':{'nodes':['x']}}", "\\'x\\'"},
-      {"{'op':'recover'," + gang + ",'tasks':[{'node':'x','gpus':[0]}]}",
-       "tasks[0].node: there is no node \\'x\\'"},
-      {"{'op':'recover'," + gang + ",'tasks':[{'node':'n1','gpus':[0,0]}]}",
-       "tasks[0].gpus: GPU 0 is given twice, or does not exist"},
-      {"{'op':'recover'," + gang + ",'tasks':[{'node':'n1','gpus':[32]}]}",
-       "tasks[0].gpus: GPU 32 is given twice, or does not exist"},
-      {"{'op':'finish','job':'b'}", "b"},
-      {"{'op':'gang','job':'b'}", "job b does not run"},
-      {"{'op':'node_bad','node':'n1','gpu':8}", "node \\'n1\\' has 8 GPUs, so no GPU 8"},
+      {"{'op':'recover'," + gang + ",'pods':[{'node':'x','devices':[0]}]}",
+       "pods[0].node: there is no node \\'x\\'"},
+      {"{'op':'recover'," + gang + ",'pods':[{'node':'n1','devices':[0,0]}]}",
+       "pods[0].devices: GPU 0 is given twice, or does not exist"},
+      {"{'op':'recover'," + gang + ",'pods':[{'node':'n1','devices':[32]}]}",
+       "pods[0].devices: GPU 32 is given twice, or does not exist"},
+      {"{'op':'delete','group':'b'}", "b"},
+      {"{'op':'gang_state','group':'b'}", "job b does not run"},
+      {"{'op':'device_bad','node':'n1','device':8}", "node \\'n1\\' has 8 GPUs, so no GPU 8"},
       {"{'op':'node_bad'}", "node: is missing"},
+      {"{'op':'device_bad','node':'n1'}", "device: is missing"},
+      {"{'op':'add_node'}", "node.name: is missing"},
       {"{'op':'add_node','node':{'name':'n1','cells':['r1']}}", "exists already"},
       {"{'op':'free','level':'row'}", "there is no level \\'row\\'"}};
   for (const auto& one : faults) {
@@ -231,7 +262,7 @@ TEST_CASE("each fault of a line has a code and a text, and changes nothing") {
   }
   CHECK(s.answer(std::string(gang_session::max_line + 1, ' ')).find("16 MiB") != std::string::npos);
   const std::string deep(100, '[');
-  CHECK(s.answer(deep).find("nested deeper") != std::string::npos);
+  CHECK(s.answer(deep).find("nested too deeply") != std::string::npos);
   CHECK(ask_gang(s, "{'op':'note'}") == done);
 }
 
@@ -248,25 +279,26 @@ TEST_CASE("a random session can be played again and restored") {
       std::string line;
       switch (random.uniform(6)) {
         case 0:
-          line = "{'op':'finish','job':" + job + "}";
+          line = "{'op':'delete','group':" + job + "}";
           break;
         case 1:
-          line = "{'op':'node_" + std::string(random() % 3 == 0 ? "bad" : "healthy") +
-                 "','node':'" + node + "'" + (random() % 2 == 0 ? "" : ",'gpu':2") + "}";
+          line = "_" + std::string(random() % 3 == 0 ? "bad" : "healthy") + "','node':'" + node;
+          line = random() % 2 == 0 ? "{'op':'node" + line + "'}"
+                                   : "{'op':'device" + line + "','device':2}";
           break;
         case 2:
           line = "{'op':'commit'}";
           break;
         default:
-          line = "{'op':'propose','job':" + job +
+          line = "{'op':'propose','group':" + job +
                  ",'priority':" + std::to_string(random.uniform(3)) +
-                 ",'groups':[{'tasks':" + std::to_string(1 + random.uniform(3)) +
-                 ",'gpus':" + std::to_string(1 + random.uniform(8)) + "}]" +
+                 ",'members':[{'pods':" + std::to_string(1 + random.uniform(3)) +
+                 ",'leafs':" + std::to_string(1 + random.uniform(8)) + "}]" +
                  (random() % 2 == 0 ? ",'required':'rack'}" : "}");
       }
       const std::string answer = s.answer(quoted(line));
       CHECK(answer == twin.answer(quoted(line)));
-      CHECK(example::session_json::accept(answer));
+      CHECK(example::json_reader::read(answer).ok());
       CHECK(answer.find("INTERNAL") == std::string::npos);
     }
     CHECK(ask_gang(s, "{'op':'audit'}") == done);

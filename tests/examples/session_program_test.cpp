@@ -1,7 +1,7 @@
-// apiary/tests/examples/hived_session_program_test.cpp - the program hived_session, and its YAML file.
+// apiary/tests/examples/session_program_test.cpp - the program session, and its YAML file.
 // SPDX-License-Identifier: MIT
-#define main hived_session_main
-#include "../../examples/programs/hived_session.cpp"
+#define main session_main
+#include "../../examples/programs/session.cpp"
 #undef main
 #include "support/work_folder.h"
 
@@ -54,7 +54,7 @@ const std::string events =
 // A folder to run the program in, whose input is the file "lines".
 class session_folder : public apiary_test::work_folder {
  public:
-  session_folder() : work_folder(hived_session_main) {}
+  session_folder() : work_folder(session_main) {}
 
   [[nodiscard]] ended play(const std::vector<std::string>& arguments,
                            const std::string& lines) const {
@@ -63,7 +63,7 @@ class session_folder : public apiary_test::work_folder {
       const int file = ::open("lines", O_RDONLY);
       if (file < 0 || ::dup2(file, 0) != 0) ::_exit(97);
     };
-    return run(arguments, read_lines, "hived_session");
+    return run(arguments, read_lines, "session");
   }
 };
 
@@ -151,5 +151,5 @@ TEST_CASE("a YAML file that cannot be read, or two of them") {
   const ended two = here.play({"a.yaml", "b.yaml"}, events);
   CHECK(two.status == 2);
   CHECK(two.out.empty());
-  CHECK(two.err == "hived_session: one argument at most, a YAML file\n");
+  CHECK(two.err == "session: one argument at most, a YAML file\n");
 }
