@@ -61,57 +61,6 @@ inline std::string hex(std::uint64_t value) {
   return digits;
 }
 
-// Writes one JSON object from left to right, with commas where they are needed.
-class json_object {
- public:
-  json_object& key(std::string_view name) {
-    separate();
-    (text_ += json_text(name)) += ':';
-    first_ = true;
-    return *this;
-  }
-  json_object& value(std::string_view text) {
-    separate();
-    text_ += json_text(text);
-    return *this;
-  }
-  json_object& value(std::uint64_t number) {
-    separate();
-    text_ += std::to_string(number);
-    return *this;
-  }
-  json_object& value(std::int64_t number) {
-    separate();
-    text_ += std::to_string(number);
-    return *this;
-  }
-  json_object& value(std::int32_t number) {
-    separate();
-    text_ += std::to_string(number);
-    return *this;
-  }
-  json_object& open(char bracket) {
-    separate();
-    text_ += bracket;
-    first_ = true;
-    return *this;
-  }
-  json_object& close(char bracket) {
-    text_ += bracket;
-    first_ = false;
-    return *this;
-  }
-  [[nodiscard]] std::string str() const { return text_ + '}'; }
-
- private:
-  void separate() {
-    if (!first_) text_ += ',';
-    first_ = false;
-  }
-  std::string text_ = "{";
-  bool first_ = true;
-};
-
 inline void append_utf8(std::uint32_t point, std::string& out) {
   const auto last_six = [&](int shift) {
     return static_cast<char>(0x80U | (point >> shift & 0x3fU));
@@ -139,6 +88,7 @@ struct json_value {
 
   [[nodiscard]] bool null() const { return is == kind::word && scalar == "null"; }
   [[nodiscard]] bool is_text() const { return is == kind::text; }
+  [[nodiscard]] bool is_bool() const { return is == kind::word && scalar != "null"; }
   [[nodiscard]] bool is_array() const { return is == kind::array; }
   [[nodiscard]] bool is_object() const { return is == kind::object; }
   // The whole number, as JSON writes it; nullopt: it is none, or the type is too small for it.
@@ -150,38 +100,108 @@ struct json_value {
     if (is != kind::number || error != std::errc() || end != last) return std::nullopt;
     return value;
   }
+  // The member of an object with this name, or null.
+  [[nodiscard]] const json_value& operator[](std::string_view name) const {
+    static const json_value none{.scalar = "null"};
+    const json_value* const found = find(name);
+    return found == nullptr ? none : *found;
+  }
+  // The text; empty if it is none.
+  [[nodiscard]] std::string text() const { return is_text() ? scalar : std::string(); }
   // The value of the first member with this name; null pointer: there is none.
   [[nodiscard]] const json_value* find(std::string_view name) const {
     const auto found = std::find(names.begin(), names.end(), name);
     return found == names.end() ? nullptr : &items[static_cast<std::size_t>(found - names.begin())];
   }
-  // The value as JSON, which is YAML, too.
-  [[nodiscard]] std::string str() const {
+  // The value as JSON, which is YAML, too, if there is a space behind commas and colons.
+  [[nodiscard]] std::string str(std::string_view space = " ") const {
     if (is == kind::text) return json_text(scalar);
     if (is == kind::word || is == kind::number) return scalar;
     std::string all(1, is == kind::array ? '[' : '{');
     for (std::size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) all += ", ";
-      if (is == kind::object) (all += json_text(names[i])) += ": ";
-      all += items[i].str();
+      if (i > 0) (all += ',') += space;
+      if (is == kind::object) ((all += json_text(names[i])) += ':') += space;
+      all += items[i].str(space);
     }
     return all += is == kind::array ? ']' : '}';
   }
+};
+
+// Writes one JSON object, or a list, from left to right, with commas where they are needed.
+class json_object {
+ public:
+  explicit json_object(char bracket = '{') : text_(1, bracket) {}
+
+  json_object& key(std::string_view name) {
+    separate();
+    (text_ += json_text(name)) += ':';
+    first_ = true;
+    return *this;
+  }
+  json_object& value(std::string_view text) {
+    separate();
+    text_ += json_text(text);
+    return *this;
+  }
+  json_object& value(std::uint64_t number) {
+    separate();
+    text_ += std::to_string(number);
+    return *this;
+  }
+  json_object& value(std::int64_t number) {
+    separate();
+    text_ += std::to_string(number);
+    return *this;
+  }
+  json_object& value(std::int32_t number) {
+    separate();
+    text_ += std::to_string(number);
+    return *this;
+  }
+  json_object& value(const json_value& of) {
+    separate();
+    text_ += of.str("");
+    return *this;
+  }
+  json_object& open(char bracket) {
+    separate();
+    text_ += bracket;
+    first_ = true;
+    return *this;
+  }
+  json_object& close(char bracket) {
+    text_ += bracket;
+    first_ = false;
+    return *this;
+  }
+  [[nodiscard]] std::string str() const { return text_ + (text_[0] == '{' ? '}' : ']'); }
+
+ private:
+  void separate() {
+    if (!first_) text_ += ',';
+    first_ = false;
+  }
+  std::string text_;
+  bool first_ = true;
 };
 
 // Reads one JSON value strictly (RFC 8259), in time linear in its length.
 class json_reader {
  public:
   static constexpr std::size_t max_depth = 64;
-  static constexpr std::size_t max_values = 1'000'000;  // and names
-  static constexpr std::size_t max_name = 1000;         // yaml-cpp reads no longer ones
+  static constexpr std::size_t max_values =
+      1'000'000;                                 // and names; the limit of a caller may be another
+  static constexpr std::size_t max_name = 1000;  // yaml-cpp reads no longer ones
 
-  // kInvalidArgument: what is wrong, and where.
-  static absl::StatusOr<json_value> read(std::string_view json) {
+  // kInvalidArgument: what is wrong, and where; `end` is then the number of bytes before the fault.
+  static absl::StatusOr<json_value> read(std::string_view json, std::size_t limit = max_values,
+                                         std::size_t* end = nullptr) {
     json_reader reader(json);
+    reader.limit_ = limit;
     json_value all;
     if (reader.value(all) && (reader.space(), !reader.rest_.empty()))
       reader.fail("nothing more expected");
+    if (end != nullptr) *end = json.size() - reader.rest_.size();
     if (!reader.fault_.empty()) return absl::InvalidArgumentError(reader.fault_);
     return all;
   }
@@ -209,7 +229,7 @@ class json_reader {
   }
 
   bool value(json_value& to) {
-    if (++values_ > max_values) return fail("too many values");
+    if (++values_ > limit_) return fail("too many values");
     space();
     if (next() == '{') {
       to.is = json_value::kind::object;
@@ -251,7 +271,7 @@ class json_reader {
   }
   bool member(json_value& of) {
     if (next() != '"') return fail("a name in '\"' expected");
-    if (++values_ > max_values) return fail("too many values");
+    if (++values_ > limit_) return fail("too many values");
     std::string& name = of.names.emplace_back();
     if (!text(name)) return false;
     if (name.size() > max_name) return fail("the name before is too long");
@@ -338,6 +358,7 @@ class json_reader {
   std::size_t size_;
   std::size_t depth_ = 0;
   std::size_t values_ = 0;
+  std::size_t limit_ = max_values;
   std::string_view rest_;
   std::string fault_;
 };

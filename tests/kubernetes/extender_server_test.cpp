@@ -23,11 +23,14 @@
 #include <utility>
 #include <vector>
 
+#define JSON_USE_IMPLICIT_CONVERSIONS 0
+#include <nlohmann/json.hpp>
+
 namespace {
 
 using apiary_kubernetes::api_server;
 using apiary_kubernetes::http_server;
-using server_json = apiary_kubernetes::json;
+using server_json = nlohmann::json;
 
 struct running_extender {
   apiary_kubernetes::extender_service service{
@@ -111,7 +114,8 @@ TEST_CASE("server: answers, and refuses what is wrong") {
   const auto answer = client.Post(filter_path, "{\"Pod\":", "application/json");
   REQUIRE(answer);
   CHECK(answer->status == 400);
-  CHECK(server_json::parse(answer->body)["Error"] == "the body is no valid JSON");
+  CHECK(server_json::parse(answer->body)["Error"] ==
+        "the body is no JSON, byte 8: a value expected");
   CHECK(client.Post("/v1/extender/explain", "{}", "application/json")->status == 404);
   CHECK(client.Post("/v1/extender/filter/more", "{}", "application/json")->status == 404);
   CHECK(client.Get(filter_path)->status == 404);

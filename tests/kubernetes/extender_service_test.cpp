@@ -19,9 +19,17 @@
 #include <utility>
 #include <vector>
 
+#define JSON_USE_IMPLICIT_CONVERSIONS 0
+#include <nlohmann/json.hpp>
+
 namespace {
 
-using apiary_kubernetes::json;
+using json = nlohmann::json;
+
+// The document, as the extender reads it.
+apiary_kubernetes::json as_read(const json& document) {
+  return apiary_kubernetes::parse(document.dump()).value();
+}
 
 const std::string recordings = APIARY_SOURCE_DIR "/examples/hosts/kubernetes/recordings/";
 
@@ -103,7 +111,7 @@ std::set<std::string> fields(const json& object) {
 }
 std::vector<std::string> names_in(const json& document) {
   std::vector<std::string> names;
-  if (!apiary_kubernetes::member(document, "NodeNames").is_null())
+  if (document.contains("NodeNames") && !document["NodeNames"].is_null())
     for (const json& name : document["NodeNames"]) names.push_back(name.get<std::string>());
   else
     for (const json& node : document["Nodes"]["items"])
@@ -162,7 +170,7 @@ void check_replay(const std::string& mode, const std::vector<std::string>& chose
   std::set<std::string> gang;
   for (const auto& pod : cluster.lists.pods) gang.insert(pod.uid);
   cluster.lists.pods.push_back(
-      apiary_kubernetes::read_pod(json::parse(all.back().request)["Pod"]).value());
+      apiary_kubernetes::read_pod(as_read(json::parse(all.back().request)["Pod"])).value());
   REQUIRE(service.refresh().ok());
   std::set<std::string> ended = cluster.evicted;
   CHECK(ended.size() == 7);
@@ -257,11 +265,11 @@ TEST_CASE("service: wrong requests get an error that says what is wrong") {
     CHECK(answers_error(answer, part));
   };
   for (const std::string verb : {"filter", "prioritize", "preempt", "bind"}) {
-    wrong(verb, "", "no valid JSON");
-    wrong(verb, "{", "no valid JSON");
-    wrong(verb, "{\"Pod\": \"\xff\"}", "no valid JSON");
+    wrong(verb, "", "the body is no JSON, byte 1: a value expected");
+    wrong(verb, "{", "no JSON, byte 2");
+    wrong(verb, "{\"Pod\": \"\xff\"}", "no JSON, byte 10: not UTF-8");
     wrong(verb, "[]", "no JSON object");
-    wrong(verb, std::string(300'000, '['), "nested deeper than 64");
+    wrong(verb, std::string(300'000, '['), "nested too deeply");
     wrong(verb, "{\"Pod\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}",
           "nested");
     json asked = right_request(verb);
@@ -334,7 +342,8 @@ TEST_CASE("service: what is refused is logged") {
   CHECK(service.call("explain", "{}").status == 404);
   CHECK(cluster.log.back() == R"(refuse explain 404 {"Error":"no verb explain"})");
   CHECK(service.call("preempt", "{").status == 400);
-  CHECK(cluster.log.back() == R"(refuse preempt 400 {"Error":"the body is no valid JSON"})");
+  CHECK(cluster.log.back() ==
+        R"(refuse preempt 400 {"Error":"the body is no JSON, byte 2: a name in '\"' expected"})");
 }
 
 TEST_CASE("service: without lists, nothing is evicted and no gang ends") {
@@ -394,57 +403,57 @@ TEST_CASE("service: nodes and pods are read as Kubernetes means them") {
   using apiary_kubernetes::read_node;
   using apiary_kubernetes::read_pod;
   json node = json::parse(file_text("nodes.json"))["items"][0];
-  CHECK(read_node(node)->usable);
-  CHECK(read_node(node)->gpus == 8);
+  CHECK(read_node(as_read(node))->usable);
+  CHECK(read_node(as_read(node))->gpus == 8);
   node["spec"]["unschedulable"] = true;
-  CHECK_FALSE(read_node(node)->usable);
+  CHECK_FALSE(read_node(as_read(node))->usable);
   node["spec"] = {
       {"taints", json::array({{{"key", "node.kubernetes.io/not-ready"}, {"effect", "NoExecute"}},
                               {{"key", "team"}, {"value", "red"}, {"effect", "NoSchedule"}},
                               {{"key", "soft"}, {"effect", "PreferNoSchedule"}}})}};
-  REQUIRE(read_node(node)->taints.size() == 1);
-  CHECK(read_node(node)->taints[0].text() == "team=red:NoSchedule");
+  REQUIRE(read_node(as_read(node))->taints.size() == 1);
+  CHECK(read_node(as_read(node))->taints[0].text() == "team=red:NoSchedule");
   node["status"]["conditions"][0]["status"] = "Unknown";
-  CHECK_FALSE(read_node(node)->usable);
+  CHECK_FALSE(read_node(as_read(node))->usable);
   node["status"]["allocatable"]["nvidia.com/gpu"] = "33";
-  CHECK_FALSE(read_node(node).ok());
-  CHECK_FALSE(read_node(json{{"metadata", 3}}).ok());
+  CHECK_FALSE(read_node(as_read(node)).ok());
+  CHECK_FALSE(read_node(as_read(json{{"metadata", 3}})).ok());
 
   json pod = right_request("filter")["Pod"];
   pod["spec"]["containers"].push_back({{"resources", {{"requests", {{"nvidia.com/gpu", 2}}}}}});
-  CHECK(read_pod(pod)->gpus == 10);
+  CHECK(read_pod(as_read(pod))->gpus == 10);
   pod["spec"]["initContainers"] =
       json::array({{{"resources", {{"limits", {{"nvidia.com/gpu", "12"}}}}}}});
-  CHECK(read_pod(pod)->gpus == 12);
-  CHECK(read_pod(pod)->gang_key() == "default/p");
+  CHECK(read_pod(as_read(pod))->gpus == 12);
+  CHECK(read_pod(as_read(pod))->gang_key() == "default/p");
   pod["metadata"]["labels"] = {{"gang", "train"}};
-  CHECK(read_pod(pod)->gang_key() == "default/p");
+  CHECK(read_pod(as_read(pod))->gang_key() == "default/p");
   pod["metadata"]["annotations"] = {
       {"apiary/gang-size", "2"}, {"apiary/plan", "n1,n2"}, {"other/x", "y"}};
-  CHECK(read_pod(pod)->gang_key() == "default/gang=train");
-  CHECK(read_pod(pod)->plan == std::vector<std::string>{"n1", "n2"});
-  CHECK_FALSE(read_pod(pod)->ending);
+  CHECK(read_pod(as_read(pod))->gang_key() == "default/gang=train");
+  CHECK(read_pod(as_read(pod))->plan == std::vector<std::string>{"n1", "n2"});
+  CHECK_FALSE(read_pod(as_read(pod))->ending);
   pod["metadata"]["deletionTimestamp"] = "2026-11-23T02:18:48Z";
   pod["status"]["phase"] = "Failed";
-  CHECK(read_pod(pod)->ending);
-  CHECK(read_pod(pod)->ended);
-  CHECK(read_pod(pod)->started == 0);
+  CHECK(read_pod(as_read(pod))->ending);
+  CHECK(read_pod(as_read(pod))->ended);
+  CHECK(read_pod(as_read(pod))->started == 0);
   pod["status"]["startTime"] = "2026-11-23T02:18:48Z";
-  CHECK(read_pod(pod)->started == 1'795'400'328'000);
+  CHECK(read_pod(as_read(pod))->started == 1'795'400'328'000);
   for (const char* time : {"2026-13-23T02:18:48Z", "2026-02-30T02:18:48Z", "2026-11-23T02:18:48",
                            "2026-11-23T02:18:48+01:00", "today"}) {
     CAPTURE(time);
     pod["status"]["startTime"] = time;
-    CHECK(read_pod(pod)->started == 0);
+    CHECK(read_pod(as_read(pod))->started == 0);
   }
   // A bound pod uses its GPUs, whatever its annotations say.
   using apiary_kubernetes::read_listed_pod;
   pod["metadata"]["annotations"]["apiary/gang-sise"] = "4";
-  CHECK_FALSE(read_pod(pod).ok());
-  CHECK_FALSE(read_listed_pod(pod).ok());
+  CHECK_FALSE(read_pod(as_read(pod)).ok());
+  CHECK_FALSE(read_listed_pod(as_read(pod)).ok());
   pod["spec"]["nodeName"] = "n1";
-  CHECK_FALSE(read_pod(pod).ok());
-  const auto bound = read_listed_pod(pod);
+  CHECK_FALSE(read_pod(as_read(pod)).ok());
+  const auto bound = read_listed_pod(as_read(pod));
   REQUIRE(bound.ok());
   CHECK(bound->gpus == 12);
   CHECK(bound->node == "n1");
@@ -452,9 +461,11 @@ TEST_CASE("service: nodes and pods are read as Kubernetes means them") {
   CHECK(bound->gang_fault == "pod default/p: there is no annotation \"apiary/gang-sise\"");
 
   std::vector<std::string> faults;
-  CHECK(apiary_kubernetes::read_list(json{{"items", json::array()}}, read_node, faults)->empty());
-  CHECK_FALSE(apiary_kubernetes::read_list(json::object(), read_node, faults).ok());
-  CHECK_FALSE(apiary_kubernetes::read_list(json{{"items", nullptr}}, read_node, faults).ok());
+  CHECK(apiary_kubernetes::read_list(as_read(json{{"items", json::array()}}), read_node, faults)
+            ->empty());
+  CHECK_FALSE(apiary_kubernetes::read_list(as_read(json::object()), read_node, faults).ok());
+  CHECK_FALSE(
+      apiary_kubernetes::read_list(as_read(json{{"items", nullptr}}), read_node, faults).ok());
 
   const apiary_kubernetes::taint_record taint{"team", "red", "NoSchedule"};
   using toleration = apiary_kubernetes::toleration_record;

@@ -128,24 +128,24 @@ class api_server {
   // The annotation of the binding becomes one of the pod.
   [[nodiscard]] absl::Status bind(const pod_record& pod, const std::string& node,
                                   const std::string& plan) const {
-    const json body{{"apiVersion", "v1"},
-                    {"kind", "Binding"},
-                    {"metadata",
-                     {{"name", pod.name},
-                      {"namespace", pod.name_space},
-                      {"uid", pod.uid},
-                      {"annotations", {{plan_annotation, plan}}}}},
-                    {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", node}}}};
+    json_object body;
+    body.key("apiVersion").value("v1").key("kind").value("Binding");
+    body.key("metadata").open('{').key("name").value(pod.name);
+    body.key("namespace").value(pod.name_space).key("uid").value(pod.uid);
+    body.key("annotations").open('{').key(plan_annotation).value(plan).close('}').close('}');
+    body.key("target").open('{').key("apiVersion").value("v1").key("kind").value("Node");
+    body.key("name").value(node).close('}');
     httplib::Client client = connect();
     return status_of(
-        client.Post(absl::StrCat(path_of(pod), "/binding"), print(body), "application/json"),
+        client.Post(absl::StrCat(path_of(pod), "/binding"), body.str(), "application/json"),
         "bind");
   }
   [[nodiscard]] absl::Status evict(const pod_record& pod) const {
-    const json body{
-        {"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", pod.uid}}}};
+    json_object body;
+    body.key("apiVersion").value("v1").key("kind").value("DeleteOptions");
+    body.key("preconditions").open('{').key("uid").value(pod.uid).close('}');
     httplib::Client client = connect();
-    return status_of(client.Delete(path_of(pod), print(body), "application/json"), "evict");
+    return status_of(client.Delete(path_of(pod), body.str(), "application/json"), "evict");
   }
 
  private:

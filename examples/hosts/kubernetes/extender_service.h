@@ -12,6 +12,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <mutex>
@@ -56,19 +57,20 @@ class extender_service {
   [[nodiscard]] answer call(std::string_view verb, std::string_view body) {
     const absl::StatusOr<json> document = parse(body);
     if (!document.ok()) return refuse(verb, 400, std::string(document.status().message()));
-    absl::StatusOr<json> result = absl::NotFoundError(absl::StrCat("no verb ", std::string(verb)));
+    absl::StatusOr<std::string> result =
+        absl::NotFoundError(absl::StrCat("no verb ", std::string(verb)));
     if (verb == "filter") result = filter(*document);
     if (verb == "prioritize") result = prioritize(*document);
     if (verb == "preempt") result = preempt(*document);
     if (verb == "bind") result = bind(*document);
-    if (result.ok()) return {200, print(*result)};
+    if (result.ok()) return {200, *std::move(result)};
     const absl::Status why = result.status();
     const int status = absl::IsNotFound(why) ? 404 : absl::IsUnavailable(why) ? 503 : 400;
     return refuse(verb, status, std::string(why.message()));
   }
   // The answer {"Error": why}, which is logged, too.
   [[nodiscard]] answer refuse(std::string_view verb, int status, const std::string& why) const {
-    answer to{status, print(json{{"Error", why}})};
+    answer to{status, error(why)};
     api_.say(absl::StrCat("refuse ", std::string(verb), " ", status, " ", to.body));
     return to;
   }
@@ -93,6 +95,9 @@ class extender_service {
   }
 
  private:
+  static std::string error(std::string_view why) {
+    return json_object().key("Error").value(why).str();
+  }
   static absl::Status fault(const auto&... words) {
     return absl::InvalidArgumentError(absl::StrCat(words...));
   }
@@ -111,7 +116,7 @@ class extender_service {
   static absl::Status check_fields(const json& document,
                                    std::initializer_list<std::string_view> fields) {
     if (!document.is_object()) return fault("the body is no JSON object");
-    for (const auto& [key, value] : document.items())
+    for (const std::string& key : document.names)
       if (std::find(fields.begin(), fields.end(), key) == fields.end())
         return fault("unknown field \"", key.substr(0, 100), "\"");
     return absl::OkStatus();
@@ -127,28 +132,26 @@ class extender_service {
     if (const absl::Status checked = check_fields(document, {"Pod", "Nodes", "NodeNames"});
         !checked.ok())
       return checked;
-    auto pod = read_pod(member(document, "Pod"));
+    auto pod = read_pod(document["Pod"]);
     if (!pod.ok()) return pod.status();
     node_arguments to{.pod = *std::move(pod)};
-    const json& nodes = member(document, "Nodes");
-    const json& names = member(document, "NodeNames");
-    if (nodes.is_null() == names.is_null()) return fault("either Nodes or NodeNames must be given");
-    if (names.is_null()) {
-      to.items = &member(nodes, "items");
+    const json& nodes = document["Nodes"];
+    const json& names = document["NodeNames"];
+    if (nodes.null() == names.null()) return fault("either Nodes or NodeNames must be given");
+    if (names.null()) {
+      to.items = &nodes["items"];
       if (!to.items->is_array()) return fault("Nodes has no list of items");
-      for (const json& item : *to.items)
-        to.names.push_back(text_of(member(item, "metadata"), "name"));
+      for (const json& item : to.items->items) to.names.push_back(item["metadata"]["name"].text());
     } else {
       if (!names.is_array()) return fault("NodeNames is no list");
-      for (const json& name : names)
-        to.names.push_back(name.is_string() ? name.get<std::string>() : std::string());
+      for (const json& name : names.items) to.names.push_back(name.text());
     }
     if (std::find(to.names.begin(), to.names.end(), "") != to.names.end())
       return fault("a node has no name");
     return to;
   }
 
-  absl::StatusOr<json> filter(const json& document) {
+  absl::StatusOr<std::string> filter(const json& document) {
     const auto asked = read_nodes(document);
     if (!asked.ok()) return asked.status();
     absl::StatusOr<gang_extender::filtered> found;
@@ -156,73 +159,73 @@ class extender_service {
     locked(ask);
     // kube-scheduler asks again at once when a pod has ended; a list that is older would not show it.
     if (found.ok() && found->nodes.empty() && api_.list && refresh().ok()) locked(ask);
-    json to{{"FailedNodes", json::object()}, {"Error", ""}};
-    if (!found.ok()) {
-      to["Error"] = std::string(found.status().message());
-      return to;
-    }
-    to["FailedNodes"] = std::move(found->failed);
+    json_object to;
+    to.key("FailedNodes").open('{');
+    if (found.ok())
+      for (const auto& [name, why] : found->failed) to.key(name).value(why);
+    to.close('}').key("Error").value(std::string(found.status().message()));
+    if (!found.ok()) return to.str();
     if (asked->items == nullptr) {
-      to["NodeNames"] = found->nodes;
-      return to;
+      to.key("NodeNames").open('[');
+      for (const std::string& name : found->nodes) to.value(name);
+      return to.close(']').str();
     }
-    json items = json::array();
-    for (const json& item : *asked->items)
-      if (std::find(found->nodes.begin(), found->nodes.end(),
-                    text_of(member(item, "metadata"), "name")) != found->nodes.end())
-        items.push_back(item);
-    to["Nodes"] = {{"metadata", json::object()}, {"items", std::move(items)}};
-    return to;
+    to.key("Nodes").open('{').key("metadata").open('{').close('}').key("items").open('[');
+    for (const json& item : asked->items->items)
+      if (std::find(found->nodes.begin(), found->nodes.end(), item["metadata"]["name"].text()) !=
+          found->nodes.end())
+        to.value(item);
+    return to.close(']').close('}').str();
   }
 
-  absl::StatusOr<json> prioritize(const json& document) {
+  absl::StatusOr<std::string> prioritize(const json& document) {
     const auto asked = read_nodes(document);
     if (!asked.ok()) return asked.status();
     std::string best;
     locked([&] { best = extender_.node_of(asked->pod); });
-    json to = json::array();
-    for (const std::string& name : asked->names)
-      to.push_back({{"Host", name}, {"Score", name == best ? 10 : 0}});  // 10 is the highest score
-    return to;
+    json_object to('[');
+    for (const std::string& name : asked->names) {
+      to.open('{').key("Host").value(name);
+      to.key("Score").value(std::uint64_t{name == best ? 10U : 0U}).close('}');  // 10: the highest
+    }
+    return to.str();
   }
 
-  absl::StatusOr<json> preempt(const json& document) {
+  absl::StatusOr<std::string> preempt(const json& document) {
     if (const absl::Status checked =
             check_fields(document, {"Pod", "NodeNameToVictims", "NodeNameToMetaVictims"});
         !checked.ok())
       return checked;
-    const auto pod = read_pod(member(document, "Pod"));
+    const auto pod = read_pod(document["Pod"]);
     if (!pod.ok()) return pod.status();
-    const json& whole = member(document, "NodeNameToVictims");
-    const json& meta = member(document, "NodeNameToMetaVictims");
-    const json& offered = whole.is_null() ? meta : whole;
+    const json& whole = document["NodeNameToVictims"];
+    const json& meta = document["NodeNameToMetaVictims"];
+    const json& offered = whole.null() ? meta : whole;
     if (!offered.is_object())
       return fault("either NodeNameToVictims or NodeNameToMetaVictims must be given");
-    std::vector<std::string> names;
-    for (const auto& [name, victims] : offered.items()) names.push_back(name);
     // No pod is to be evicted for GPUs that are free by now.
     if (const absl::Status fresh = refresh(); !fresh.ok()) return fresh;
     absl::StatusOr<std::map<std::string, std::vector<std::string>>> found;
-    locked([&] { found = extender_.preempt(*pod, names, api_.now()); });
+    locked([&] { found = extender_.preempt(*pod, offered.names, api_.now()); });
     if (!found.ok()) return found.status();
-    json to = json::object();
+    json_object to;
+    to.key("NodeNameToMetaVictims").open('{');
     for (const auto& [name, uids] : *found) {
-      json pods = json::array();
-      for (const std::string& uid : uids) pods.push_back({{"UID", uid}});
-      const json& violations = member(member(offered, name.c_str()), "NumPDBViolations");
-      to[name] = {{"Pods", std::move(pods)},
-                  {"NumPDBViolations", violations.is_number_integer() ? violations : json(0)}};
+      to.key(name).open('{').key("Pods").open('[');
+      for (const std::string& uid : uids) to.open('{').key("UID").value(uid).close('}');
+      const auto violations = offered[name]["NumPDBViolations"].number<std::int64_t>();
+      to.close(']').key("NumPDBViolations").value(violations.value_or(0)).close('}');
     }
-    return json{{"NodeNameToMetaVictims", std::move(to)}};
+    return to.close('}').str();
   }
 
-  absl::StatusOr<json> bind(const json& document) {
+  absl::StatusOr<std::string> bind(const json& document) {
     if (const absl::Status checked =
             check_fields(document, {"PodName", "PodNamespace", "PodUID", "Node"});
         !checked.ok())
       return checked;
-    const std::string uid = text_of(document, "PodUID");
-    const std::string node = text_of(document, "Node");
+    const std::string uid = document["PodUID"].text();
+    const std::string node = document["Node"].text();
     if (uid.empty() || node.empty()) return fault("PodUID or Node is missing");
     absl::StatusOr<gang_extender::binding> bound;
     locked([&] { bound = extender_.bind(uid, node); });
@@ -230,7 +233,7 @@ class extender_service {
     if (done.ok() && api_.bind) done = api_.bind(bound->pod, node, bound->plan);
     if (bound.ok() && !done.ok()) locked([&] { extender_.bind_failed(uid); });
     if (done.ok()) api_.say(absl::StrCat("bind ", bound->pod.full_name(), " ", node));
-    return json{{"Error", std::string(done.message())}};
+    return error(std::string(done.message()));
   }
 
   std::mutex refreshing_;

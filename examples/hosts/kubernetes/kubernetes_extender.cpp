@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   const bool has_api = options.contains("--api");
   const auto levels = read_levels(options["--levels"]);
   if (!levels.ok()) return give_up(std::string(levels.status().message()));
-  const auto port = number_of<int>(json(options["--port"]), 0, 65535);
+  const auto port = number_of<int>(options["--port"], 0, 65535);
   if (!port.ok()) return give_up(absl::StrCat("--port: ", std::string(port.status().message())));
 
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, [](int) { stopped = 1; });

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "../../text/json.h"
 #include "kubernetes_records.h"
 #include <apiary/gang_scheduler/gang_scheduler.h>
 
@@ -23,88 +24,53 @@
 #include <utility>
 #include <vector>
 
-#define JSON_USE_IMPLICIT_CONVERSIONS 0
-#include <nlohmann/json.hpp>
-
 namespace apiary_kubernetes {
 
-using json = nlohmann::json;
-
-// Objects and lists may be nested so deep; copies and prints of a document use the stack.
-inline constexpr int max_nesting = 64;
+using json = example::json_value;
+using example::json_object;
 
 // Parses a document. kInvalidArgument: it is no JSON, or nested too deep.
 [[nodiscard]] inline absl::StatusOr<json> parse(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > max_nesting)
-        return absl::InvalidArgumentError(
-            absl::StrCat("the JSON is nested deeper than ", max_nesting, " levels"));
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  json document = json::parse(text, nullptr, false);
-  if (document.is_discarded()) return absl::InvalidArgumentError("the body is no valid JSON");
-  return document;
+  constexpr std::size_t no_limit = ~std::size_t{0};  // of values: a list may have many nodes
+  auto document = example::json_reader::read(text, no_limit);
+  if (document.ok()) return document;
+  return absl::InvalidArgumentError(absl::StrCat("the body is ", document.status().message()));
 }
 
-// The document as text; what is no UTF-8 is replaced.
-[[nodiscard]] inline std::string print(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-// The member of an object; null if there is none, or if it is no object.
-[[nodiscard]] inline const json& member(const json& object, const char* name) {
-  static const json none;
-  if (!object.is_object()) return none;
-  const auto at = object.find(name);
-  return at == object.end() ? none : *at;
-}
-// The text of a member; empty if there is none.
-[[nodiscard]] inline std::string text_of(const json& object, const char* name) {
-  const json& value = member(object, name);
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
 // All members that are texts.
 [[nodiscard]] inline text_map texts_of(const json& object) {
   text_map all;
-  if (object.is_object())
-    for (const auto& [key, value] : object.items())
-      if (value.is_string()) all[key] = value.get<std::string>();
+  for (std::size_t i = 0; i < object.names.size(); ++i)
+    if (object.items[i].is_text()) all[object.names[i]] = object.items[i].scalar;
   return all;
 }
 
-// A whole number: 8 or "8". kInvalidArgument: it is none, or not within the limits.
+// A whole number. kInvalidArgument: the text is none, or not within the limits.
 template <class Number>
-[[nodiscard]] absl::StatusOr<Number> number_of(const json& value, Number least, Number most) {
-  const std::string text = value.is_string() ? value.get<std::string>() : print(value);
+[[nodiscard]] absl::StatusOr<Number> number_of(std::string_view text, Number least, Number most) {
   Number number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < least || number > most)
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", text.substr(0, 40), "\" is no number from ", least, " to ", most));
+    return absl::InvalidArgumentError(absl::StrCat("\"", std::string(text.substr(0, 40)),
+                                                   "\" is no number from ", least, " to ", most));
   return number;
+}
+// The same of 8 or "8".
+template <class Number>
+[[nodiscard]] absl::StatusOr<Number> number_of(const json& value, Number least, Number most) {
+  return number_of(value.is_text() ? value.scalar : value.str(""), least, most);
 }
 
 // The GPUs that each container of a list asks for.
 [[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> gpus_of(const json& containers) {
   std::vector<std::uint32_t> all;
   if (!containers.is_array()) return all;
-  for (const json& container : containers) {
-    const json& resources = member(container, "resources");
-    const json& request = member(member(resources, "requests"), gpu_resource);
-    const json& limit = member(member(resources, "limits"), gpu_resource);
-    if (request.is_null() && limit.is_null()) continue;
-    const auto count = number_of<std::uint32_t>(request.is_null() ? limit : request, 0, 1000);
+  for (const json& container : containers.items) {
+    const json& resources = container["resources"];
+    const json& request = resources["requests"][gpu_resource];
+    const json& limit = resources["limits"][gpu_resource];
+    if (request.null() && limit.null()) continue;
+    const auto count = number_of<std::uint32_t>(request.null() ? limit : request, 0, 1000);
     if (!count.ok())
       return absl::InvalidArgumentError(
           absl::StrCat(gpu_resource, ": ", std::string(count.status().message())));
@@ -115,33 +81,32 @@ template <class Number>
 
 // A node. kInvalidArgument: it has no name, or its GPUs are no number.
 [[nodiscard]] inline absl::StatusOr<node_record> read_node(const json& from) {
-  const json& metadata = member(from, "metadata");
-  const json& spec = member(from, "spec");
-  const json& status = member(from, "status");
-  node_record node{.name = text_of(metadata, "name"),
-                   .labels = texts_of(member(metadata, "labels"))};
+  const json& metadata = from["metadata"];
+  const json& spec = from["spec"];
+  const json& status = from["status"];
+  node_record node{.name = metadata["name"].text(), .labels = texts_of(metadata["labels"])};
   if (node.name.empty()) return absl::InvalidArgumentError("a node has no metadata.name");
-  if (const json& gpus = member(member(status, "allocatable"), gpu_resource); !gpus.is_null()) {
+  if (const json& gpus = status["allocatable"][gpu_resource]; !gpus.null()) {
     const auto count = number_of<std::uint32_t>(gpus, 0, apiary::gang_cluster::max_gpus);
     if (!count.ok())
       return absl::InvalidArgumentError(absl::StrCat("node ", node.name, ": ", gpu_resource, ": ",
                                                      std::string(count.status().message())));
     node.gpus = *count;
   }
-  if (const json& taints = member(spec, "taints"); taints.is_array())
-    for (const json& one : taints) {
-      taint_record taint{text_of(one, "key"), text_of(one, "value"), text_of(one, "effect")};
+  if (const json& taints = spec["taints"]; taints.is_array())
+    for (const json& one : taints.items) {
+      taint_record taint{one["key"].text(), one["value"].text(), one["effect"].text()};
       // Those of Kubernetes itself repeat what the conditions say.
       if (taint.effect == "PreferNoSchedule" || taint.key.starts_with("node.kubernetes.io/"))
         continue;
       node.taints.push_back(std::move(taint));
     }
   bool ready = false;
-  if (const json& conditions = member(status, "conditions"); conditions.is_array())
-    for (const json& one : conditions)
-      if (text_of(one, "type") == "Ready") ready = text_of(one, "status") == "True";
-  const json& cordoned = member(spec, "unschedulable");
-  node.usable = ready && !(cordoned.is_boolean() && cordoned.get<bool>());
+  if (const json& conditions = status["conditions"]; conditions.is_array())
+    for (const json& one : conditions.items)
+      if (one["type"].text() == "Ready") ready = one["status"].text() == "True";
+  const json& cordoned = spec["unschedulable"];
+  node.usable = ready && !(cordoned.is_bool() && cordoned.scalar == "true");
   return node;
 }
 
@@ -175,7 +140,7 @@ template <class Number>
   const auto fault = [&](const auto&... words) {
     return absl::InvalidArgumentError(absl::StrCat("pod ", pod.full_name(), ": ", words...));
   };
-  for (const auto& [key, value] : texts_of(member(metadata, "annotations"))) {
+  for (const auto& [key, value] : texts_of(metadata["annotations"])) {
     if (!key.starts_with("apiary/")) continue;
     if (key == size_annotation) {
       const auto size = number_of<std::uint32_t>(value, 1, apiary::gang_scheduler::max_tasks);
@@ -190,7 +155,7 @@ template <class Number>
     }
   }
   if (pod.gang_size == 1) return absl::OkStatus();
-  pod.gang = text_of(member(metadata, "labels"), gang_label);
+  pod.gang = metadata["labels"][gang_label].text();
   if (pod.gang.empty()) return fault(size_annotation, " needs the label \"", gang_label, "\"");
   return absl::OkStatus();
 }
@@ -199,14 +164,14 @@ template <class Number>
 // are in use all the same. kInvalidArgument: it has no name, namespace or uid, a wrong number, or it is
 // not bound and its gang cannot be read.
 [[nodiscard]] inline absl::StatusOr<pod_record> read_listed_pod(const json& from) {
-  const json& metadata = member(from, "metadata");
-  const json& spec = member(from, "spec");
-  pod_record pod{.uid = text_of(metadata, "uid"),
-                 .name_space = text_of(metadata, "namespace"),
-                 .name = text_of(metadata, "name")};
+  const json& metadata = from["metadata"];
+  const json& spec = from["spec"];
+  pod_record pod{.uid = metadata["uid"].text(),
+                 .name_space = metadata["namespace"].text(),
+                 .name = metadata["name"].text()};
   if (pod.uid.empty() || !is_name(pod.name_space) || !is_name(pod.name))
     return absl::InvalidArgumentError("a pod has no valid metadata.uid, namespace or name");
-  pod.node = text_of(spec, "nodeName");
+  pod.node = spec["nodeName"].text();
   pod_record with_gang = pod;
   const absl::Status gang = read_gang(metadata, with_gang);
   if (!gang.ok() && pod.node.empty()) return gang;
@@ -215,28 +180,28 @@ template <class Number>
   const auto fault = [&](const auto&... words) {
     return absl::InvalidArgumentError(absl::StrCat("pod ", pod.full_name(), ": ", words...));
   };
-  if (const json& priority = member(spec, "priority"); !priority.is_null()) {
+  if (const json& priority = spec["priority"]; !priority.null()) {
     using limits = std::numeric_limits<std::int32_t>;
     const auto number = number_of<std::int32_t>(priority, (limits::min)(), (limits::max)());
     if (!number.ok()) return fault("priority: ", std::string(number.status().message()));
     pod.priority = *number;
   }
   // As Kubernetes counts: all containers together, or the largest of those that run before them.
-  const auto together = gpus_of(member(spec, "containers"));
+  const auto together = gpus_of(spec["containers"]);
   if (!together.ok()) return fault(std::string(together.status().message()));
   for (const std::uint32_t gpus : *together) pod.gpus += gpus;
-  const auto before = gpus_of(member(spec, "initContainers"));
+  const auto before = gpus_of(spec["initContainers"]);
   if (!before.ok()) return fault(std::string(before.status().message()));
   for (const std::uint32_t gpus : *before) pod.gpus = (std::max)(pod.gpus, gpus);
-  pod.node_selector = texts_of(member(spec, "nodeSelector"));
-  if (const json& tolerations = member(spec, "tolerations"); tolerations.is_array())
-    for (const json& one : tolerations)
-      pod.tolerations.push_back({text_of(one, "key"), text_of(one, "operator"),
-                                 text_of(one, "value"), text_of(one, "effect")});
-  const json& status = member(from, "status");
-  const std::string phase = text_of(status, "phase");
-  pod.started = time_of(text_of(status, "startTime"));
-  pod.ending = member(metadata, "deletionTimestamp").is_string();
+  pod.node_selector = texts_of(spec["nodeSelector"]);
+  if (const json& tolerations = spec["tolerations"]; tolerations.is_array())
+    for (const json& one : tolerations.items)
+      pod.tolerations.push_back(
+          {one["key"].text(), one["operator"].text(), one["value"].text(), one["effect"].text()});
+  const json& status = from["status"];
+  const std::string phase = status["phase"].text();
+  pod.started = time_of(status["startTime"].text());
+  pod.ending = metadata["deletionTimestamp"].is_text();
   pod.ended = phase == "Succeeded" || phase == "Failed";
   return pod;
 }
@@ -254,11 +219,11 @@ template <class Read>
 [[nodiscard]] auto read_list(const json& list, const Read& read, std::vector<std::string>& faults)
     -> absl::StatusOr<std::vector<typename decltype(read(list))::value_type>> {
   std::vector<typename decltype(read(list))::value_type> all;
-  const json& items = member(list, "items");
+  const json& items = list["items"];
   if (!items.is_array())
     return absl::InvalidArgumentError(
-        absl::StrCat("a list has no items: ", print(list).substr(0, 100)));
-  for (const json& item : items) {
+        absl::StrCat("a list has no items: ", list.str("").substr(0, 100)));
+  for (const json& item : items.items) {
     auto one = read(item);
     if (one.ok())
       all.push_back(*std::move(one));

@@ -13,7 +13,7 @@ build=${APIARY_BUILD_DIR:-$source/build/examples}
 
 {
   (cd "$source" && sh tests/packages.sh g++ cmake ninja-build libabsl-dev libcpp-httplib-dev \
-    nlohmann-json3-dev pkgconf curl)
+    pkgconf curl)
   cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 \
     -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_BENCHMARKS=OFF
   cmake --build "$build" --target example_kubernetes_extender

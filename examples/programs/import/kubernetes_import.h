@@ -4,6 +4,7 @@
 
 #include "../../hosts/kubernetes/kubernetes_json.h"
 #include "../../hosts/kubernetes/kubernetes_records.h"
+#include "../../text/json.h"
 #include <apiary/core/digits.h>
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
@@ -43,8 +44,14 @@ class kubernetes_reader {
   static absl::StatusOr<kubernetes_nodes> read(
       const std::string& text, const std::vector<apiary_kubernetes::level_label>& levels) {
     kubernetes_reader reader;
-    const auto document = apiary_kubernetes::parse(text);
-    if (!document.ok()) return absl::InvalidArgumentError(reader.where(text, document.status()));
+    std::size_t end = 0;
+    const auto document = json_reader::read(text, ~std::size_t{0}, &end);
+    if (!document.ok()) {
+      const auto lines =
+          std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", 1 + lines, ": ", document.status().message()));
+    }
     reader.read_items(*document, levels);
     if (!reader.faults_.empty()) return absl::InvalidArgumentError(reader.faults_);
     for (const auto& level : levels) reader.all_.cluster.levels.push_back(level.name);
@@ -54,68 +61,53 @@ class kubernetes_reader {
 
   // The nodes as JSON that read() reads as the same nodes, if `unusable` is in the order of the nodes.
   static std::string write(const kubernetes_nodes& nodes) {
-    json items = json::array();
+    json_object all;
+    all.key("kind").value("List").key("items").open('[');
     auto unusable = nodes.unusable.begin();
     for (const apiary::gang_cluster::node& node : nodes.cluster.nodes) {
-      json one = {{"metadata", {{"name", node.name}}}};
+      all.open('{').key("metadata").open('{').key("name").value(node.name).key("labels").open('{');
       for (const std::string& label : node.labels) {
-        const std::size_t equals = label.find('=');
-        one["metadata"]["labels"][label.substr(0, equals)] =
-            equals == std::string::npos ? "" : label.substr(equals + 1);
+        const std::size_t equals = (std::min)(label.find('='), label.size());
+        all.key(label.substr(0, equals));
+        all.value(label.substr((std::min)(equals + 1, label.size())));
       }
+      all.close('}').close('}').key("spec").open('{').key("taints").open('[');
       for (const std::string& taint : node.taints) {
         const std::size_t equals = taint.find('=');
         const std::size_t colon = taint.rfind(':');
-        one["spec"]["taints"].push_back({{"key", taint.substr(0, equals)},
-                                         {"value", taint.substr(equals + 1, colon - equals - 1)},
-                                         {"effect", taint.substr(colon + 1)}});
+        all.open('{').key("key").value(taint.substr(0, equals));
+        all.key("value").value(taint.substr(equals + 1, colon - equals - 1));
+        all.key("effect").value(taint.substr(colon + 1)).close('}');
       }
       const bool bad = unusable != nodes.unusable.end() && *unusable == node.name;
       if (bad) ++unusable;
-      one["status"] = {{"allocatable",
-                        {{apiary_kubernetes::gpu_resource, std::to_string(node.gpus)},
-                         {"cpu", absl::StrCat(node.host.cpu_milli, "m")},
-                         {"memory", absl::StrCat(node.host.memory_mib, "Mi")}}},
-                       {"conditions", {{{"type", "Ready"}, {"status", bad ? "False" : "True"}}}}};
-      items.push_back(std::move(one));
+      all.close(']').close('}').key("status").open('{').key("allocatable").open('{');
+      all.key(apiary_kubernetes::gpu_resource).value(std::to_string(node.gpus));
+      all.key("cpu").value(absl::StrCat(node.host.cpu_milli, "m"));
+      all.key("memory").value(absl::StrCat(node.host.memory_mib, "Mi")).close('}');
+      all.key("conditions").open('[').open('{').key("type").value("Ready");
+      all.key("status").value(bad ? "False" : "True").close('}').close(']').close('}').close('}');
     }
-    return json{{"kind", "List"}, {"items", std::move(items)}}.dump(1, ' ', false,
-                                                                    json::error_handler_t::replace);
+    return all.close(']').str();
   }
 
  private:
-  using json = apiary_kubernetes::json;
+  using json = json_value;
 
   void fault(const std::string& place, const std::string& what) {
     absl::StrAppend(&faults_, faults_.empty() ? "" : "\n", place, ": ", what);
   }
 
-  // The fault with the line where the text stops being JSON.
-  static std::string where(const std::string& text, const absl::Status& fault) {
-    std::string all(fault.message());
-    try {
-      if (json::parse(text).is_discarded()) return all;
-    } catch (const json::parse_error& e) {
-      const std::size_t byte = (std::min)(e.byte, text.size());
-      const auto end = text.begin() + static_cast<std::ptrdiff_t>(byte);
-      all = absl::StrCat("line ", 1 + std::count(text.begin(), end, '\n'),
-                         ": the text is no valid JSON");
-    } catch (const json::exception&) {  // a number such as 1e999
-      all = "the text is no valid JSON: a number is too large";
-    }
-    return all;
-  }
-
   void read_items(const json& document, const std::vector<apiary_kubernetes::level_label>& levels) {
-    using apiary_kubernetes::member;
-    const bool alone = apiary_kubernetes::text_of(document, "kind") == "Node";
-    const json list = alone ? json::array({document}) : member(document, "items");
+    const bool alone = document["kind"].text() == "Node";
+    const json list =
+        alone ? json{.is = json::kind::array, .items = {document}} : document["items"];
     if (!list.is_array()) return fault("items", "a list of nodes expected");
     std::map<std::string, std::size_t> number_of;
-    for (std::size_t i = 0; i < list.size(); ++i) {
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
       const std::string place = alone ? std::string("node") : absl::StrCat("items[", i, "]");
-      if (!check_types(list[i], place)) continue;
-      const auto node = apiary_kubernetes::read_node(list[i]);
+      if (!check_types(list.items[i], place)) continue;
+      const auto node = apiary_kubernetes::read_node(list.items[i]);
       if (!node.ok()) {
         fault(place, std::string(node.status().message()));
         continue;
@@ -133,10 +125,9 @@ class kubernetes_reader {
       }
       const auto model = node->labels.find(gpu_model_label);
       if (model != node->labels.end()) to->model = model->second;
-      const json& allocatable = member(member(list[i], "status"), "allocatable");
+      const json& allocatable = list.items[i]["status"]["allocatable"];
       const auto read = [&](const char* name, std::uint64_t unit) {
-        return amount(member(allocatable, name), unit,
-                      absl::StrCat(place, ".status.allocatable.", name));
+        return amount(allocatable[name], unit, absl::StrCat(place, ".status.allocatable.", name));
       };
       to->host.cpu_milli = read("cpu", 1);
       to->host.memory_mib = read("memory", std::uint64_t{1000} << 20);
@@ -147,53 +138,55 @@ class kubernetes_reader {
 
   // Whether the fields that are read have the right types.
   bool check_types(const json& node, const std::string& place) {
-    using apiary_kubernetes::member;
     const std::size_t before = faults_.size();
     if (!node.is_object()) {
       fault(place, "an object expected");
       return false;
     }
     for (const char* name : {"metadata", "spec", "status"})
-      if (const json& part = member(node, name); !part.is_null() && !part.is_object())
+      if (const json& part = node[name]; !part.null() && !part.is_object())
         fault(place + '.' + name, "an object expected");
-    const json& labels = member(member(node, "metadata"), "labels");
-    if (!labels.is_null() && !labels.is_object())
+    const json& labels = node["metadata"]["labels"];
+    if (!labels.null() && !labels.is_object())
       fault(place + ".metadata.labels", "an object expected");
-    if (labels.is_object())
-      for (const auto& [key, value] : labels.items())
-        if (!value.is_string() || key.empty() || key.find('=') != std::string::npos)
+    if (labels.is_object()) {
+      for (std::size_t i = 0; i < labels.items.size(); ++i) {
+        const std::string& key = labels.names[i];
+        const json& value = labels.items[i];
+        if (!value.is_text() || key.empty() || key.find('=') != std::string::npos)
           fault(absl::StrCat(place, ".metadata.labels[\"", key, "\"]"),
-                value.is_string() ? "a key without \"=\" expected" : "a text expected");
-    const json& spec = member(node, "spec");
-    check_list(member(spec, "taints"), place + ".spec.taints", {"key", "effect"});
-    const json& status = member(node, "status");
-    check_list(member(status, "conditions"), place + ".status.conditions", {"type", "status"});
-    if (const json& cordoned = member(spec, "unschedulable");
-        !cordoned.is_null() && !cordoned.is_boolean())
+                value.is_text() ? "a key without \"=\" expected" : "a text expected");
+      }
+    }
+    const json& spec = node["spec"];
+    check_list(spec["taints"], place + ".spec.taints", {"key", "effect"});
+    const json& status = node["status"];
+    check_list(status["conditions"], place + ".status.conditions", {"type", "status"});
+    if (const json& cordoned = spec["unschedulable"]; !cordoned.null() && !cordoned.is_bool())
       fault(place + ".spec.unschedulable", "true or false expected");
-    if (!member(status, "allocatable").is_object())
+    if (!status["allocatable"].is_object())
       fault(place + ".status.allocatable", "an object expected");
     return faults_.size() == before;
   }
   void check_list(const json& list, const std::string& place,
                   std::initializer_list<const char*> texts) {
-    if (list.is_null()) return;
+    if (list.null()) return;
     if (!list.is_array()) return fault(place, "a list expected");
-    for (std::size_t i = 0; i < list.size(); ++i)
+    for (std::size_t i = 0; i < list.items.size(); ++i)
       for (const char* name : texts) {
-        const json& text = apiary_kubernetes::member(list[i], name);
+        const json& text = list.items[i][name];
         const std::string at = absl::StrCat(place, "[", i, "].", name);
-        if (!text.is_string())
+        if (!text.is_text())
           fault(at, "a text expected");
-        else if (text.get_ref<const std::string&>().find_first_of("=:") != std::string::npos)
+        else if (text.scalar.find_first_of("=:") != std::string::npos)
           fault(at, "a text without \"=\" and \":\" expected");
       }
   }
 
   // A quantity of Kubernetes ("7910m", "131Gi", 8) in units of so many thousandths, rounded down.
   std::uint32_t amount(const json& value, std::uint64_t unit, const std::string& place) {
-    if (value.is_null()) return 0;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.null()) return 0;
+    const std::string text = value.is_text() ? value.scalar : value.str("");
     const auto milli = thousandths(text);
     if (milli && *milli / unit <= (std::numeric_limits<std::uint32_t>::max)())
       return static_cast<std::uint32_t>(*milli / unit);

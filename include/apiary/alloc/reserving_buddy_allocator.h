@@ -26,7 +26,7 @@ APIARY_NAMESPACE_BEGIN
 //           splittable is 0. Differs: the published search is greedy and can miss a safe cell.
 // Cost:     as buddy_allocator, and O(levels) more for each call.
 // Invalid:  release of a cell that is not live, or cancelling more than is reserved, aborts.
-// Example:  examples/reserved_rack.cpp
+// Example:  examples/buddy_allocation.cpp
 class reserving_buddy_allocator {
  public:
   // At first all cells are free and none is reserved.

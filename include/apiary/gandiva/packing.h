@@ -20,7 +20,7 @@ APIARY_NAMESPACE_BEGIN
 // then on the next GPUs, then the next job. Ties go to the lower id.
 // Model:   "Gandiva" (OSDI 2018), §3.2, packing; the greedy order by profiled utilisation.
 // Cost:    next O(jobs log jobs + GPUs log GPUs), O(log failures) for each pair rejected.
-// Example: examples/packing.cpp
+// Example: examples/gandiva.cpp
 class pair_packing {
  public:
   // What the host measured of a job that ran alone.

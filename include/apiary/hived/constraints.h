@@ -16,7 +16,7 @@ namespace detail {
 
 // A program that sets gang_request::constraints includes this header, which compiles the search
 // under constraints. Programs that link apiary::compiled need not include it.
-// Example: examples/hived_constraints.cpp
+// Example: examples/hived_gang.cpp
 struct constraint_engine {
   // A new search.
   [[nodiscard]] static std::unique_ptr<constrained_search> make();

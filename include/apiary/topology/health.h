@@ -20,7 +20,7 @@ APIARY_NAMESPACE_BEGIN
 //
 // Cost:    marking a cell O(levels + cells above the leaves inside it + leaves inside it / 64);
 //          queries O(1). Memory: 4 bytes for each cell above the leaves, 1 bit for each cell.
-// Example: examples/reserved_rack.cpp
+// Example: examples/buddy_allocation.cpp
 template <CellTree Tree>
 class health {
  public:

@@ -1,4 +1,4 @@
-// apiary/tests/kubernetes/kubernetes_import_data_test.cpp - a node list as kubectl prints it.
+// apiary/tests/examples/kubernetes_import_data_test.cpp - a node list as kubectl prints it.
 // SPDX-License-Identifier: MIT
 #include "../../examples/programs/import/kubernetes_import.h"
 #include "../../examples/programs/import/slurm_texts.h"
