@@ -38,10 +38,13 @@ std::string ask(hived_session& session, const std::string& line) {
   CHECK(answer.size() - to == 27);
   return answer.substr(from, to - from);
 }
-// With ' for ".
-std::string ask_op(hived_session& session, std::string line) {
-  for (char& c : line) c = c == '\'' ? '"' : c;
-  std::string answer = ask(session, "{\"op\":" + line + '}');
+// The line of an op and its fields, with ' for ".
+std::string line_of(std::string op) {
+  for (char& c : op) c = c == '\'' ? '"' : c;
+  return "{\"op\":" + op + '}';
+}
+std::string ask_op(hived_session& session, const std::string& op) {
+  std::string answer = ask(session, line_of(op));
   for (char& c : answer) c = c == '"' ? '\'' : c;
   return answer;
 }
@@ -61,8 +64,10 @@ const std::string nothing_else = ",'lazyPreempted':[],'cancelled':[],'restored':
 const std::string nobody_restored = "'result':'ok','restored':[]";
 
 // A line that is refused, for what reason, and changes nothing.
-void refuses(hived_session& session, const std::string& line, const std::string& code,
+// `line` as it is, or as for ask_op.
+void refuses(hived_session& session, std::string line, const std::string& code,
              const std::string& words) {
+  if (line.starts_with('\'')) line = line_of(line);
   CAPTURE(line);
   const std::string hash = hash_of(session.answer(R"({"op":"note"})"));
   const std::string answer = session.answer(line);
@@ -311,7 +316,7 @@ TEST_CASE("a gang that asks again by name alone stays on the nodes suggested las
   answer = ask_op(s, again);
   CHECK(answer.starts_with("'result':'wait','reason':'not_suggested'"));
   CHECK(s.num_names() == 2);
-  refuses(s, R"({"op":"schedule","group":"g"})", "INVALID_ARGUMENT", "vc: is missing");
+  refuses(s, "'schedule','group':'g'", "INVALID_ARGUMENT", "vc: is missing");
   healthy("n0");
 
   // The last list counts: not one that was only asked about, nor one that an error came of.
@@ -319,8 +324,8 @@ TEST_CASE("a gang that asks again by name alone stays on the nodes suggested las
   CHECK(reserved(ask_op(s, again + ",'suggested':['n0','n1']")) == "n0");
   CHECK(reserved(ask_op(s, again + ",'suggested':['n0'],'phase':'Filtering'")) == "n0");
   refuses(s,
-          R"({"op":"schedule","group":"g","suggested":["n0"],"members":[{"pods":1,"leafs":1}],)"
-          R"("vc":"red","priority":0})",
+          "'schedule','group':'g','suggested':['n0'],'members':[{'pods':1,'leafs':1}],'vc':'red','"
+          "priority':0",
           "INVALID_ARGUMENT", "another request");
   bad("n0");
   CHECK(reserved(ask_op(s, again)) == "n1");
@@ -431,11 +436,11 @@ TEST_CASE("one task at a time") {
   const std::string later = "'result':'bind','pods':[{'node':'n0','devices':[0,1],'wholeCell':2}]";
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':0") == later + nothing_else);
   CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == nobody_restored);
-  refuses(s, R"({"op":"schedule_pod","group":"g","pod":0})", "NOT_FOUND", "has ended");
-  refuses(s, R"({"op":"schedule_pod","group":"g","pod":2})", "NOT_FOUND", "has 2 tasks");
-  refuses(s, R"({"op":"schedule_pod","group":"h","pod":0})", "NOT_FOUND", "no gang");
-  refuses(s, R"({"op":"schedule_pod","group":"g"})", "INVALID_ARGUMENT", "pod: is missing");
-  refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":2,"leafs":1}]})",
+  refuses(s, "'schedule_pod','group':'g','pod':0", "NOT_FOUND", "has ended");
+  refuses(s, "'schedule_pod','group':'g','pod':2", "NOT_FOUND", "has 2 tasks");
+  refuses(s, "'schedule_pod','group':'h','pod':0", "NOT_FOUND", "no gang");
+  refuses(s, "'schedule_pod','group':'g'", "INVALID_ARGUMENT", "pod: is missing");
+  refuses(s, "'schedule_pod','group':'g','pod':1,'members':[{'pods':2,'leafs':1}]",
           "INVALID_ARGUMENT", "members: differ from those of");
 }
 
@@ -449,7 +454,7 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1").starts_with("'result':'preempt'"));
   CHECK(ask_op(s, "'delete','group':'guest'") == nobody_restored);
   refuses(s, ended, "NOT_FOUND", "has ended");
-  refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":3,"leafs":2}]})",
+  refuses(s, "'schedule_pod','group':'g','pod':1,'members':[{'pods':3,'leafs':2}]",
           "INVALID_ARGUMENT", "members: differ from those of");
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1") ==
         "'result':'bind','pods':[{'node':'n0','devices':[2,3],'wholeCell':2}]" + nothing_else);
@@ -885,8 +890,8 @@ TEST_CASE("devices that the configuration lacks for a while") {
 
 TEST_CASE("lines that are refused change nothing") {
   hived_session none;
-  refuses(none, R"({"op":"audit"})", "FAILED_PRECONDITION", "no configuration");
-  refuses(none, R"({"op":"config","physicalCluster":{"x":1}})", "INVALID_ARGUMENT", "x (line 1)");
+  refuses(none, "'audit'", "FAILED_PRECONDITION", "no configuration");
+  refuses(none, "'config','physicalCluster':{'x':1}", "INVALID_ARGUMENT", "x (line 1)");
   hived_session s = configured();
   refuses(s, R"({"op":"config",)" + cells + '}', "FAILED_PRECONDITION", "reconfigure");
   refuses(s, R"({"op":"reconfigure","virtualClusters":[]})", "INVALID_ARGUMENT", "mapping");
@@ -916,21 +921,21 @@ TEST_CASE("lines that are refused change nothing") {
   refuses(s, head + body + R"(,"lazy":"true"})", wrong, "lazy: true or false");
   refuses(s, head + body + R"(,"suggested":[3]})", wrong, "suggested[0]: a text");
   refuses(s, head + body + R"(,"priority":1})", wrong, "priority: is given twice");
-  refuses(s, R"({"op":"delete"})", wrong, "group: is missing");
-  refuses(s, R"({"op":"delete","group":"g"})", "NOT_FOUND", R"(no gang \"g\")");
-  refuses(s, R"({"op":"cancel","group":"a"})", "FAILED_PRECONDITION", "not preempting");
-  refuses(s, R"({"op":"delete_pod","group":"a"})", wrong, "pod: is missing");
-  refuses(s, R"({"op":"delete_pod","group":"a","pod":1})", "NOT_FOUND", "no task 1");
-  refuses(s, R"({"op":"node_bad","node":"n7"})", "NOT_FOUND", "n7");
-  refuses(s, R"({"op":"node_bad"})", wrong, "node: is missing");
-  refuses(s, R"({"op":"device_bad","node":"n0"})", wrong, "device: is missing");
-  refuses(s, R"({"op":"device_bad","node":"n0","device":4})", "NOT_FOUND", "device 4");
-  refuses(s, R"({"op":"dance"})", "UNIMPLEMENTED", "dance");
+  refuses(s, "'delete'", wrong, "group: is missing");
+  refuses(s, "'delete','group':'g'", "NOT_FOUND", R"(no gang \"g\")");
+  refuses(s, "'cancel','group':'a'", "FAILED_PRECONDITION", "not preempting");
+  refuses(s, "'delete_pod','group':'a'", wrong, "pod: is missing");
+  refuses(s, "'delete_pod','group':'a','pod':1", "NOT_FOUND", "no task 1");
+  refuses(s, "'node_bad','node':'n7'", "NOT_FOUND", "n7");
+  refuses(s, "'node_bad'", wrong, "node: is missing");
+  refuses(s, "'device_bad','node':'n0'", wrong, "device: is missing");
+  refuses(s, "'device_bad','node':'n0','device':4", "NOT_FOUND", "device 4");
+  refuses(s, "'dance'", "UNIMPLEMENTED", "dance");
   refuses(s, R"({})", wrong, "op: is missing");
   refuses(s, R"({"op":null})", wrong, "op: a text");
   const std::string back = R"({"op":"recover","group":"g","vc":"red","priority":0)" + body;
   refuses(s, back + '}', wrong, "1 tasks");
-  refuses(s, R"({"op":"recover","group":"a","vc":"red","priority":0)" + body + R"(,"pods":[{}]})",
+  refuses(s, "'recover','group':'a','vc':'red','priority':0)' + body + R'(,'pods':[{}]",
           "ALREADY_EXISTS", "exists");
   refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,0]}]})", wrong, "appears twice");
   refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,1]}]})", wrong, "more leaf cells");
@@ -995,7 +1000,7 @@ TEST_CASE("a field that the operation does not have is refused; recordings have 
             "members[0].cpuMilli: is not a field of a member"},
            {R"({"op":"delete","group":"a","group":"b"})", "group: is given twice"}})
     refuses(s, line, "INVALID_ARGUMENT", words);
-  refuses(s, R"({"op":"remove","any":1})", "UNIMPLEMENTED", "op: there is no \\\"remove\\\"");
+  refuses(s, "'remove','any':1", "UNIMPLEMENTED", "op: there is no \\\"remove\\\"");
   CHECK(ask_op(s, "'node_bad','node':'n0','i':3,'out':{'what':'ok'},'free':[1,2]") ==
         "'result':'ok'");
   CHECK(ask_op(s, "'note','any':[{}]") == "'result':'ok'");
@@ -1073,10 +1078,10 @@ TEST_CASE("what a tenant uses and what the devices of a node are used for") {
         "'result':'ok','vc':'','leaves':4,'idle':0,'guaranteed':0,'opportunistic':4,'claimed':0,"
         "'bad':0");
   CHECK(hash_of(s.answer(R"({"op":"note"})")) == before);
-  refuses(s, R"({"op":"usage"})", "INVALID_ARGUMENT", "vc: is missing");
-  refuses(s, R"({"op":"usage","vc":"pink"})", "NOT_FOUND", "pink");
-  refuses(s, R"({"op":"node_state"})", "INVALID_ARGUMENT", "node: is missing");
-  refuses(s, R"({"op":"node_state","node":"n9"})", "NOT_FOUND", "n9");
+  refuses(s, "'usage'", "INVALID_ARGUMENT", "vc: is missing");
+  refuses(s, "'usage','vc':'pink'", "NOT_FOUND", "pink");
+  refuses(s, "'node_state'", "INVALID_ARGUMENT", "node: is missing");
+  refuses(s, "'node_state','node':'n9'", "NOT_FOUND", "n9");
 }
 
 TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
@@ -1145,10 +1150,10 @@ TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
             .starts_with("'result':'ok','vc':'','priority':1,'state':'allocated','as':"
                          "'downgraded','pods':[{'node':'n0','devices':["));
 
-  refuses(s, R"({"op":"gang_state","group":"new"})", "NOT_FOUND", R"(there is no gang \"new\")");
-  refuses(s, R"({"op":"gang_state"})", "INVALID_ARGUMENT", "group: is missing");
-  refuses(s, R"({"op":"vc_state","vc":"green"})", "NOT_FOUND", R"(virtual cluster \"green\")");
-  refuses(s, R"({"op":"vc_state"})", "INVALID_ARGUMENT", "vc: is missing");
+  refuses(s, "'gang_state','group':'new'", "NOT_FOUND", R"(there is no gang \"new\")");
+  refuses(s, "'gang_state'", "INVALID_ARGUMENT", "group: is missing");
+  refuses(s, "'vc_state','vc':'green'", "NOT_FOUND", R"(virtual cluster \"green\")");
+  refuses(s, "'vc_state'", "INVALID_ARGUMENT", "vc: is missing");
 }
 
 // Every session that ended after some of these lines, perhaps while it wrote down the next, is the
@@ -1189,7 +1194,7 @@ TEST_CASE("a list of all gangs, and of those of a tenant") {
   CHECK(ask_op(s, "'gangs'") == "'result':'ok','gangs':[" + low + ',' + guest + ',' + high + ']');
   CHECK(ask_op(s, "'gangs','vc':'blue'") == "'result':'ok','gangs':[" + low + ',' + high + ']');
   CHECK(ask_op(s, "'gangs','vc':'red'") == "'result':'ok','gangs':[" + guest + ']');
-  refuses(s, R"({"op":"gangs","vc":"pink"})", "NOT_FOUND", "pink");
+  refuses(s, "'gangs','vc':'pink'", "NOT_FOUND", "pink");
 }
 
 TEST_CASE(
@@ -1215,7 +1220,7 @@ TEST_CASE("pods go by the names that their gang gives them") {
         "'result':'bind','pods':[" + first + ']' + nothing_else);
   CHECK(ask_op(s, "'gang_state','group':'a'").find("'pods':[" + first + ',' + second + ']') !=
         std::string::npos);
-  refuses(s, R"({"op":"delete_pod","group":"a","pod":"w-2"})", "NOT_FOUND",
+  refuses(s, "'delete_pod','group':'a','pod':'w-2'", "NOT_FOUND",
           R"(gang \"a\" has no pod \"w-2\")");
   CHECK(ask_op(s, "'delete_pod','group':'a','pod':'w-0'") == nobody_restored);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1,'names':['x']}]"))
@@ -1223,9 +1228,9 @@ TEST_CASE("pods go by the names that their gang gives them") {
   CHECK(ask_op(s, "'delete_pod','group':'b','pod':'x'") == nobody_restored);
   CHECK(ask_op(s, "'delete_pod','group':'a','pod':'w-1'") == nobody_restored);
   CHECK(s.num_names() == 0);
-  refuses(s, R"({"op":"schedule","group":"c","members":[{"pods":2,"leafs":1,"names":["x"]}]})",
+  refuses(s, "'schedule','group':'c','members':[{'pods':2,'leafs':1,'names':['x']}]",
           "INVALID_ARGUMENT", "members: 1 names for 2 pods");
-  refuses(s, R"({"op":"schedule","group":"c","members":[{"pods":2,"leafs":1,"names":["x","x"]}]})",
+  refuses(s, "'schedule','group':'c','members':[{'pods':2,'leafs':1,'names':['x','x']}]",
           "INVALID_ARGUMENT", R"(members: two pods are \"x\")");
 }
 
@@ -1253,8 +1258,8 @@ TEST_CASE("a chain that is named, or excluded") {
   CHECK(node("2", ",'excludedChains':['AS']") == "b");
   // A cell type that only one of the chains has: not without the name of the chain.
   refuses(s,
-          R"({"op":"schedule","group":"3","vc":"red","priority":0,"required":"A",)"
-          R"("members":[{"pods":1,"leafs":2}]})",
+          "'schedule','group':'3','vc':'red','priority':0,'required':'A','members':[{'pods':1,'"
+          "leafs':2}]",
           "INVALID_ARGUMENT", "cell type 'A' is of level 1, which is 'B' in chain 'BS'");
   CHECK(node("3", ",'required':'A','chains':['AS']") == "a");
   CHECK(node("4", ",'chains':['AS']") == "wait");
@@ -1341,12 +1346,12 @@ TEST_CASE("a gang comes back from the annotations of the open-source scheduler")
   CHECK(ask_op(s, "'gang_state','group':'train'").find("{'node':'','devices':[]}") !=
         std::string::npos);
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
-  refuses(s, R"({"op":"schedule_pod","group":"train","pod":2})", "NOT_FOUND",
+  refuses(s, "'schedule_pod','group':'train','pod':2", "NOT_FOUND",
           "is not on the configuration's nodes");
   for (const char* pod : {"0", "1"})
     CHECK(ask_op(s, std::string("'delete_pod','group':'train','pod':") + pod) == nobody_restored);
   CHECK(s.num_names() == 1);
-  refuses(s, R"({"op":"delete_pod","group":"train","pod":1})", "NOT_FOUND", "");
+  refuses(s, "'delete_pod','group':'train','pod':1", "NOT_FOUND", "");
   CHECK(ask_op(s, "'delete_pod','group':'train','pod':2") == nobody_restored);
   CHECK(s.num_names() == 0);
 
@@ -1356,13 +1361,13 @@ TEST_CASE("a gang comes back from the annotations of the open-source scheduler")
         R"("result":"ok","lazyPreempted":[],"gone":[])");
   CHECK(ask_op(s, "'gang_state','group':'one'").find("{'node':'n2','devices':[3]}") !=
         std::string::npos);
-  refuses(s, R"({"op":"recover","group":"b","spec":"[","bindInfo":"node: n2"})", "INVALID_ARGUMENT",
+  refuses(s, "'recover','group':'b','spec':'[','bindInfo':'node: n2'", "INVALID_ARGUMENT",
           "annotation: ");
-  refuses(s, R"({"op":"recover","group":"b","spec":"priority: high","bindInfo":"node: n2"})",
+  refuses(s, "'recover','group':'b','spec':'priority: high','bindInfo':'node: n2'",
           "INVALID_ARGUMENT", "annotation: ");
-  refuses(s, R"({"op":"recover","group":"b","spec":"- a","bindInfo":"node: n2"})",
-          "INVALID_ARGUMENT", "spec: a mapping expected");
-  refuses(s, R"({"op":"recover","group":"b","spec":"a: b","bindInfo":"3"})", "INVALID_ARGUMENT",
+  refuses(s, "'recover','group':'b','spec':'- a','bindInfo':'node: n2'", "INVALID_ARGUMENT",
+          "spec: a mapping expected");
+  refuses(s, "'recover','group':'b','spec':'a: b','bindInfo':'3'", "INVALID_ARGUMENT",
           "bindInfo: a mapping expected");
   refuses(s,
           R"({"op":"recover","group":"b","spec":"leafCellNumber: 2","bindInfo":"node: n2\nleaf)"
@@ -1417,7 +1422,7 @@ TEST_CASE("annotations describe the gang alone, with devices and pods that exist
       refuses(s, line("", places), "INVALID_ARGUMENT",
               "bindInfo: the pod on node \\\"n0\\\" has " +
                   std::string(device.empty() ? "0" : "2") + " devices; spec has no more pods");
-  refuses(s, R"({"op":"gang_state","group":"g"})", "NOT_FOUND", "");
+  refuses(s, "'gang_state','group':'g'", "NOT_FOUND", "");
 
   // Null and "" are as good as missing; what a recording adds does no harm, nor do suggested nodes.
   CHECK(ask(s, line(R"("i":1,"vc":"","members":null,"pods":null,"suggested":["n0"],)", two)) ==

@@ -153,3 +153,49 @@ TEST_CASE("a YAML file that cannot be read, or two of them") {
   CHECK(two.out.empty());
   CHECK(two.err == "session: one argument at most, a YAML file\n");
 }
+
+TEST_CASE("the first configuration that is accepted chooses the scheduler") {
+  const std::string cluster = line_of_cluster.substr(0, line_of_cluster.size() - 1);
+  const std::string nodes = R"({"op":"config","nodes":[{"name":"a","gpus":8}]})";
+  const std::string wrong = R"({"op":"config","nodes":[{"name":"a","gpus":99}]})";
+  const auto codes = [](example::any_session& session, const std::vector<std::string>& lines) {
+    std::string all;
+    for (const std::string& line : lines) {
+      const std::string answer = session.answer(line);
+      const bool ok = answer.find(R"("result":"ok")") != std::string::npos;
+      const std::size_t code = answer.find(R"("code":")");
+      all += answer.substr(5, answer.find(',') - 5) +
+             (ok ? " ok;" : ' ' + answer.substr(code + 8, 7) + ';');
+    }
+    return all;
+  };
+  example::any_session any;
+  CHECK(codes(any, {R"({"op":"note"})", R"({"op":"usage","vc":"red"})", wrong, cluster}) ==
+        "0 ok;1 UNIMPLE;2 INVALID;3 ok;");
+  CHECK(codes(any, {R"({"op":"usage","vc":"red"})", nodes, R"({"op":"free","level":"node"})"}) ==
+        "4 ok;5 FAILED_;6 UNIMPLE;");
+  example::any_session gang;
+  CHECK(codes(gang, {R"({"op":"config","virtualClusters":[]})", nodes, cluster,
+                     R"({"op":"schedule","group":1,"members":[{"pods":1,"leafs":9}]})",
+                     R"({"op":"free","level":"node"})"})
+            .starts_with("0 INVALID;1 ok;2 INVALID;3 "));
+  CHECK(codes(gang, {R"({"op":"free","level":"node"})"}) == "5 ok;");
+  // A scheduler that is given stays.
+  example::any_session fixed(example::session_kind::gang);
+  CHECK(codes(fixed, {cluster, nodes}) == "0 INVALID;1 ok;");
+}
+
+TEST_CASE("the program of either scheduler, and its help") {
+  const session_folder here;
+  const ended gang = here.play({}, R"({"op":"config","nodes":[{"name":"a","gpus":8}]})"
+                                   "\n"
+                                   R"({"op":"schedule","group":1,"members":[{"pods":1,"leafs":8}]})"
+                                   "\n");
+  CHECK(gang.status == 0);
+  CHECK(gang.out.find(R"({"i":1,"result":"bind","pods":[{"node":"a","devices":[0,1,2,3,)") !=
+        std::string::npos);
+  const ended help = here.play({"--help"}, "");
+  CHECK(help.status == 0);
+  for (const char* verb : {"propose", "reconfigure", "device_bad"})
+    CHECK(help.out.find(verb) != std::string::npos);
+}
