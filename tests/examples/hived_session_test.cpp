@@ -935,7 +935,7 @@ TEST_CASE("lines that are refused change nothing") {
   refuses(s, R"({"op":null})", wrong, "op: a text");
   const std::string back = R"({"op":"recover","group":"g","vc":"red","priority":0)" + body;
   refuses(s, back + '}', wrong, "1 tasks");
-  refuses(s, "'recover','group':'a','vc':'red','priority':0)' + body + R'(,'pods':[{}]",
+  refuses(s, R"({"op":"recover","group":"a","vc":"red","priority":0)" + body + R"(,"pods":[{}]})",
           "ALREADY_EXISTS", "exists");
   refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,0]}]})", wrong, "appears twice");
   refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,1]}]})", wrong, "more leaf cells");
