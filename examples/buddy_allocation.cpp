@@ -32,8 +32,8 @@ bool allocate_blocks() {
   return true;
 }
 
-// Two racks have 2 nodes of 4 GPUs; one rack and six GPUs are reserved. Allocating GPUs never splits the
-// reserved rack, not even to avoid a bad node.
+// Two racks have 2 nodes of 4 GPUs; one rack and six GPUs are reserved. Allocating GPUs never
+// splits the reserved rack, not even to avoid a bad node.
 void reserve_a_rack() {
   enum : level_t { device, node, rack };
   const uniform_tree tree({2, 2, 4});

@@ -1,6 +1,6 @@
 // Gandiva: more jobs than GPUs. They share a server in time slices, two jobs are packed on the same
-// GPUs if that pays, and one of them moves when another server becomes idle. Then, without a scheduler: which
-// pair of jobs is tried on one GPU.
+// GPUs if that pays, and one of them moves when another server becomes idle. Then, without a
+// scheduler: which pair of jobs is tried on one GPU.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva.h>
@@ -17,8 +17,8 @@ using namespace apiary;
 
 namespace {
 
-// When do two jobs do more side by side on one GPU than in time slices? If neither keeps the GPU busy. A
-// pair is tried, the host measures it, and the pair is kept or separated.
+// When do two jobs do more side by side on one GPU than in time slices? If neither keeps the GPU
+// busy. A pair is tried, the host measures it, and the pair is kept or separated.
 void choose_pair() {
   // Utilisation in thousandths and gigabytes, as profiled alone.
   const std::array<pair_packing::job_profile, 3> waiting{

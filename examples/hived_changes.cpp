@@ -1,7 +1,7 @@
-// What happens to gangs of HiveD when hardware breaks, the configuration changes, or the scheduler restarts?
-// They keep running. New gangs avoid bad hardware, and a gang that waits gets the reason; a cell of a tenant
-// is doomed if only bad hardware is left for it. After a change of the configuration, gangs keep their
-// tenant's cells if the new one has them.
+// What happens to gangs of HiveD when hardware breaks, the configuration changes, or the scheduler
+// restarts? They keep running. New gangs avoid bad hardware, and a gang that waits gets the reason;
+// a cell of a tenant is doomed if only bad hardware is left for it. After a change of the
+// configuration, gangs keep their tenant's cells if the new one has them.
 // SPDX-License-Identifier: MIT
 #include "hived_drawing.h"
 #include <apiary/core/ids.h>
@@ -96,8 +96,8 @@ bool another_configuration() {
   std::printf("gone:%s; downgraded:%s\n%s", list(report.gone).c_str(),
               list(report.downgraded).c_str(), example::draw(scheduler).c_str());
 
-  // Gang 5 preempts gang 4. A host stores the configuration and, after each change, a snapshot. After
-  // a restart it restores both, and gang 5 still waits for the end of gang 4.
+  // Gang 5 preempts gang 4. A host stores the configuration and, after each change, a snapshot.
+  // After a restart it restores both, and gang 5 still waits for the end of gang 4.
   const gang_request urgent{
       .job = job_id(5), .tenant = product, .priority = 7, .groups = {{.tasks = 1, .gpus = 4}}};
   submit(scheduler, urgent);

@@ -1,8 +1,8 @@
 // How does HiveD place gangs, and why does a gang wait? A gang runs as a whole or not at all. Each
-// task gets GPUs of one node that are close together. One gang has tasks of different sizes;
-// the exact search places it where greedy placement fails. With topology constraints, a gang asks for one
-// rack, for a rack per task, or for workers on the node of their leader; if it waits, an explanation says how
-// much each rack can hold.
+// task gets GPUs of one node that are close together. One gang has tasks of different sizes; the
+// exact search places it where greedy placement fails. With topology constraints, a gang asks for
+// one rack, for a rack per task, or for workers on the node of their leader; if it waits, an
+// explanation says how much each rack can hold.
 // SPDX-License-Identifier: MIT
 #include "hived_drawing.h"
 #include <apiary/core/ids.h>
@@ -93,7 +93,8 @@ void small_and_large_tasks() {
   // Two nodes have 6 and 7 free GPUs. They have two slots of 4 GPUs (4 free GPUs on one node).
   start(scheduler, 4, {{.tasks = 3, .gpus = 4}});
   // Greedy placement, the largest task on the fullest node, puts 5 on the first node and 4 + 2 on
-  // the second; then the last task of 2 GPUs does not fit. The exact search puts 5 + 2 on the second.
+  // the second; then the last task of 2 GPUs does not fit. The exact search puts 5 + 2 on the
+  // second.
   start(scheduler, 5, {{.tasks = 1, .gpus = 5}, {.tasks = 1, .gpus = 4}, {.tasks = 2, .gpus = 2}});
   std::printf("%s", example::draw(scheduler).c_str());
 }

@@ -1,7 +1,8 @@
-// Which gangs of HiveD give way to others, and how? Opportunistic gangs use idle cells of any tenant; when
-// the owner needs its cells, it gets idle ones first, and else an opportunistic gang ends as a whole. Within
-// a tenant, a gang of lower priority gives way: with lazy preemption it loses its tenant's cell, but keeps
-// its GPUs and runs on as opportunistic. Which one it is, the fewest gangs or a cost of your own decides.
+// Which gangs of HiveD give way to others, and how? Opportunistic gangs use idle cells of any
+// tenant; when the owner needs its cells, it gets idle ones first, and else an opportunistic gang
+// ends as a whole. Within a tenant, a gang of lower priority gives way: with lazy preemption it
+// loses its tenant's cell, but keeps its GPUs and runs on as opportunistic. Which one it is, the
+// fewest gangs or a cost of your own decides.
 // SPDX-License-Identifier: MIT
 #include "hived_drawing.h"
 #include <apiary/core/ids.h>

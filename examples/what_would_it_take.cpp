@@ -1,6 +1,6 @@
 // Which nodes would have to be free, or repaired, so that a waiting gang fits? The answer is tried
-// on the scheduler, to see whether the next gang in the queue still fits, and rolled back. In the same way
-// three placements of a gang are compared: which one leaves the most useful GPUs free?
+// on the scheduler, to see whether the next gang in the queue still fits, and rolled back. In the
+// same way three placements of a gang are compared: which one leaves the most useful GPUs free?
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>

@@ -19,8 +19,8 @@
 
 namespace example {
 
-// A session whose scheduler is given, or is chosen by the lines `config` until one is accepted: HiveD if a
-// line has a physicalCluster or virtualClusters, the gang scheduler otherwise.
+// A session whose scheduler is given, or is chosen by the lines `config` until one is accepted:
+// HiveD if a line has a physicalCluster or virtualClusters, the gang scheduler otherwise.
 class any_session {
  public:
   static constexpr std::size_t max_line = gang_session::max_line;
@@ -34,7 +34,8 @@ class any_session {
     if (chooses_) choose(line);
     return std::visit([line](auto& s) { return s.answer(line); }, session_);
   }
-  // Chooses HiveD. Returns the answer to a line `config`, and whether the configuration is accepted.
+  // Chooses HiveD. Returns the answer to a line `config`, and whether the configuration is
+  // accepted.
   std::pair<std::string, bool> configure(const absl::StatusOr<apiary::hived_config>& config) {
     chooses_ = false;
     auto& hived = session_.emplace<hived_session>();

@@ -36,7 +36,8 @@
 
 namespace example {
 
-// Carries out the lines of a session. examples/README.md and hived_session_answer.h describe the answers.
+// Carries out the lines of a session. examples/README.md and hived_session_answer.h describe the
+// answers.
 class hived_verbs {
  public:
   static constexpr session_kind kind = session_kind::hived;
@@ -406,7 +407,8 @@ class hived_verbs {
     all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
   }
-  // The gangs on leaves that a preempting gang has claimed, and the gangs that must end for its cells.
+  // The gangs on leaves that a preempting gang has claimed, and the gangs that must end for its
+  // cells.
   [[nodiscard]] std::vector<apiary::job_id> victims_of(apiary::job_id job) const {
     const auto own = scheduler_->gangs().find(job);
     std::vector<apiary::job_id> victims;

@@ -1,4 +1,5 @@
-// What the answers of a session of HiveD say: names of gangs, placements, addresses, why a gang waits.
+// What the answers of a session of HiveD say: names of gangs, placements, addresses, why a gang
+// waits.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -29,8 +30,8 @@
 
 namespace example {
 
-// A gang has a job id as long as the scheduler has the gang. New gangs get the next free id; after the
-// largest id they start at 0 again. Memory: O(gangs + nodes suggested for them).
+// A gang has a job id as long as the scheduler has the gang. New gangs get the next free id; after
+// the largest id they start at 0 again. Memory: O(gangs + nodes suggested for them).
 class gang_names {
  public:
   [[nodiscard]] std::optional<apiary::job_id> find(const std::string& name) const {
@@ -107,10 +108,10 @@ class gang_names {
   std::uint64_t hash_ = 0;
 };
 
-// The addresses of all devices of a configuration. A part of an address is the cellAddress of the cell.
-// Without one it is the index of the cell: among physicalCells, above the nodes among the cells of its
-// level in the same cell of physicalCells, and below among those of its level in the same node.
-// Cost: O(devices * levels), also in memory.
+// The addresses of all devices of a configuration. A part of an address is the cellAddress of the
+// cell. Without one it is the index of the cell: among physicalCells, above the nodes among the
+// cells of its level in the same cell of physicalCells, and below among those of its level in the
+// same node. Cost: O(devices * levels), also in memory.
 class cell_addresses {
  public:
   // Requires: the layout of this configuration.
@@ -163,8 +164,8 @@ class cell_addresses {
   std::vector<std::vector<std::string>> of_leaf_;  // by chain and index of the leaf
 };
 
-// An answer is {"i": line, "result": ..., "hash": ...}. The hash covers the scheduling state, and the
-// nodes that were suggested last for preempting gangs. By result:
+// An answer is {"i": line, "result": ..., "hash": ...}. The hash covers the scheduling state, and
+// the nodes that were suggested last for preempting gangs. By result:
 //
 //   bind     pods: [{node, devices, wholeCell}] in the order of the task groups; for schedule_pod
 //            only the requested pod, where it runs now. wholeCell is the level of the whole cell that
@@ -203,9 +204,9 @@ class cell_addresses {
 //   error    code, message; nothing has changed
 //
 // All answers except errors list the gangs that lost their tenant's cells and keep running
-// (lazyPreempted), the preempting gangs that must be scheduled again (cancelled), and the gangs that got
-// their tenant's cells back (restored), if the operation can cause such changes. In phase Filtering only
-// a bind is carried out; for other results these lists are empty.
+// (lazyPreempted), the preempting gangs that must be scheduled again (cancelled), and the gangs
+// that got their tenant's cells back (restored), if the operation can cause such changes. In phase
+// Filtering only a bind is carried out; for other results these lists are empty.
 
 inline void write_gangs(json_object& out, std::string_view key, const gang_names& names,
                         const std::vector<apiary::job_id>& jobs) {
@@ -280,8 +281,8 @@ inline void write_proof(json_object& out, const apiary::chain_layout& chain,
   out.close(']');
 }
 
-// The text of a proof about a tenant's cells with "in one RACK of the tenant's cells" for "in one RACK":
-// nodes that a tenant owns one by one are in no rack of it, even if they stand in one.
+// The text of a proof about a tenant's cells with "in one RACK of the tenant's cells" for "in one
+// RACK": nodes that a tenant owns one by one are in no rack of it, even if they stand in one.
 inline std::string name_owner(std::string text, const apiary::chain_layout& chain) {
   for (apiary::level_t l = chain.node_level + 1; l < chain.tree.num_levels(); ++l) {
     const std::string rack = " in one " + chain.level_types[l];
@@ -338,7 +339,8 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   }
 }
 
-// `pod`: writes only this task. `more`: names and addresses. Requires: a plan to bind has been committed.
+// `pod`: writes only this task. `more`: names and addresses. Requires: a plan to bind has been
+// committed.
 inline void write_plan(json_object& out, const apiary::hived& scheduler, const gang_names& names,
                        const apiary::gang_request& request, const apiary::gang_plan& plan,
                        std::optional<std::uint32_t> pod, task_details more) {

@@ -95,7 +95,8 @@ inline std::optional<apiary::node_id> node_with(const apiary::hived_layout& layo
     if (found_in(n) > found_in(best)) best = n;
   return best;
 }
-// The nodes with these names. Unknown names are ignored, because they may belong to another scheduler.
+// The nodes with these names. Unknown names are ignored, because they may belong to another
+// scheduler.
 inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
                                        const std::vector<std::string>& names) {
   apiary::summary_bitset nodes(layout.num_nodes());
@@ -152,8 +153,8 @@ inline std::vector<apiary::gang_record::missing_leaf> missing_of(
   }
   return missing;
 }
-// The levels of the whole cells around the devices of placements_of, for each task by position; empty if
-// the host gives none.
+// The levels of the whole cells around the devices of placements_of, for each task by position;
+// empty if the host gives none.
 inline absl::StatusOr<std::vector<apiary::level_t>> levels_of(
     const apiary::hived_layout& layout, const std::vector<session_place>& pods) {
   std::vector<apiary::level_t> levels;
@@ -225,8 +226,8 @@ inline absl::StatusOr<apiary::request_constraints> constraints_of(
   return constraints;
 }
 
-// The chains that an event names, or all but those that it excludes; empty: any. If the gang runs already,
-// unknown names are left out.
+// The chains that an event names, or all but those that it excludes; empty: any. If the gang runs
+// already, unknown names are left out.
 inline absl::StatusOr<std::vector<std::uint32_t>> chains_of(const apiary::hived_layout& layout,
                                                             const session_request& e, bool runs) {
   const bool excludes = !e.excluded_chains.empty();
@@ -249,8 +250,8 @@ inline absl::StatusOr<std::vector<std::uint32_t>> chains_of(const apiary::hived_
   return chains;
 }
 
-// The request of an event. If the gang runs already, its tenant may be missing in the configuration; the
-// request then has no tenant.
+// The request of an event. If the gang runs already, its tenant may be missing in the
+// configuration; the request then has no tenant.
 inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& scheduler,
                                                        const session_request& e, apiary::job_id job,
                                                        bool runs) {
@@ -302,8 +303,8 @@ inline bool are_constraints_valid_in(const apiary::hived& scheduler, const apiar
   const apiary::chain_layout& chain = layout.chains[c];
   return apiary::constraints_of(r).valid(chain.node_level, chain.tree.num_levels());
 }
-// kInvalidArgument: a constraint names a cell type, and in a chain that the gang may use, another type
-// has the same level.
+// kInvalidArgument: a constraint names a cell type, and in a chain that the gang may use, another
+// type has the same level.
 inline absl::Status check_types(const apiary::hived& scheduler, const session_request& e,
                                 const apiary::gang_request& r) {
   const std::vector<std::string> types = types_in(e);
@@ -324,8 +325,8 @@ inline absl::Status check_types(const apiary::hived& scheduler, const session_re
   return absl::OkStatus();
 }
 
-// The request of an event that places a gang. Its cell types must mean the same level in all chains that
-// the gang may use.
+// The request of an event that places a gang. Its cell types must mean the same level in all chains
+// that the gang may use.
 inline absl::StatusOr<apiary::gang_request> request_to_place(const apiary::hived& scheduler,
                                                              const session_request& e,
                                                              apiary::job_id job) {
@@ -334,8 +335,8 @@ inline absl::StatusOr<apiary::gang_request> request_to_place(const apiary::hived
   return r;
 }
 
-// The request of an event whose gang runs already. Constraints are left out if the configuration lacks
-// their cell type, or has it with another leaf type.
+// The request of an event whose gang runs already. Constraints are left out if the configuration
+// lacks their cell type, or has it with another leaf type.
 inline absl::StatusOr<apiary::gang_request> request_of_running(const apiary::hived& scheduler,
                                                                session_request e,
                                                                apiary::job_id job) {
@@ -353,8 +354,8 @@ inline absl::StatusOr<apiary::gang_request> request_of_running(const apiary::hiv
   return request_of(scheduler, e, job, true);
 }
 
-// The first field of a line that describes the gang, and is not null or ""; "" if there is none. `places`:
-// the fields that say where it runs, too.
+// The first field of a line that describes the gang, and is not null or ""; "" if there is none.
+// `places`: the fields that say where it runs, too.
 inline std::string description_in(const session_request& e, bool places) {
   for (std::size_t i = 0; i < e.document.items.size(); ++i) {
     const json_value& value = e.document.items[i];
@@ -366,13 +367,14 @@ inline std::string description_in(const session_request& e, bool places) {
   return "";
 }
 
-// Fills an event `recover` from its fields spec and bindInfo, the annotations of any pod of the gang. A
-// pod that is not in bindInfo has ended. A gang of one pod has no affinityGroup: the event names it.
+// Fills an event `recover` from its fields spec and bindInfo, the annotations of any pod of the
+// gang. A pod that is not in bindInfo has ended. A gang of one pod has no affinityGroup: the event
+// names it.
 class annotation_reader {
  public:
-  // kInvalidArgument: the line has another field that describes the gang, an annotation is not YAML, or a
-  // field has the wrong type, an index that no device can have, more pods than the gang, or a pod that no
-  // member has.
+  // kInvalidArgument: the line has another field that describes the gang, an annotation is not
+  // YAML, or a field has the wrong type, an index that no device can have, more pods than the gang,
+  // or a pod that no member has.
   static absl::Status read(const apiary::hived_layout& layout, session_request& e) {
     if (const std::string other = description_in(e, true); !other.empty())
       return absl::InvalidArgumentError(other +
@@ -463,8 +465,9 @@ class annotation_reader {
     }
     return all;
   }
-  // Puts the pods into the order of the members: a pod belongs to a member with its number of devices.
-  // kInvalidArgument: a pod has another number of devices than all members whose pods are not yet found.
+  // Puts the pods into the order of the members: a pod belongs to a member with its number of
+  // devices. kInvalidArgument: a pod has another number of devices than all members whose pods are
+  // not yet found.
   static absl::Status arrange(std::vector<place> places, session_request& e) {
     bool levels = true;
     for (const place& p : places)

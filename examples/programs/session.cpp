@@ -1,14 +1,14 @@
-// How do I use a scheduler of apiary from another language? The program reads lines of JSON and answers
-// each with a line of JSON. A recorded log, read again, gives the same answers. The first line `config`
-// says whether the scheduler is the gang scheduler or HiveD; `session --help` prints the verbs of both.
+// How do I use a scheduler of apiary from another language? The program reads lines of JSON and
+// answers each with a line of JSON. A recorded log, read again, gives the same answers. The first
+// line `config` says whether the scheduler is the gang scheduler or HiveD; `session --help` prints
+// the verbs of both.
 // SPDX-License-Identifier: MIT
 //
 //   session [FILE.YAML]
 //
-// FILE.YAML is a configuration of HiveD, which is handled like a first line; if it is refused, the program
-// ends with status 2. examples/hosts/c/ has the same sessions as a shared object.
+// FILE.YAML is a configuration of HiveD, which is handled like a first line; if it is refused, the
+// program ends with status 2. examples/hosts/c/ has the same sessions as a shared object.
 #include "any_session.h"
-
 #include "hived_yaml.h"
 
 #include <cstdio>

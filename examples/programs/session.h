@@ -18,11 +18,12 @@
 
 namespace example {
 
-// A session with one scheduler; `Verbs` is gang_verbs or hived_verbs. An answer depends only on the line and
-// the lines before it, so that a recorded log, read again, gives the same answers and the same hashes.
+// A session with one scheduler; `Verbs` is gang_verbs or hived_verbs. An answer depends only on the
+// line and the lines before it, so that a recorded log, read again, gives the same answers and the
+// same hashes.
 //
-// An error changes nothing except the count of lines. A copy is independent. If memory runs out while a line
-// is carried out, the change may be incomplete: end the session.
+// An error changes nothing except the count of lines. A copy is independent. If memory runs out
+// while a line is carried out, the change may be incomplete: end the session.
 template <class Verbs>
 class session {
  public:

@@ -25,8 +25,8 @@
 
 namespace example {
 
-// A field that is missing, null or "" is empty. Levels go by name: "node", "rack", ... or, for HiveD,
-// by the type of cells, as "RACK". each() names the fields of a struct for the reader.
+// A field that is missing, null or "" is empty. Levels go by name: "node", "rack", ... or, for
+// HiveD, by the type of cells, as "RACK". each() names the fields of a struct for the reader.
 
 // The scheduler of a session; a field may belong to one of them alone.
 enum class session_kind { any, gang, hived };
@@ -249,11 +249,12 @@ inline absl::Status unknown(const std::string& what, const std::string& name) {
   return absl::NotFoundError("there is no " + what + ' ' + json_text(name));
 }
 
-// Reads a line in two steps, because the op says which fields there may be. Its functions return whether a
-// value is correct; if not, they set the fault.
+// Reads a line in two steps, because the op says which fields there may be. Its functions return
+// whether a value is correct; if not, they set the fault.
 class session_reader {
  public:
-  // The op and the document. kInvalidArgument: it is no JSON, or has no op. kResourceExhausted: no memory.
+  // The op and the document. kInvalidArgument: it is no JSON, or has no op. kResourceExhausted: no
+  // memory.
   static absl::StatusOr<session_request> read_op(std::string_view line) {
     session_reader reader;
     session_request to;
@@ -270,8 +271,8 @@ class session_reader {
     if (to.op.empty()) return missing("op");
     return to;
   }
-  // The fields of a session of this kind, separated by spaces in `fields`. kInvalidArgument: the first
-  // fault, as "path: what is wrong".
+  // The fields of a session of this kind, separated by spaces in `fields`. kInvalidArgument: the
+  // first fault, as "path: what is wrong".
   static absl::Status read_fields(std::string_view fields, session_kind kind, session_request& to) {
     session_reader reader;
     reader.kind_ = kind;

@@ -16,8 +16,8 @@ extern "C" {
 #define APIARY_SESSION_API
 #endif
 
-// Changes whenever a function below, an operation or the name of a field changes. New operations and new
-// fields of answers do not change it.
+// Changes whenever a function below, an operation or the name of a field changes. New operations
+// and new fields of answers do not change it.
 #define APIARY_SESSION_ABI 2u
 
 typedef struct apiary_session apiary_session;
