@@ -1,4 +1,4 @@
-// apiary/examples/text/json.h - reads JSON strictly, writes valid JSON from any texts. To be copied.
+// apiary/examples/text/json.h - reads JSON strictly, and writes it from any texts. To be copied.
 // SPDX-License-Identifier: MIT
 #pragma once
 
