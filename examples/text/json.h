@@ -44,6 +44,8 @@ inline std::string json_text(std::string_view text) {
       out += "\\ufffd";
     } else if (c == '"' || c == '\\') {
       (out += '\\') += text[0];
+    } else if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\\t";
     } else if (c < 0x20 || c == 0x7f) {
       constexpr const char* digits = "0123456789abcdef";
       ((out += "\\u00") += digits[c >> 4]) += digits[c & 15];
