@@ -93,12 +93,12 @@ def main():
                 nodes="NodeName=n[0-3] Gres=gpu:8"))
     print(gangs("propose", group="train", members=[{"pods": 2, "leafs": 8}], required="rack"))
     print(gangs("commit"))
-    large = {"group": "large", "members": [{"tasks": 4, "gpus": 8}]}
+    large = {"group": "large", "members": [{"pods": 4, "leafs": 8}]}
     print(gangs("propose", **large))
-    print(gangs("delete", job="nothing"))
+    print(gangs("delete", group="nothing"))
     print("on a copy, without the job:")
     copy = gangs.clone()
-    print(copy("delete", job="train"))
+    print(copy("delete", group="train"))
     print(copy("propose", **large))
     print("the original:")
     print(gangs("audit"))
