@@ -161,9 +161,12 @@ class hived_verbs {
   }
 
   absl::Status recover(const request& line, json_object& out) {
+    if (line.spec.empty() && line.bind_info.empty()) return recover_described(line, out);
     request e = line;
-    if (!(e.spec.empty() && e.bind_info.empty()))
-      APIARY_RETURN_IF_ERROR(annotation_reader::read(layout(), e));
+    APIARY_RETURN_IF_ERROR(annotation_reader::read(layout(), e));
+    return recover_described(e, out);
+  }
+  absl::Status recover_described(const request& e, json_object& out) {
     const std::string group = e.group.text();
     const job_id job = names_.id_for(group);
     APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of_running(*scheduler_, e, job));
