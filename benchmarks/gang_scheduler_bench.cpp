@@ -255,7 +255,7 @@ void bad_nodes(benchmark::State& state) {
   for (std::uint32_t n = 0; n < nodes; n += 2) change(n);
   for (auto _ : state) change(random.uniform(nodes));
 }
-// Half as many nodes again join, one rack after the other; the mean of a call, with all rebuilds.
+// Half as many nodes again join, one rack after the other; the mean of a call; no gang is proposed.
 void grow(benchmark::State& state) {
   const gang_cluster cluster = cluster_of(static_cast<std::uint32_t>(state.range(0)));
   const gang_scheduler idle = gang_scheduler::create(cluster).value();
