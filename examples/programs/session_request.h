@@ -11,6 +11,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -260,10 +261,9 @@ class session_reader {
     session_request to;
     try {
       APIARY_ASSIGN_OR_RETURN(to.document, json_reader::read(line));
-      if (to.document.is_object() && to.document.find("op") == nullptr) return missing("op");
-      reader.entries(to.document, "", [&](auto& name, auto& value, auto& path) {
-        return name != "op" || reader.read(value, path, to.op);
-      });
+      if (!to.document.is_object()) return absl::InvalidArgumentError("line: an object expected");
+      const json_value* const op = to.document.find("op");
+      if (op != nullptr) reader.read(*op, "op", to.op);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("no memory to read the line");
     }
@@ -276,10 +276,9 @@ class session_reader {
   static absl::Status read_fields(std::string_view fields, session_kind kind, session_request& to) {
     session_reader reader;
     reader.kind_ = kind;
-    const std::string known = " op i out free " + std::string(fields) + ' ';
     json_value document = std::move(to.document);
     reader.entries(document, "", [&](auto& name, auto& value, auto& path) {
-      if (known.find(' ' + name + ' ') == std::string::npos)
+      if (!has_word("op i out free", name) && !has_word(fields, name))
         return reader.fail(path, "is not a field of " + to.op);
       reader.read_field(name, value, path, to);
       return reader.fault_.empty();
@@ -290,6 +289,17 @@ class session_reader {
   }
 
  private:
+  // Whether one of the words, which are separated by spaces, is this one.
+  static bool has_word(std::string_view words, std::string_view word) {
+    if (word.empty() || word.find(' ') != std::string_view::npos) return false;
+    for (std::size_t at = words.find(word); at != std::string_view::npos;
+         at = words.find(word, at + 1)) {
+      const std::size_t end = at + word.size();
+      if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
+        return true;
+    }
+    return false;
+  }
   bool fail(const std::string& path, const std::string& what) {
     if (fault_.empty()) fault_ = (path.empty() ? "line" : path) + ": " + what;
     return false;
@@ -298,11 +308,15 @@ class session_reader {
   template <class Visit>
   bool entries(const json_value& node, const std::string& path, Visit visit) {
     if (!node.is_object()) return fail(path, "an object expected");
+    constexpr std::size_t few = 16;  // these are compared with each other
     std::set<std::string_view> seen;
     for (std::size_t i = 0; i < node.items.size(); ++i) {
       const std::string& name = node.names[i];
       const std::string place = path.empty() ? name : path + '.' + name;
-      if (!seen.insert(name).second) return fail(place, "is given twice");
+      const auto before = node.names.begin() + static_cast<std::ptrdiff_t>((std::min)(i, few));
+      if (std::find(node.names.begin(), before, name) != before ||
+          (i >= few && !seen.insert(name).second))
+        return fail(place, "is given twice");
       if (!visit(name, node.items[i], place)) return false;
     }
     return true;
