@@ -93,7 +93,8 @@ mutant(greedy_in_large_cells gang/topology_fit.h "dropped case: groups under con
 mutant(phrase_half_node gang/detail/proof_text_inl.h "wrong comparison: a task of half a node is alone on it"
   FROM [[2 * t.gpus > why_.node_gpus]] TO [[2 * t.gpus >= why_.node_gpus]])
 mutant(phrase_replica gang/detail/proof_text_inl.h "wrong comparison: a replica that is as large as the cell of the proof is a slice of it"
-  FROM [[if (group.leader_level < why_.level)]] TO [[if (group.leader_level <= why_.level)]])
+  IN [[if (group.leader_level < why_.level)]] FROM [[group.leader_level < why_.level]]
+  TO [[group.leader_level <= why_.level]])
 mutant(min_cost_smaller gang/min_cost_fit.h "wrong end: a cell that the steps do not pay for ends the search"
   FROM [[if (!steps.try_pay(greedy_steps(inside.size(), groups_.size()))) break;]]
   TO [[if (!steps.try_pay(greedy_steps(inside.size(), groups_.size()))) return found;]] STATEMENT)
