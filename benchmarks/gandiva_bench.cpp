@@ -4,7 +4,6 @@
 #include "benchmarks/openb_experiment.h"
 #include "tests/support/naive_migrations.h"
 #include <apiary/fgd/fgd.h>
-#include <apiary/gandiva/detail/fragmentation_migrations.h>
 #include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>

@@ -42,9 +42,9 @@ mutant(movable_last gandiva/detail/servers.h "off by one: the last suspended job
 mutant(empty_lowest gandiva/detail/servers.h "wrong choice: the tightest empty server, not the first"
   FROM [[best = (std::min)(best, empty_[gpus].find_first());]]
   TO [[if (best == summary_bitset::npos) best = empty_[gpus].find_first();]] STATEMENT)
-mutant(relocate_least gandiva/detail/relocation.h "wrong choice: the job that ran longest moves to idle GPUs"
+mutant(relocate_least gandiva/detail/migration.h "wrong choice: the job that ran longest moves to idle GPUs"
   FROM [[r.pass < best->pass]] TO [[r.pass > best->pass]])
-mutant(relocate_failed gandiva/detail/relocation.h "wrong comparison: a higher priority is not tried after a lower one"
+mutant(relocate_failed gandiva/detail/migration.h "wrong comparison: a higher priority is not tried after a lower one"
   FROM [=[priority <= failed[gpus]]=] TO [=[priority >= failed[gpus]]=])
 mutant(defragment_most gandiva/detail/migration.h "wrong choice: the first server that gains, not the best"
   FROM [[most_gain = gain;]] TO [[most_gain = {INT64_MAX, INT64_MAX};]] STATEMENT)
@@ -72,7 +72,7 @@ mutant(least_passes gandiva/detail/gandiva_jobs.h "forgotten update: the least p
   FROM [[least.jobs += comes ? 1U : ~0U;]] TO [[]] STATEMENT)
 mutant(marked_again gandiva/gandiva.h "dropped condition: a server that is marked bad again asks for decisions"
   FROM [[if (!pool().healthy(n)) return ran;]] TO [[]] STATEMENT)
-mutant(assigned_full gandiva/detail/queue.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"
+mutant(assigned_full gandiva/detail/gandiva_jobs.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"
   FROM [[!same.valid() || servers.unsubscribed(same) < gpus]] TO [[!same.valid()]])
 mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"
   FROM [[pass_of(*other) <= r.pass]] TO [[pass_of(*other) < r.pass]])
@@ -99,12 +99,13 @@ mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, what
   FROM [[if (options_.shares_gpu_time)]] TO [[if (false)]])
 mutant(reported_order gandiva/time_sharing.h "wrong order: starts come before migrations"
   FROM [[a.what == verb::migrate ? 1 : 2]] TO [[a.what == verb::migrate ? 2 : 1]])
-mutant(pass_rest gandiva/detail/running_passes.h "dropped term: of jobs with one weight not the least pass is found"
+mutant(pass_rest gandiva/detail/time_slice.h "dropped term: of jobs with one weight not the least pass is found"
   FROM [[-(had % weight)]] TO [[0]])
-mutant(read_ties gandiva/detail/running_passes.h "wrong choice: of jobs that ran equally long the one with the lowest id is stopped first"
-  IN [[{ return a > b; }]] FROM [[a > b]] TO [[a < b]])
+mutant(read_ties gandiva/detail/time_slice.h "wrong choice: of jobs that ran equally long the one with the lowest id is stopped first"
+  FROM [[std::sort(order.rbegin(), order.rend());]]
+  TO [[std::sort(order.rbegin(), order.rend(), [](const auto& x, const auto& y) { return x.first != y.first ? x.first < y.first : y.second < x.second; });]] STATEMENT)
 mutant(read_acted gandiva/time_sharing.h "dropped condition: a job that has just started is stopped again"
-  FROM [[r.running && !r.fresh]] TO [[r.running]])
+  FROM [[other.running && !other.fresh]] TO [[other.running]])
 mutant(robin_again gandiva/time_sharing.h "wrong value: the job that was tried last is tried again first"
   FROM [[job_id(at->value + 1)]] TO [[*at]])
 mutant(robin_limit gandiva/time_sharing.h "wrong comparison: one more job migrates than the limit says"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "naive_sharing.h"
-#include <apiary/gandiva/detail/fragmentation_migrations.h>
+#include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 

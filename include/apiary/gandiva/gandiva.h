@@ -9,8 +9,6 @@
 #include <apiary/gandiva/detail/gandiva_jobs.h>
 #include <apiary/gandiva/detail/migration.h>
 #include <apiary/gandiva/detail/pack_trials.h>
-#include <apiary/gandiva/detail/queue.h>
-#include <apiary/gandiva/detail/relocation.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/gandiva/packing.h>
 #include <apiary/metric/fragmentation.h>

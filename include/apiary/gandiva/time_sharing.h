@@ -5,7 +5,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gandiva/detail/running_passes.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placer.h>
@@ -547,12 +546,13 @@ class time_sharing {
   [[nodiscard]] absl::Status run_slices(bool new_slice) {
     if (sliced().empty() || (!std::exchange(retry_sliced_, false) && !new_slice))
       return absl::OkStatus();
-    longest_first others(*this);
+    std::optional<std::vector<job_id>> others;  // that run, the one that ran longest first
     sliced().begin_round();
     const auto try_to_run = [&](record& r, bool starves) -> absl::Status {
       APIARY_ASSIGN_OR_RETURN(bool runs, start(r));
       if (!runs && new_slice) {
-        APIARY_ASSIGN_OR_RETURN(runs, displace(r, starves, others));
+        if (!others) others = running_.descending(now_);
+        APIARY_ASSIGN_OR_RETURN(runs, displace(r, starves, *others));
       }
       if (!runs) sliced().fail(r.kind);  // a later one may stop fewer others, and fails, too
       return absl::OkStatus();
@@ -574,43 +574,17 @@ class time_sharing {
       APIARY_RETURN_IF_ERROR(try_to_run(jobs_[next->job], false));
     return absl::OkStatus();
   }
-  // The running sliced jobs that did not start in this step, the one that ran longest first. They
-  // are read when they are needed; some of them may have stopped meanwhile.
-  class longest_first {
-   public:
-    explicit longest_first(time_sharing& all) : all_(&all) {}
-    // Job i of the order; null: there are not so many.
-    [[nodiscard]] record* at(std::size_t i) {
-      if (!order_) order_.emplace(all_->running_, all_->now_);
-      while (i >= jobs_.size() && read()) {
-      }
-      return i < jobs_.size() ? jobs_[i] : nullptr;
-    }
-
-   private:
-    bool read() {
-      ids_.clear();
-      if (!order_->read(ids_)) return false;
-      for (const job_id job : ids_) {
-        record& r = all_->jobs_[job];
-        if (r.running && !r.fresh) jobs_.push_back(&r);
-      }
-      return true;
-    }
-    time_sharing* all_;
-    std::optional<detail::running_passes::descending> order_{};
-    std::vector<record*> jobs_{};
-    std::vector<job_id> ids_{};
-  };
-  // Suspends jobs that ran longer, or `any`, so that this job can run; none if it cannot run even
-  // then. Returns whether it runs.
-  [[nodiscard]] absl::StatusOr<bool> displace(record& r, bool any, longest_first& others) {
+  // Suspends jobs that ran longer, or `any`, but none that started in this step, so that this job
+  // can run; none if it cannot run even then. Returns whether it runs.
+  [[nodiscard]] absl::StatusOr<bool> displace(record& r, bool any,
+                                              const std::vector<job_id>& others) {
     // The first job from job i on that may stop; i is behind it afterwards.
     const auto next = [&](std::size_t& i) -> record* {
-      while (record* const other = others.at(i)) {
-        if (!any && pass_of(*other) <= r.pass) break;
+      while (i < others.size()) {
+        record& other = jobs_[others[i]];
+        if (!any && pass_of(other) <= r.pass) break;
         ++i;
-        if (other->running) return other;
+        if (other.running && !other.fresh) return &other;
       }
       return nullptr;
     };

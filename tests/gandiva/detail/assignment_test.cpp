@@ -4,7 +4,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/detail/gandiva_jobs.h>
-#include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/model/job.h>
 

@@ -4,7 +4,7 @@
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/fragmentation_migrations.h>
+#include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>

@@ -4,8 +4,8 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/gandiva/detail/migration.h>
 #include <apiary/gandiva/detail/pack_trials.h>
-#include <apiary/gandiva/detail/relocation.h>
 #include <apiary/gandiva/gandiva.h>
 
 #include <doctest/doctest.h>

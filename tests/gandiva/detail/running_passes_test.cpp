@@ -3,7 +3,6 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/running_passes.h>
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/time_sharing.h>
@@ -129,34 +128,12 @@ TEST_CASE("running_passes: the least pass of the jobs that run, and their order,
       }
       REQUIRE(passes.least(now) == least);
       std::sort(order.rbegin(), order.rend());
-      std::vector<job_id> read;
-      for (running_passes::descending all(passes, now); all.read(read);) {
-        // All jobs of a pass at once.
-        REQUIRE((read.size() == order.size() ||
-                 order[read.size()].first < order[read.size() - 1].first));
-      }
+      const std::vector<job_id> read = passes.descending(now);
       REQUIRE(read.size() == order.size());
       for (std::size_t i = 0; i < read.size(); ++i) REQUIRE(read[i] == order[i].second);
+      REQUIRE(passes.empty() == naive.empty());
     }
   }
-}
-
-TEST_CASE("running_passes: jobs that are erased or inserted while the jobs are read") {
-  running_passes passes;
-  for (std::uint32_t job = 0; job < 4; ++job) passes.insert(job_id(job), 1, job, 0);
-  passes.insert(job_id(9), 2, 0, 0);
-  running_passes::descending all(passes, 0);
-  std::vector<job_id> read;
-  REQUIRE(all.read(read));
-  CHECK(read == std::vector<job_id>{job_id(3)});
-  passes.erase(job_id(2), 1, 2, 0);  // read next
-  passes.erase(job_id(1), 1, 1, 0);
-  passes.erase(job_id(9), 2, 0, 0);  // the last one of its weight
-  passes.insert(job_id(8), 1, 7, 0);
-  REQUIRE(all.read(read));
-  REQUIRE(all.read(read));
-  CHECK(read == std::vector<job_id>{job_id(3), job_id(2), job_id(9), job_id(0)});
-  CHECK(!all.read(read));
 }
 
 TEST_CASE(

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/time_slice.h - time slices: their limits, their jobs and what the host does.
+// apiary/gandiva/detail/time_slice.h - time slices: their limits, which jobs run in them, and what the host does.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -11,9 +11,14 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -90,6 +95,68 @@ inline constexpr std::int64_t slice_pass_unit = 0xfffff;
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
+
+// The passes of running jobs, which grow with time.
+// Cost: insert, erase O(log jobs); least O(distinct weights).
+class running_passes {
+  // The pass is base + (now * slice_pass_unit + rest) / weight, rounded down; rest is in (-weight,
+  // 0]. So of equal weights the least entry has the least pass at any time.
+  struct entry {
+    std::int64_t base = 0;
+    std::int64_t rest = 0;
+    job_id job{};
+    friend auto operator<=>(const entry&, const entry&) noexcept = default;
+  };
+
+ public:
+  // Whether no job runs.
+  [[nodiscard]] bool empty() const noexcept { return by_weight_.empty(); }
+  // A job runs from `since` on and had this pass then. Requires: weight > 0, 0 <= since < 2^43.
+  void insert(job_id job, std::uint32_t weight, std::int64_t pass, time_ms since) {
+    by_weight_[weight].insert(entry_of(job, weight, pass, since));
+  }
+  // Requires: the job was inserted with these.
+  void erase(job_id job, std::uint32_t weight, std::int64_t pass, time_ms since) {
+    const auto jobs = by_weight_.find(weight);
+    jobs->second.erase(entry_of(job, weight, pass, since));
+    if (jobs->second.empty()) by_weight_.erase(jobs);
+  }
+  // The least pass at this time; nullopt: no job runs. Requires: now is not before any `since`.
+  [[nodiscard]] std::optional<std::int64_t> least(time_ms now) const {
+    std::optional<std::int64_t> pass;
+    for (const auto& [weight, jobs] : by_weight_) {
+      const std::int64_t at = pass_of(*jobs.begin(), weight, now);
+      pass = (std::min)(pass.value_or(at), at);
+    }
+    return pass;
+  }
+
+  // The jobs in order of their passes at this time, the highest first, then of their ids, the
+  // highest first. Cost: O(jobs log jobs).
+  [[nodiscard]] std::vector<job_id> descending(time_ms now) const {
+    std::vector<std::pair<std::int64_t, job_id>> order;
+    for (const auto& [weight, jobs] : by_weight_)
+      for (const entry& e : jobs) order.emplace_back(pass_of(e, weight, now), e.job);
+    std::sort(order.rbegin(), order.rend());
+    std::vector<job_id> ids;
+    ids.reserve(order.size());
+    for (const auto& [pass, job] : order) ids.push_back(job);
+    return ids;
+  }
+
+ private:
+  [[nodiscard]] static std::int64_t pass_of(const entry& e, std::uint32_t weight,
+                                            time_ms now) noexcept {
+    return e.base + (now * slice_pass_unit + e.rest) / weight;
+  }
+  [[nodiscard]] static entry entry_of(job_id job, std::uint32_t weight, std::int64_t pass,
+                                      time_ms since) noexcept {
+    const std::int64_t had = since * slice_pass_unit;
+    return {pass - had / weight, -(had % weight), job};
+  }
+
+  std::map<std::uint32_t, std::set<entry>> by_weight_;
+};
 
 // What the host must do with a job of time_sharing.
 template <class Placement>
