@@ -92,7 +92,7 @@ mutant(acted_left gandiva/time_sharing.h "forgotten update: a job that ended aft
 mutant(kind_failed gandiva/time_sharing.h "dropped condition: every job of a kind that starves is tried"
   FROM [[!sliced().failed(r.kind)]] TO [[true]])
 mutant(retry_victims gandiva/time_sharing.h "dropped condition: guaranteed jobs do not try again after one has stopped others"
-  FROM [[if (std::exchange(retry_owners_, false)) owners_.begin_round();]] TO [[]] STATEMENT)
+  FROM [[owners_.retry([&](const auto& kind) { return kind.tenant == r.request.tenant; });]] TO [[]] STATEMENT)
 mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
   FROM [[movable_.erase(r.request.job);]] TO [[]] STATEMENT)
 mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, whatever their GPUs"

@@ -20,7 +20,6 @@
 #include <apiary/model/job_scheduler.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/placer.h>
-#include <apiary/topology/locality.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -31,9 +30,11 @@
 #include <array>
 #include <bit>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -55,83 +56,44 @@ struct gang_migration {
     return !gang.downgraded && (guaranteed || !gang.guaranteed());
   }
   // See MeasuredPlacer. `without`: the cluster without the gang. Tasks: of hived_placement or of
-  // placement. Cost: O(leaves of the gang * levels).
+  // placement. Cost: O(leaves of the gang * levels * log).
   template <class Tasks>
   [[nodiscard]] std::int64_t gain(const hived& without, const Tasks& from, const Tasks& to) const {
-    const std::vector<chain_leaf> old_leaves = leaves_of(without.layout(), from);
-    const std::vector<chain_leaf> new_leaves = leaves_of(without.layout(), to);
-    const std::int64_t fall =
-        measure == metric::broken
-            ? broken_gain(without, old_leaves, new_leaves)
-            : spread(without.layout(), old_leaves) - spread(without.layout(), new_leaves);
-    if (fall <= 0) return 0;
-    return (fall * 1000 - 1) / static_cast<std::int64_t>(old_leaves.size()) + 1;
+    const hived_layout& layout = without.layout();
+    // The leaves that the gang has in each cell, at `from` and at `to`.
+    std::map<std::tuple<std::uint32_t, level_t, cell_id>, std::array<std::uint32_t, 2>> cells;
+    std::int64_t size = 0;
+    for (const std::size_t side : {0U, 1U}) {
+      for (const auto& task : side == 0 ? from : to) {
+        const std::uint32_t chain = layout.chain_of(task.node).value;
+        const uniform_tree& tree = layout.chains[chain].tree;
+        const id_range<cell_id> leaves = tree.descendants(layout.node_cell(task.node), 0);
+        for (std::uint64_t bits = mask_of(task); bits != 0; bits &= bits - 1) {
+          cell_id c = leaves[static_cast<std::uint32_t>(std::countr_zero(bits))];
+          for (level_t l = 0; c.valid(); c = tree.parent(c, l++)) ++cells[{chain, l, c}][side];
+          if (side == 0) ++size;
+        }
+      }
+    }
+    std::int64_t fall = 0;
+    for (const auto& [cell, used] : cells) {
+      const auto& [chain, level, c] = cell;
+      const chain_layout& in = layout.chains[chain];
+      if (measure == metric::spread) {
+        if (level >= in.node_level) fall += (used[0] > 0 ? 1 : 0) - (used[1] > 0 ? 1 : 0);
+      } else if (level > 0) {
+        const std::uint32_t unused = hived_queries::unused_leaves(without, chain, c, level);
+        const std::uint32_t whole = in.tree.leaves_per_cell(level);
+        if (unused - used[0] < whole) fall += unused - used[0];
+        if (unused - used[1] < whole) fall -= unused - used[1];
+      }
+    }
+    return fall <= 0 ? 0 : (fall * 1000 - 1) / size + 1;
   }
 
  private:
   [[nodiscard]] static std::uint64_t mask_of(const hived_placement& p) noexcept { return p.leaves; }
   [[nodiscard]] static std::uint64_t mask_of(const placement& p) noexcept { return p.gpu_mask; }
-  // Ascending.
-  template <class Tasks>
-  [[nodiscard]] static std::vector<chain_leaf> leaves_of(const hived_layout& layout,
-                                                         const Tasks& tasks) {
-    std::vector<chain_leaf> all;
-    for (const auto& task : tasks) {
-      const chain_id chain = layout.chain_of(task.node);
-      const uniform_tree& tree = layout.chain(chain).tree;
-      const id_range<cell_id> here = tree.descendants(layout.node_cell(task.node), 0);
-      for (std::uint64_t bits = mask_of(task); bits != 0; bits &= bits - 1)
-        all.push_back({chain.value, here[static_cast<std::uint32_t>(std::countr_zero(bits))]});
-    }
-    std::sort(all.begin(), all.end());
-    return all;
-  }
-  [[nodiscard]] static std::int64_t spread(const hived_layout& layout,
-                                           std::span<const chain_leaf> gang) {
-    const chain_layout& in = layout.chain(chain_id(gang.front().chain));
-    std::vector<cell_id> cells;
-    for (const chain_leaf& l : gang) cells.push_back(l.leaf);
-    std::int64_t sum = 0;
-    for (level_t l = in.node_level; l < in.tree.num_levels(); ++l)
-      sum += spanned_cells(in.tree, cells, l);
-    return sum;
-  }
-  [[nodiscard]] static std::int64_t broken_gain(const hived& without,
-                                                std::span<const chain_leaf> old_leaves,
-                                                std::span<const chain_leaf> new_leaves) {
-    struct cell_above {
-      std::uint32_t chain = 0;
-      level_t level = 0;
-      cell_id cell{};
-      bool is_new = false;
-      auto operator<=>(const cell_above&) const noexcept = default;
-    };
-    std::vector<cell_above> above;
-    for (const bool is_new : {false, true}) {
-      for (const chain_leaf& l : is_new ? new_leaves : old_leaves) {
-        const uniform_tree& tree = without.layout().chains[l.chain].tree;
-        cell_id c = l.leaf;
-        for (level_t level = 1; level < tree.num_levels(); ++level) {
-          c = tree.parent(c, level - 1);
-          above.push_back({l.chain, level, c, is_new});
-        }
-      }
-    }
-    std::sort(above.begin(), above.end());
-    std::int64_t gain = 0;
-    for (std::size_t i = 0; i < above.size();) {
-      const cell_above& at = above[i];
-      std::array<std::uint32_t, 2> taken{};  // of the old leaves, of the new ones
-      for (; i < above.size() && above[i].cell == at.cell && above[i].chain == at.chain; ++i)
-        ++taken[above[i].is_new ? 1 : 0];
-      const std::uint32_t unused =
-          hived_queries::unused_leaves(without, at.chain, at.cell, at.level);
-      const std::uint32_t leaves = without.layout().chains[at.chain].tree.leaves_per_cell(at.level);
-      if (unused - taken[0] < leaves) gain += unused - taken[0];
-      if (unused - taken[1] < leaves) gain -= unused - taken[1];
-    }
-    return gain;
-  }
 };
 
 // A placer of gangs on a HiveD cluster. Opportunistic gangs run in time slices on the GPUs that

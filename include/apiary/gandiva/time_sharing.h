@@ -197,7 +197,7 @@ class time_sharing {
       return absl::OkStatus();
     });
     if (!stopped.ok()) now_ = before;
-    if (stopped.ok() && jobs_.servers_changed()) retry_sliced_ = retry_owners_ = true;
+    if (stopped.ok() && jobs_.servers_changed()) retry_all();
     return stopped;
   }
   // The node is repaired. kNotFound: there is no such node.
@@ -209,13 +209,13 @@ class time_sharing {
   }
   // The node gets no new job; its jobs run until the host calls finish(). kNotFound: no such node.
   absl::Status mark_bad(node_id n) requires(!JobPlacer<P>) {
-    retry_sliced_ = retry_owners_ = true;
+    retry_all();
     return jobs_.placer().mark_bad(n);
   }
   // The same as mark_healthy(n, now).
   absl::Status mark_healthy(node_id n) {
     APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
-    if (jobs_.servers_changed() || !JobPlacer<P>) retry_sliced_ = retry_owners_ = true;
+    if (jobs_.servers_changed() || !JobPlacer<P>) retry_all();
     return absl::OkStatus();
   }
 
@@ -431,11 +431,21 @@ class time_sharing {
     ended(r);
     return absl::OkStatus();
   }
-  // Jobs may fit on GPUs that this one had: a guaranteed job of whole GPUs only if it had them by
-  // right, or if servers are bad.
+  // Jobs may fit on GPUs that this one had: a guaranteed job of whole GPUs only if it is of the same
+  // tenant and this one had them by right, or if servers are bad.
   void became_idle(const record& r) {
     retry_sliced_ = true;
-    if (!owners_share || r.entitled || used_ + idle_gpus() < total_gpus()) retry_owners_ = true;
+    if constexpr (owners_share) {
+      if (used_ + idle_gpus() < total_gpus()) return retry_all();
+      if (!r.entitled) return;
+      owners_.retry([&](const auto& kind) { return kind.tenant == r.request.tenant; });
+    }
+    retry_owners_ = true;
+  }
+  // All jobs may fit.
+  void retry_all() {
+    retry_sliced_ = retry_owners_ = true;
+    owners_.retry([](const auto& /*kind*/) { return true; });
   }
   // The job, which the placer does not run any more, waits: from the end of this step on.
   void suspend(record& r) {
@@ -500,15 +510,17 @@ class time_sharing {
   // Starts the guaranteed jobs that can start by right.
   [[nodiscard]] absl::Status start_owners() requires has_owners {
     if (!std::exchange(retry_owners_, false)) return absl::OkStatus();
-    owners_.begin_round();
+    if (!owners_share) owners_.begin_round();
     while (const auto first = owners_.first()) {
       const absl::StatusOr<bool> runs = start_by_right(jobs_[first->job]);
       if (!runs.ok()) retry_owners_ = true;
       APIARY_RETURN_IF_ERROR(runs.status());
-      if (!*runs) owners_.fail(first->kind);
-      if (!*runs || !owners_share) continue;
-      end_step();
-      if (std::exchange(retry_owners_, false)) owners_.begin_round();
+      if (!*runs) {
+        owners_.fail(first->kind);
+      } else if (owners_share) {
+        end_step();
+        retry_owners_ = false;  // the jobs that may fit now are those of this loop
+      }
     }
     return absl::OkStatus();
   }

@@ -152,6 +152,16 @@ class kind_queues {
   }
   // Jobs of the kind do not fit. Requires: one waits.
   void fail(const Kind& kind) { queues_.at(kind).failed = true; }
+  // Jobs of the kinds for which which(kind) is true may fit again. A queue may use this in place of
+  // begin_round(), so that kinds stay failed over rounds.
+  template <class Which>
+  void retry(Which&& which) {
+    for (auto& [kind, q] : queues_) {
+      if (!q.failed || !which(kind)) continue;
+      q.failed = false;
+      if (offered_) offer(kind, q);
+    }
+  }
   // Whether fail() was called for the kind in this round. Requires: one waits.
   [[nodiscard]] bool failed(const Kind& kind) const { return queues_.at(kind).failed; }
   // Jobs of the kind would delay another job until forget_delays(). Requires: one waits.
