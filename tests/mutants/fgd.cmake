@@ -98,8 +98,7 @@ mutant(victims_priority fgd/detail/victim_index.h "off by one: jobs of the same 
 mutant(victims_forget fgd/detail/victim_index.h "forgotten update: bounds of a node stay after a change that no job made"
   FROM [[for (level& l : levels_) l.changed.add(n);]] TO [[]] STATEMENT)
 mutant(victims_again fgd/detail/victim_index.h "forgotten update: a search goes on with nodes as they were"
-  FROM [[const std::uint32_t version = ++versions_[n.value];]]
-  TO [[const std::uint32_t version = versions_[n.value];]] STATEMENT)
+  FROM [=[versions_[n.value] += version_step;]=] TO [=[]=] STATEMENT)
 mutant(victims_steps fgd/detail/gang_victims.h "dropped condition: each task of a gang reads all nodes"
   FROM [[if (!is_open) index().open(]] TO [[index().open(]])
 mutant(victims_level fgd/detail/victim_index.h "forgotten update: a priority that replaces another one keeps its bounds"

@@ -72,7 +72,7 @@ class gang_victims {
   // A job, and what its eviction costs.
   struct priced_job {
     std::uint64_t cost = 0;
-    job_id id{};
+    job_id job{};
   };
   // Lists the sets of some jobs that are not empty, one by one, those that cost least first; of
   // sets that cost the same, those with the fewest jobs first.
@@ -87,7 +87,7 @@ class gang_victims {
    public:
     explicit sets_by_cost(std::vector<priced_job> jobs) : jobs_(std::move(jobs)) {
       merge_sort(jobs_, [](const priced_job& a, const priced_job& b) {
-        return a.cost != b.cost ? a.cost < b.cost : a.id < b.id;
+        return a.cost != b.cost ? a.cost < b.cost : a.job < b.job;
       });
       if (!jobs_.empty()) push({jobs_[0].cost, 1, 0, none});
     }
@@ -111,7 +111,7 @@ class gang_victims {
     [[nodiscard]] std::vector<job_id> jobs() const {
       std::vector<job_id> result;
       for (std::uint32_t s = now_; s != none; s = sets_[s].rest)
-        result.push_back(jobs_[sets_[s].last].id);
+        result.push_back(jobs_[sets_[s].last].job);
       merge_sort(result);
       return result;
     }
@@ -248,8 +248,8 @@ class gang_victims {
   bool try_all(const std::vector<priced_job>& jobs, std::uint64_t bound, preemption_plan& plan) {
     std::vector<job_id> victims;
     for (const priced_job& j : jobs) {
-      book_.try_without(j.id);
-      victims.push_back(j.id);
+      book_.try_without(j.job);
+      victims.push_back(j.job);
     }
     const shared_gang_plan now = try_now();
     std::vector<running_task> placed;

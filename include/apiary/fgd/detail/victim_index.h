@@ -225,7 +225,7 @@ struct victims_on_node {
 //           for this priority; those of max_levels priorities are kept. least: O(log nodes) for
 //           each node that changed since the last call, and a search on each node of which the
 //           bound is not above the least cost, unless it was searched since open() and has not
-//           changed. Memory: 116 bytes a node and priority, 33 a node for a search, 60 a job on a
+//           changed. Memory: 116 bytes a node and priority, 25 a node for a search, 60 a job on a
 //           node.
 class victim_index {
  public:
@@ -287,20 +287,19 @@ class victim_index {
     std::optional<victims_on_node> best;  // of the nodes that are searched now
     while (has_next()) {
       const candidate next = pop();
-      const bool is_least = next.look == how::exactly;
+      const bool is_least = next.look() == how::exactly;
       if (is_least && best && best->where.node.value == next.node) {
         push(next);
         break;
       }
       const auto found = search(nodes, next, max_steps);
       if (found.verdict != fit_verdict::fits) continue;
-      if (next.look == how::by_bound) {
-        push({(std::max)(found.lower_bound, next.cost), next.node, next.version, how::quickly});
+      if (next.look() == how::by_bound) {
+        push(next.again((std::max)(found.lower_bound, next.cost)));
         continue;
       }
-      push({found.cost, next.node, next.version, how::exactly});
-      if (found.lower_bound < found.cost)
-        cut_.push_back({found.lower_bound, next.node, next.version});
+      push(next.again(found.cost));
+      if (found.lower_bound < found.cost) cut_.push_back(next.again(found.lower_bound));
       if (best &&
           std::pair{found.cost, node_id(next.node)} > std::pair{best->cost, best->where.node})
         continue;
@@ -326,14 +325,14 @@ class victim_index {
     std::vector<candidate> taken;
     while (taken.size() < count && has_next()) {
       const candidate next = pop();
-      if (next.look != how::by_bound) {
+      if (next.look() != how::by_bound) {
         sum += next.cost;
         taken.push_back(next);
         continue;
       }
       const auto found = search(nodes, next, never);
       if (found.verdict == fit_verdict::fits)
-        push({(std::max)(found.lower_bound, next.cost), next.node, next.version, how::quickly});
+        push(next.again((std::max)(found.lower_bound, next.cost)));
     }
     for (const candidate& c : taken) push(c);
     return taken.size() == count ? sum : never;
@@ -366,15 +365,21 @@ class victim_index {
     std::array<std::vector<std::uint64_t>, eviction_bounds::num_classes> bounds{};  // by node
     changed_nodes changed{};  // since the bounds were computed
   };
-  // How a node was looked at.
+  // How a node was looked at last.
   enum class how : std::uint8_t { by_bound, quickly, exactly };
   // A node, and what victims there cost at least; exactly: what those that were found cost.
   struct candidate {
     std::uint64_t cost = 0;
     std::uint32_t node = 0;
-    std::uint32_t version = 0;  // of the node
-    how look = how::by_bound;
+    std::uint32_t stamp = 0;  // the version of the node, and how it was looked at
+
+    [[nodiscard]] how look() const noexcept { return static_cast<how>(stamp % version_step); }
+    // The same node, looked at once more.
+    [[nodiscard]] candidate again(std::uint64_t now) const noexcept {
+      return {now, node, look() == how::exactly ? stamp : stamp + 1};
+    }
   };
+  static constexpr std::uint32_t version_step = 4;  // a power of two above all values of `how`
   // Orders a heap with the least cost first, then the lowest id.
   static constexpr auto comes_later = [](const candidate& a, const candidate& b) {
     return a.cost != b.cost ? a.cost > b.cost : a.node > b.node;
@@ -414,15 +419,17 @@ class victim_index {
     if (changed_.list.empty()) return;
     const std::vector<std::uint64_t>& bounds = bounds_of(nodes);
     for (const node_id n : changed_.list) {
-      const std::uint32_t version = ++versions_[n.value];
+      versions_[n.value] += version_step;
       if (bounds[n.value] != never && may_run_on(nodes, n))
-        push({bounds[n.value], n.value, version});
+        push({bounds[n.value], n.value, versions_[n.value]});
     }
     steps_ += changed_.list.size();
     changed_.clear();
   }
   // Whether the node has not changed since.
-  [[nodiscard]] bool is_current(const candidate& c) const { return c.version == versions_[c.node]; }
+  [[nodiscard]] bool is_current(const candidate& c) const {
+    return (c.stamp ^ versions_[c.node]) < version_step;
+  }
   // Whether there is a candidate to pop(); it is_current().
   [[nodiscard]] bool has_next() {
     while (!open_.empty() && !is_current(open_.front())) static_cast<void>(pop());
@@ -443,7 +450,7 @@ class victim_index {
   // over.
   [[nodiscard]] shared_victim_search::result search(const node_table& nodes, const candidate& c,
                                                     std::uint64_t max_steps) {
-    const bool few = c.look == how::by_bound || steps_ >= max_steps;
+    const bool few = c.look() == how::by_bound || steps_ >= max_steps;
     const auto found = (few ? quick_search_ : search_)(nodes[node_id(c.node)], task_,
                                                        jobs_on_[node_id(c.node)].below(priority_));
     steps_ += 1 + found.steps;
