@@ -3,210 +3,21 @@
 #pragma once
 
 #include <apiary/container/bitset.h>
-#include <apiary/container/dense_map.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
-#include <apiary/gang/fit_verdict.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
-#include <apiary/preempt/shared_victim_search.h>
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
-#include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
-
-// Lower bounds of what it costs to evict enough jobs of a node, one for each class of requests: no
-// GPU, a fraction by eighths of a GPU, one GPU, and 2, 4, 8 or 16 whole GPUs (or up to the next
-// class). They hold for all requests of the class, whatever CPU and memory these want: they count
-// what is missing on the GPUs, and the cheapest job.
-//
-// Requires: the candidates use no more than the node has.
-// Cost:     O(candidates * GPUs of the node).
-class eviction_bounds {
- public:
-  using candidate = shared_victim_search::candidate;
-  // The bound of a node where no evictions are enough.
-  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
-  // The number of classes.
-  static constexpr std::uint32_t num_classes = 14;
-
-  // The class of a request. Requires: task.valid().
-  [[nodiscard]] static std::uint32_t class_of(const task_request& task) noexcept {
-    if (!task.wants_gpu()) return 0;
-    if (task.gpus == 1) return fractions + task.gpu_milli / eighth;
-    return several - 2 + static_cast<std::uint32_t>(std::bit_width((std::min)(task.gpus, 16U)));
-  }
-  // The bound of a class.
-  [[nodiscard]] std::uint64_t of(std::uint32_t request_class) const noexcept {
-    return bounds_[request_class];
-  }
-
-  // The bounds for a node and the jobs on it that may be evicted.
-  eviction_bounds(const node_state& node, std::span<const candidate> candidates) noexcept {
-    bounds_.fill(never);
-    if (!node.healthy) return;
-    for (const candidate& c : candidates) least(bounds_[0], c.cost);
-    std::array<gpu, max_gpus_per_node> gpus{};
-    // The least cost to leave so many eighths of a GPU free by at most one eviction.
-    by_eighths one;
-    // The same by two evictions, if all evictions together leave as many free.
-    by_eighths two;
-    one.fill(never);
-    two.fill(never);
-    for (std::uint32_t i = 0; i < node.gpus; ++i) {
-      gpus[i].free = node.gpu_left[i];
-      if (gpus[i].free > 0) one[eighths(gpus[i].free)] = 0;
-    }
-    for (const candidate& c : candidates) {
-      std::uint32_t used = 0;
-      for (std::uint32_t i = 0; i < node.gpus; ++i) used += c.gpus[i] > 0 ? 1U : 0U;
-      for (std::uint32_t i = 0; used > 0 && i < node.gpus; ++i) {
-        if (c.gpus[i] == 0) continue;
-        gpus[i].add(c.cost, c.gpus[i], used);
-        least(one[eighths(std::uint32_t{node.gpu_left[i]} + c.gpus[i])], c.cost);
-      }
-    }
-    std::uint64_t whole = never;
-    std::array<std::uint64_t, max_gpus_per_node> fees{};  // of the GPUs that can be free, ascending
-    std::uint32_t count = 0;
-    for (std::uint32_t i = 0; i < node.gpus; ++i) {
-      const gpu& here = gpus[i];
-      if (here.second != never) least(two[eighths(here.free)], here.first + here.second);
-      if (here.free < whole_gpu) continue;
-      least(whole, here.all);
-      std::uint32_t at = count++;
-      for (; at > 0 && fees[at - 1] > here.fee; --at) fees[at] = fees[at - 1];
-      fees[at] = here.fee;
-    }
-    set(fractions + whole_gpu / eighth, whole);
-    for (std::uint32_t k = whole_gpu / eighth; k-- > 0;) {
-      least(one[k], one[k + 1]);
-      least(two[k], two[k + 1]);
-      set(fractions + k, (std::min)(one[k], two[k]));
-    }
-    std::uint64_t sum = 0;
-    std::uint32_t added = 0;
-    for (std::uint32_t n = 2; n <= max_gpus_per_node; n *= 2) {
-      for (; added < n && added < count; ++added) sum += fees[added];
-      set(several - 2 + static_cast<std::uint32_t>(std::bit_width(n)), added == n ? sum : never);
-    }
-  }
-
- private:
-  static constexpr std::uint32_t eighth = whole_gpu / 8;
-  // Where bounds begin: 0 is the cost of the cheapest job, with or without GPU.
-  static constexpr std::uint32_t fractions = 1;
-  static constexpr std::uint32_t several = fractions + 9;
-  static_assert(max_gpus_per_node <= 16 && several + 4 == num_classes);
-  using by_eighths = std::array<std::uint64_t, 9>;
-
-  // What evictions leave of a GPU, and what they cost.
-  struct gpu {
-    std::uint32_t free = 0;        // thousandths, if all end
-    std::uint64_t first = never;   // the least cost of a job
-    std::uint64_t second = never;  // of another one
-    std::uint64_t all = 0;         // of all jobs
-    std::uint64_t fee = 0;         // of all, each divided among its GPUs
-
-    void add(std::uint64_t cost, std::uint32_t share, std::uint32_t used) noexcept {
-      free += share;
-      second = (std::min)(second, (std::max)(first, cost));
-      first = (std::min)(first, cost);
-      all += cost;
-      fee += cost / used;
-    }
-  };
-
-  [[nodiscard]] static std::size_t eighths(std::uint32_t milli) noexcept {
-    return (std::min)(milli, std::uint32_t{whole_gpu}) / eighth;
-  }
-  static void least(std::uint64_t& known, std::uint64_t cost) noexcept {
-    known = (std::min)(known, cost);
-  }
-  void set(std::uint32_t request_class, std::uint64_t bound) noexcept {
-    bounds_[request_class] = (std::max)(bound, bounds_[0]);
-  }
-
-  std::array<std::uint64_t, num_classes> bounds_;
-};
-
-// The jobs on a node that may be evicted, and what each of them uses there.
-//
-// Cost: add, remove: O(jobs on the node). The others: O(log jobs). Memory: 60 bytes for each job.
-class evictable_jobs {
- public:
-  using candidate = shared_victim_search::candidate;
-
-  // A task of a job with this priority and cost runs on these GPUs.
-  void add(const task_request& task, std::uint32_t gpu_mask, std::uint32_t priority,
-           std::uint64_t cost) {
-    const std::size_t at = position(priority, task.job);
-    if (at == owners_.size() || owners_[at].job != task.job) {
-      const auto offset = static_cast<std::ptrdiff_t>(at);
-      owners_.insert(owners_.begin() + offset, {priority, 0, task.job});
-      candidates_.insert(candidates_.begin() + offset, {.cost = cost});
-    }
-    ++owners_[at].tasks;
-    candidates_[at].host += task.host();
-    for (std::uint32_t mask = gpu_mask; mask != 0; mask &= mask - 1) {
-      milli_gpu& used = candidates_[at].gpus[static_cast<std::size_t>(std::countr_zero(mask))];
-      used = static_cast<milli_gpu>(used + task.gpu_milli);
-    }
-  }
-  // Takes add() back. Requires: it was called for the task, with this priority.
-  void remove(const task_request& task, std::uint32_t gpu_mask, std::uint32_t priority) {
-    const std::size_t at = position(priority, task.job);
-    APIARY_ASSERT(at < owners_.size() && owners_[at].job == task.job);
-    candidates_[at].host -= task.host();
-    for (std::uint32_t mask = gpu_mask; mask != 0; mask &= mask - 1) {
-      milli_gpu& used = candidates_[at].gpus[static_cast<std::size_t>(std::countr_zero(mask))];
-      used = static_cast<milli_gpu>(used - task.gpu_milli);
-    }
-    if (--owners_[at].tasks > 0) return;
-    const auto offset = static_cast<std::ptrdiff_t>(at);
-    owners_.erase(owners_.begin() + offset);
-    candidates_.erase(candidates_.begin() + offset);
-  }
-
-  // The jobs of priorities below this one.
-  [[nodiscard]] std::span<const candidate> below(std::uint32_t priority) const {
-    return std::span(candidates_).first(position(priority, job_id(0)));
-  }
-  // The job of candidate `number`.
-  [[nodiscard]] job_id job(std::size_t number) const noexcept { return owners_[number].job; }
-
- private:
-  // A job, and how many of its tasks are on the node.
-  struct owner {
-    std::uint32_t priority = 0;
-    std::uint32_t tasks = 0;
-    job_id job{};
-  };
-
-  // Where the job is, or would be.
-  [[nodiscard]] std::size_t position(std::uint32_t priority, job_id job) const {
-    const auto at = std::lower_bound(owners_.begin(), owners_.end(), std::pair{priority, job},
-                                     [](const owner& a, const std::pair<std::uint32_t, job_id>& b) {
-                                       return std::pair{a.priority, a.job} < b;
-                                     });
-    return static_cast<std::size_t>(at - owners_.begin());
-  }
-
-  std::vector<owner> owners_{};          // by priority and id
-  std::vector<candidate> candidates_{};  // what each owner uses
-};
 
 // The victims for a task, all on one node.
 struct victims_on_node {
@@ -230,248 +41,55 @@ struct victims_on_node {
 class victim_index {
  public:
   // The cost of a node where no evictions are enough.
-  static constexpr std::uint64_t never = eviction_bounds::never;
+  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
   // The most priorities for which bounds of each node are kept.
   static constexpr std::size_t max_levels = 16;
 
   // So many nodes, without jobs.
-  explicit victim_index(std::uint32_t nodes) {
-    for (std::uint32_t n = 0; n < nodes; ++n) add_node();
-  }
+  explicit victim_index(std::uint32_t nodes);
+  victim_index(const victim_index& other);
+  victim_index(victim_index&& other) noexcept;
+  victim_index& operator=(victim_index other) noexcept;
+  ~victim_index();
+
   // Adds the next node.
-  void add_node() { touch(jobs_on_.push_back({})); }
+  void add_node();
   // The number of nodes, those that were removed included.
-  [[nodiscard]] std::uint32_t size() const noexcept { return jobs_on_.size(); }
+  [[nodiscard]] std::uint32_t size() const noexcept;
   // Node n has changed.
-  void touch(node_id n) {
-    for (level& l : levels_) l.changed.add(n);
-    changed_.add(n);
-  }
+  void touch(node_id n);
 
   // A task of a job with this priority and cost may be evicted from now on.
-  void add(const task_request& task, placement where, std::uint32_t priority, std::uint64_t cost) {
-    jobs_on_[where.node].add(task, where.gpu_mask, priority, cost);
-    touch(where.node);
-  }
+  void add(const task_request& task, placement where, std::uint32_t priority, std::uint64_t cost);
   // Takes add() back. Requires: it was called for the task, with this priority.
-  void remove(const task_request& task, placement where, std::uint32_t priority) {
-    jobs_on_[where.node].remove(task, where.gpu_mask, priority);
-    touch(where.node);
-  }
+  void remove(const task_request& task, placement where, std::uint32_t priority);
 
   // Starts a search for victims of priorities below this one for a task, on the nodes of `allowed`
   // if that is not null. Requires: task.valid(); `allowed` lives as long as the search; no node is
   // added before its end.
   void open(const node_table& nodes, const task_request& task, std::uint32_t priority,
-            const summary_bitset* allowed) {
-    task_ = task;
-    priority_ = priority;
-    allowed_ = allowed;
-    changed_.clear();
-    versions_.assign(size(), 0);
-    cut_.clear();
-    open_.clear();
-    const std::vector<std::uint64_t>& bounds = bounds_of(nodes);
-    for (std::uint32_t n = 0; n < size(); ++n)
-      if (bounds[n] != never && may_run_on(nodes, node_id(n))) open_.push_back({bounds[n], n});
-    std::make_heap(open_.begin(), open_.end(), comes_later);
-    steps_ += size();
-  }
+            const summary_bitset* allowed);
   // The victims that cost least now; nullopt if there are none. Of nodes that cost the same it
   // takes the lowest id. When steps() is `max_steps` or more, it searches nodes in few steps:
   // victims may then cost more than others on the same node. Requires: the task fits on no node of
   // the search.
   [[nodiscard]] std::optional<victims_on_node> least(const node_table& nodes,
-                                                     std::uint64_t max_steps = never) {
-    update(nodes);
-    std::optional<victims_on_node> best;  // of the nodes that are searched now
-    while (has_next()) {
-      const candidate next = pop();
-      const bool is_least = next.look() == how::exactly;
-      if (is_least && best && best->where.node.value == next.node) {
-        push(next);
-        break;
-      }
-      const auto found = search(nodes, next, max_steps);
-      if (found.verdict != fit_verdict::fits) continue;
-      if (next.look() == how::by_bound) {
-        push(next.again((std::max)(found.lower_bound, next.cost)));
-        continue;
-      }
-      push(next.again(found.cost));
-      if (found.lower_bound < found.cost) cut_.push_back(next.again(found.lower_bound));
-      if (best &&
-          std::pair{found.cost, node_id(next.node)} > std::pair{best->cost, best->where.node})
-        continue;
-      best.emplace();
-      best->where = {node_id(next.node), found.gpu_mask};
-      best->cost = found.cost;
-      for (const std::uint32_t c : found.victims)
-        best->victims.push_back(jobs_on_[node_id(next.node)].job(c));
-      if (is_least) break;
-    }
-    if (!best) return best;
-    best->lower_bound = best->cost;
-    for (const candidate& c : cut_)
-      if (is_current(c)) best->lower_bound = (std::min)(best->lower_bound, c.cost);
-    sort_unique(best->victims);
-    return best;
-  }
+                                                     std::uint64_t max_steps = never);
   // The least sum of the bounds of `count` nodes; never if fewer nodes can run the task. Requires:
   // no least() since open(); the task fits on no node of the search.
-  [[nodiscard]] std::uint64_t least_sum(const node_table& nodes, std::uint32_t count) {
-    update(nodes);
-    std::uint64_t sum = 0;
-    std::vector<candidate> taken;
-    while (taken.size() < count && has_next()) {
-      const candidate next = pop();
-      if (next.look() != how::by_bound) {
-        sum += next.cost;
-        taken.push_back(next);
-        continue;
-      }
-      const auto found = search(nodes, next, never);
-      if (found.verdict == fit_verdict::fits)
-        push(next.again((std::max)(found.lower_bound, next.cost)));
-    }
-    for (const candidate& c : taken) push(c);
-    return taken.size() == count ? sum : never;
-  }
+  [[nodiscard]] std::uint64_t least_sum(const node_table& nodes, std::uint32_t count);
   // What all searches have taken: one for each node that open() reads, for each node that has
   // changed since, and for each step of a search on a node.
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  [[nodiscard]] std::uint64_t steps() const noexcept;
 
  private:
-  // Nodes that have changed, each once.
-  struct changed_nodes {
-    std::vector<node_id> list{};
-    std::vector<bool> is_listed{};  // by node
-
-    void add(node_id n) {
-      if (n.value >= is_listed.size()) is_listed.resize(n.value + std::size_t{1});
-      if (is_listed[n.value]) return;
-      is_listed[n.value] = true;
-      list.push_back(n);
-    }
-    void clear() {
-      for (const node_id n : list) is_listed[n.value] = false;
-      list.clear();
-    }
-  };
-  // What a task of one priority may evict.
-  struct level {
-    std::uint32_t priority = 0;
-    std::uint64_t last_use = 0;
-    std::array<std::vector<std::uint64_t>, eviction_bounds::num_classes> bounds{};  // by node
-    changed_nodes changed{};  // since the bounds were computed
-  };
-  // How a node was looked at last.
-  enum class how : std::uint8_t { by_bound, quickly, exactly };
-  // A node, and what victims there cost at least; exactly: what those that were found cost.
-  struct candidate {
-    std::uint64_t cost = 0;
-    std::uint32_t node = 0;
-    std::uint32_t stamp = 0;  // the version of the node, and how it was looked at
-
-    [[nodiscard]] how look() const noexcept { return static_cast<how>(stamp % version_step); }
-    // The same node, looked at once more.
-    [[nodiscard]] candidate again(std::uint64_t now) const noexcept {
-      return {now, node, look() == how::exactly ? stamp : stamp + 1};
-    }
-  };
-  static constexpr std::uint32_t version_step = 4;  // a power of two above all values of `how`
-  // Orders a heap with the least cost first, then the lowest id.
-  static constexpr auto comes_later = [](const candidate& a, const candidate& b) {
-    return a.cost != b.cost ? a.cost > b.cost : a.node > b.node;
-  };
-
-  // The bounds for the search, up to date, by node.
-  [[nodiscard]] const std::vector<std::uint64_t>& bounds_of(const node_table& nodes) {
-    auto found = std::find_if(levels_.begin(), levels_.end(),
-                              [&](const level& l) { return l.priority == priority_; });
-    if (found == levels_.end()) {
-      if (levels_.size() < max_levels) {
-        found = levels_.emplace(levels_.end());
-      } else {
-        found = std::min_element(
-            levels_.begin(), levels_.end(),
-            [](const level& a, const level& b) { return a.last_use < b.last_use; });
-      }
-      found->priority = priority_;
-      for (const node_id n : jobs_on_.ids()) found->changed.add(n);
-    }
-    found->last_use = ++uses_;
-    for (std::vector<std::uint64_t>& of_class : found->bounds) of_class.resize(size(), never);
-    for (const node_id n : found->changed.list) {
-      const eviction_bounds now(nodes[n], jobs_on_[n].below(priority_));
-      for (std::uint32_t c = 0; c < found->bounds.size(); ++c)
-        found->bounds[c][n.value] = now.of(c);
-    }
-    found->changed.clear();
-    return found->bounds[eviction_bounds::class_of(task_)];
-  }
-  [[nodiscard]] bool may_run_on(const node_table& nodes, node_id n) const {
-    if (allowed_ != nullptr && !allowed_->test(n.value)) return false;
-    return !task_.wants_gpu() || task_.models == any_model || nodes[n].accessible(task_.models);
-  }
-  // Nodes that have changed are as they were opened.
-  void update(const node_table& nodes) {
-    if (changed_.list.empty()) return;
-    const std::vector<std::uint64_t>& bounds = bounds_of(nodes);
-    for (const node_id n : changed_.list) {
-      versions_[n.value] += version_step;
-      if (bounds[n.value] != never && may_run_on(nodes, n))
-        push({bounds[n.value], n.value, versions_[n.value]});
-    }
-    steps_ += changed_.list.size();
-    changed_.clear();
-  }
-  // Whether the node has not changed since.
-  [[nodiscard]] bool is_current(const candidate& c) const {
-    return (c.stamp ^ versions_[c.node]) < version_step;
-  }
-  // Whether there is a candidate to pop(); it is_current().
-  [[nodiscard]] bool has_next() {
-    while (!open_.empty() && !is_current(open_.front())) static_cast<void>(pop());
-    return !open_.empty();
-  }
-  // Takes the candidate that costs least from the heap.
-  candidate pop() {
-    std::pop_heap(open_.begin(), open_.end(), comes_later);
-    const candidate next = open_.back();
-    open_.pop_back();
-    return next;
-  }
-  void push(const candidate& c) {
-    open_.push_back(c);
-    std::push_heap(open_.begin(), open_.end(), comes_later);
-  }
-  // Victims on the node of a candidate: in few steps if it was not looked at, or `max_steps` are
-  // over.
-  [[nodiscard]] shared_victim_search::result search(const node_table& nodes, const candidate& c,
-                                                    std::uint64_t max_steps) {
-    const bool few = c.look() == how::by_bound || steps_ >= max_steps;
-    const auto found = (few ? quick_search_ : search_)(nodes[node_id(c.node)], task_,
-                                                       jobs_on_[node_id(c.node)].below(priority_));
-    steps_ += 1 + found.steps;
-    return found;
-  }
-
-  dense_map<node_id, evictable_jobs> jobs_on_{};
-  std::vector<level> levels_{};
-  std::uint64_t uses_ = 0;
-  std::uint64_t steps_ = 0;
-  // The search.
-  task_request task_{};
-  std::uint32_t priority_ = 0;
-  const summary_bitset* allowed_ = nullptr;
-  changed_nodes changed_{};                // since open(), or the last update()
-  std::vector<std::uint32_t> versions_{};  // by node: how often it has changed
-  std::vector<candidate> open_{};          // a heap
-  std::vector<candidate> cut_{};           // searched exactly, but not to the end: their bounds
-  shared_victim_search search_{};
-  shared_victim_search quick_search_{16};
+  struct body;
+  std::unique_ptr<body> body_;
 };
 
 }  // namespace detail
 APIARY_NAMESPACE_END
+
+#ifndef APIARY_COMPILED
+#include <apiary/fgd/detail/victim_index_inl.h>
+#endif
