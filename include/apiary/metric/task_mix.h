@@ -3,10 +3,8 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
 #include <apiary/model/request.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,55 +48,13 @@ class task_mix {
 
   // A mix of kinds with given weights. Kinds with weight 0 are ignored.
   // Requires: every kind is valid(); the sum of the weights is below 2^32.
-  explicit task_mix(const std::vector<std::pair<task_kind, std::uint32_t>>& kinds) {
-    for (const auto& [kind, weight] : kinds) total_weight_ += weight;
-    APIARY_VERIFY(total_weight_ >> 32 == 0);
-    for (const auto& [kind, weight] : kinds) {
-      APIARY_VERIFY(kind.valid());
-      if (weight == 0) continue;
-      tasks_.push_back(
-          {kind, weight, static_cast<double>(weight) / static_cast<double>(total_weight_)});
-    }
-  }
+  explicit task_mix(const std::vector<std::pair<task_kind, std::uint32_t>>& kinds);
 
   // The most frequent kinds of a history, as few as cover `coverage_percent` of its tasks. Ties go
   // to the greater (cpu_milli, gpu_milli, gpus, spec, models). Requires: every kind is valid().
   // Cost: O(n log n).
   [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
-                                             std::uint32_t coverage_percent = 95) {
-    const auto before = [](const weighted_kind& a, const weighted_kind& b) {
-      const task_kind& x = a.kind;
-      const task_kind& y = b.kind;
-      return std::tie(a.weight, x.cpu_milli, x.gpu_milli, x.gpus, x.spec, x.models) >
-             std::tie(b.weight, y.cpu_milli, y.gpu_milli, y.gpus, y.spec, y.models);
-    };
-    std::vector<weighted_kind> sorted;
-    for (const task_kind& kind : seen) {
-      APIARY_VERIFY(kind.valid());
-      sorted.push_back({kind, 1, 0.0});
-    }
-    detail::merge_sort(sorted, before);
-    task_mix mix;
-    for (const weighted_kind& task : sorted) {
-      if (mix.tasks_.empty() || mix.tasks_.back().kind != task.kind) {
-        mix.tasks_.push_back(task);
-      } else {
-        ++mix.tasks_.back().weight;
-      }
-    }
-    detail::merge_sort(mix.tasks_, before);
-    const auto n = static_cast<double>(seen.size());
-    const double wanted = coverage_percent * n / 100.0;
-    std::size_t taken = 0;
-    while (taken < mix.tasks_.size() && static_cast<double>(mix.total_weight_) < wanted) {
-      mix.total_weight_ += mix.tasks_[taken++].weight;
-    }
-    mix.tasks_.resize(taken);
-    for (weighted_kind& task : mix.tasks_) {
-      task.probability = task.weight / n / (static_cast<double>(mix.total_weight_) / n);
-    }
-    return mix;
-  }
+                                             std::uint32_t coverage_percent = 95);
 
   // The kinds with their weights.
   [[nodiscard]] std::span<const weighted_kind> tasks() const noexcept { return tasks_; }
@@ -130,44 +86,12 @@ class recent_mix {
   }
 
   // A task of this kind has arrived. Requires: kind.valid().
-  void add(const task_kind& kind) {
-    APIARY_ASSERT(kind.valid());
-    ++arrivals_;
-    auto found = position_of(kind);
-    if (found == kinds_.end() || found->kind != kind) {
-      if (kinds_.size() == max_kinds) {
-        kinds_.erase(
-            std::min_element(kinds_.begin(), kinds_.end(),
-                             [](const auto& a, const auto& b) { return a.weight < b.weight; }));
-        found = position_of(kind);
-      }
-      found = kinds_.insert(found, {kind, 0});
-    }
-    found->weight += unit_;
-    unit_ += unit_ / window_ + 1;
-    if (unit_ < std::uint64_t{1} << 40) return;
-    unit_ >>= 16;
-    for (counted& c : kinds_) c.weight >>= 16;
-    std::erase_if(kinds_, [](const counted& c) { return c.weight == 0; });
-  }
+  void add(const task_kind& kind);
   // The number of arrivals.
   [[nodiscard]] std::uint64_t arrivals() const noexcept { return arrivals_; }
   // The kinds that have arrived, the most frequent ones first, and of equally frequent ones the
   // greater ones. A kind that counts less than 1/100,000 of all may be missing.
-  [[nodiscard]] task_mix mix() const {
-    std::vector<counted> sorted = kinds_;
-    detail::merge_sort(sorted, [](const counted& a, const counted& b) {
-      return a.weight != b.weight ? a.weight > b.weight : key(a.kind) > key(b.kind);
-    });
-    std::uint64_t total = 0;
-    for (const counted& c : sorted) total += c.weight;
-    std::uint32_t shift = 0;
-    while (total >> shift >> 20 != 0) ++shift;
-    std::vector<std::pair<task_kind, std::uint32_t>> kinds;
-    for (const counted& c : sorted)
-      kinds.emplace_back(c.kind, static_cast<std::uint32_t>(c.weight >> shift));
-    return task_mix(kinds);
-  }
+  [[nodiscard]] task_mix mix() const;
 
  private:
   struct counted {
@@ -175,11 +99,7 @@ class recent_mix {
     std::uint64_t weight = 0;
   };
   // Where the kind is, or would be.
-  [[nodiscard]] std::vector<counted>::iterator position_of(const task_kind& kind) {
-    return std::lower_bound(
-        kinds_.begin(), kinds_.end(), kind,
-        [](const counted& a, const task_kind& b) { return key(a.kind) < key(b); });
-  }
+  [[nodiscard]] std::vector<counted>::iterator position_of(const task_kind& kind);
 
   std::uint32_t window_;
   std::uint64_t arrivals_ = 0;
@@ -188,3 +108,7 @@ class recent_mix {
 };
 
 APIARY_NAMESPACE_END
+
+#ifndef APIARY_COMPILED
+#include <apiary/metric/detail/task_mix_inl.h>
+#endif

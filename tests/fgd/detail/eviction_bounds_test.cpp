@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/fgd/detail/victim_index.h>
+#include <apiary/fgd/detail/eviction_bounds.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/node_table.h>
 #include <apiary/preempt/shared_victim_search.h>
