@@ -26,6 +26,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef APIARY_COMPILED
+#include <apiary/fgd/gpu_sharing.h>
+#endif
+
 APIARY_NAMESPACE_BEGIN
 
 // The parameters of price_score. The defaults are good on all traces that were tried.
@@ -306,5 +310,9 @@ class price_learner {
   recent_mix recent_;
   std::uint64_t next_ = 32;  // when so many have arrived
 };
+
+#ifdef APIARY_COMPILED
+extern template class gpu_sharing_scheduler<price_score>;
+#endif
 
 APIARY_NAMESPACE_END
