@@ -87,10 +87,10 @@ foreach(header IN LISTS headers)
   endforeach()
   if(is_part AND NOT header MATCHES "_inl\\.h$")
     # Between the begin and the end of the namespace: one namespace detail, from first to last. Behind
-    # it there may be the end of an include guard.
+    # it there may be its bodies, or the end of an include guard.
     file(READ "${ROOT}/apiary/${header}" text)
     if(NOT text MATCHES
-       "APIARY_NAMESPACE_BEGIN\nnamespace detail {\n.*\n}  // namespace detail\nAPIARY_NAMESPACE_END\n(\n#endif  // [A-Z_]+\n)?$")
+       "APIARY_NAMESPACE_BEGIN\nnamespace detail {\n.*\n}  // namespace detail\nAPIARY_NAMESPACE_END\n(\n#ifndef APIARY_COMPILED\n#include <apiary/[a-z_/]+_inl\\.h>\n#endif\n)?(\n#endif  // [A-Z_]+\n)?$")
       complain("is not in namespace apiary::detail as a whole")
     endif()
   endif()
