@@ -49,10 +49,10 @@ APIARY_NAMESPACE_BEGIN
 // then tried in the order of their costs (detail::gang_victims has the limits). A gang under
 // topology constraints preempts nothing, and neither does one that is `undecided`: it may fit.
 //
-// Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as
-//          detail::victim_index::find, so O(nodes), once for a task, and for a gang for each task
-//          group and each task that takes victims. For a gang on a small cluster also a plan for
-//          each set of jobs that is tried. commit, finish: as there, and O(jobs on the node).
+// Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index, so
+//          O(nodes), once for a task and twice for each task group of a gang, and then for each task
+//          the nodes of its victims; plan.steps counts it. For a gang on a small cluster also a plan
+//          for each set of jobs that is tried. commit, finish: as there, and O(jobs on the node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
 class preemptive_sharing_scheduler {
