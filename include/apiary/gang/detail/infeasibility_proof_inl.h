@@ -2,84 +2,25 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
-namespace detail {
-
-// The largest combinations of tasks that nodes can hold; `nodes` has the number of nodes with 0, 1,
-// ... free GPUs. Combinations with more tasks than the gang has count as those with as many.
-class combinations_of_nodes {
- public:
-  explicit combinations_of_nodes(std::span<const node_knapsack::task_size> sizes) : sizes_(sizes) {}
-  // The front, sorted; nullopt: the budget ended.
-  std::optional<pareto_front> operator()(std::span<const std::uint32_t> nodes) {
-    pareto_front sum(sizes_.size());
-    tasks_.assign(sizes_.size(), 0);
-    sum.add(tasks_);
-    for (std::size_t f = 1; f < nodes.size(); ++f) {
-      pareto_front of_node(sizes_.size());
-      if (nodes[f] > 0) list_node(of_node, 0, f);
-      for (std::uint32_t n = 0; n < nodes[f]; ++n) {
-        pareto_front next = add(sum, of_node);
-        if (!steps_.pay(next.size() * sum.size())) return std::nullopt;
-        if (sum.covers(next)) break;  // a node more adds nothing
-        sum = std::move(next);
-      }
-    }
-    sum.sort();
-    return sum;
-  }
-
- private:
-  // Adds the combinations of tasks of the sizes from u on that fit on a node with free GPUs.
-  void list_node(pareto_front& front, std::size_t u, std::size_t free) {
-    if (u == sizes_.size()) {
-      if (steps_.pay(front.size() + 1)) front.add(tasks_);
-      return;
-    }
-    const std::size_t most = (std::min<std::size_t>)(sizes_[u].tasks, free / sizes_[u].gpus);
-    for (std::size_t n = most + 1; n-- > 0 && !steps_.ended();) {
-      tasks_[u] = static_cast<std::uint32_t>(n);
-      list_node(front, u + 1, free - n * sizes_[u].gpus);
-      if (u + 1 == sizes_.size()) break;  // the others hold less
-    }
-  }
-  // All sums of a combination of each.
-  pareto_front add(const pareto_front& a, const pareto_front& b) {
-    pareto_front sums(sizes_.size());
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      for (std::size_t j = 0; j < b.size() && steps_.pay(sums.size() + 1); ++j) {
-        for (std::size_t u = 0; u < sizes_.size(); ++u)
-          tasks_[u] = a[i][u] + (std::min)(b[j][u], sizes_[u].tasks - a[i][u]);
-        sums.add(tasks_);
-      }
-    }
-    return sums;
-  }
-
-  std::span<const node_knapsack::task_size> sizes_;
-  std::vector<std::uint32_t> tasks_;  // of each size
-  step_budget steps_{1'000'000};
-};
-
-}  // namespace detail
 
 APIARY_INLINE infeasibility_proof
 infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
@@ -104,6 +45,7 @@ infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
     largest = (std::max)(largest, groups[m].gpus);
   }
   const std::size_t width = sizes.size();
+  if (width == 0) return why;
   detail::node_knapsack knapsack;
   std::vector<std::uint32_t> weights(width, 0);  // of a task of each size
   // Whether the gang weighs more than the nodes hold; the proof then.
@@ -137,8 +79,25 @@ infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
     APIARY_VERIFY(refuse());
     return why;
   }
-  const auto held = detail::combinations_of_nodes(sizes)(nodes);
-  if (held && !held->covers(why.tasks)) why.cells.push_back({0, listed, 0, held->values()});
+  // The largest combinations of tasks, from a cluster of such nodes; more than tasks add nothing.
+  topology_constraints gang;
+  std::uint32_t tasks = 0;
+  for (std::size_t u = 0; u < width; ++u) {
+    gang.groups.push_back({.tasks = why.tasks[u], .gpus = sizes[u].gpus});
+    tasks += why.tasks[u];
+  }
+  std::vector<std::uint32_t> free;
+  for (std::uint32_t f = 1; f < nodes.size(); ++f)
+    free.insert(free.end(), (std::min)(nodes[f], tasks), f);
+  capacity_index<uniform_tree> index(
+      uniform_tree{static_cast<std::uint32_t>(free.size()), why.node_gpus}, 1, why.node_gpus);
+  for (std::uint32_t n = 0; n < free.size(); ++n) index.set(n, free[n]);
+  colocated_groups merged;
+  merged.assign(gang, 1, index.top());
+  detail::pareto_search<uniform_tree> held;
+  held.begin(index, merged, {});
+  if (held.make(index.top(), 0, 1'000'000) && !held.holds_gang())
+    why.cells.push_back({0, listed, 0, held.front().values()});
   return why;
 }
 
