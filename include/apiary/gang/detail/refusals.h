@@ -221,13 +221,14 @@ template <CellTree Tree>
   return why;
 }
 
-// Finds the slice_gaps of a proof. on_node(u, n): how many tasks of group u node n can hold if
-// constraints do not count. Cost: O(nodes * levels^2) if the main reason counts tasks in slices.
-template <CellTree Tree, class OnNode>
+// Finds the slice_gaps of a proof. Cost: O(nodes * levels^2) if the main reason counts tasks in
+// slices.
+template <CellTree Tree>
 class slice_gaps {
  public:
-  slice_gaps(const Tree& tree, const colocated_groups& groups, const OnNode& on_node)
-      : tree_(tree), groups_(groups), on_node_(on_node) {}
+  slice_gaps(const capacity_index<Tree>& capacities, const colocated_groups& groups,
+             std::span<const resources> hosts)
+      : capacities_(capacities), groups_(groups), hosts_(hosts) {}
 
   void operator()(infeasibility_proof& why) {
     const infeasibility_proof::reason main = why.main_reason();
@@ -258,9 +259,9 @@ class slice_gaps {
   [[nodiscard]] std::uint64_t without_slices(level_t l, std::uint32_t c) const {
     std::uint64_t sum = 0;
     if (l == node_level_) {
-      sum = on_node_(group_, c);
+      sum = node_capacity_left(groups_, capacities_.free(c), hosts_, c).capacity(group_);
     } else {
-      for (const cell_id i : positions_inside(tree_, l, c, l - 1))
+      for (const cell_id i : capacities_.inside(l, c, l - 1))
         sum += groups_.bound(group_, l - 1, without_slices(l - 1, i.value));
     }
     return (std::min<std::uint64_t>)(sum, groups_.at(group_, l).most);
@@ -270,16 +271,16 @@ class slice_gaps {
   [[nodiscard]] infeasibility_proof::slice_gap closest(level_t above, std::uint32_t c,
                                                        level_t l) const {
     infeasibility_proof::slice_gap best{l, 0, 0};
-    for (const cell_id i : positions_inside(tree_, above, c, l)) {
+    for (const cell_id i : capacities_.inside(above, c, l)) {
       const std::uint64_t tasks = without_slices(l, i.value);
       if (tasks % step(l) > best.tasks % step(l)) best = {l, i.value, tasks};
     }
     return best;
   }
 
-  const Tree& tree_;
+  const capacity_index<Tree>& capacities_;
   const colocated_groups& groups_;
-  const OnNode& on_node_;
+  std::span<const resources> hosts_;
   level_t node_level_ = 0;
   std::size_t group_ = 0;
 };
@@ -304,10 +305,7 @@ template <CellTree Tree>
       weigh_cells(capacities, groups, hosts, l, found, std::move(known)), listed, absent);
   why.node_level = capacities.node_level();
   why.node_gpus = capacities.max_free();
-  const auto on_node = [&](std::size_t u, std::uint32_t n) {
-    return node_capacity_left(groups, capacities.free(n), hosts, n).capacity(u);
-  };
-  slice_gaps(capacities.tree(), groups, on_node)(why);
+  slice_gaps(capacities, groups, hosts)(why);
   return why;
 }
 
