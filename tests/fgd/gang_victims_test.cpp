@@ -195,6 +195,30 @@ TEST_CASE("the search for victims of a gang reads nodes again only when they hav
   CHECK(scheduler.propose(job_id(count), gang, 1)->steps == 0);
 }
 
+TEST_CASE(
+    "a node that a task of a gang has taken costs the next task what is left to evict there") {
+  // So many nodes that no sets are tried. Node 0 has jobs that cost 1 and 100, node 1 one of 50.
+  node_table nodes;
+  nodes.add({.host = {.cpu_milli = 2000}, .gpus = 2});
+  nodes.add({.host = {.cpu_milli = 2000}, .gpus = 1});
+  while (nodes.size() < 300) nodes.add({.host = {.cpu_milli = 2000}});
+  auto scheduler = *preempting_best_fit::create(std::move(nodes), best_fit{});
+  const auto runs = [&](std::uint32_t job, placement where, std::uint64_t cost) {
+    const task_request task{.job = job_id(job), .gpus = 1, .gpu_milli = whole_gpu};
+    REQUIRE(scheduler.recover(task, where, {.cost = cost}).ok());
+  };
+  runs(0, {node_id(0), 1}, 1);
+  runs(1, {node_id(0), 2}, 100);
+  runs(2, {node_id(1), 1}, 50);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 1}};
+  const preemption_plan two = *scheduler.propose(job_id(9), gang, 1);
+  CHECK(two.victims == std::vector<job_id>{job_id(0), job_id(2)});
+  CHECK(two.cost == 51);
+  gang.groups[0].tasks = 3;
+  CHECK(scheduler.propose(job_id(9), gang, 1)->cost == 151);
+}
+
 TEST_CASE("a gang of so many task groups that the search for victims ends too early is undecided") {
   const std::uint32_t count = 20'000;
   auto scheduler = one_gpu_each(count, std::vector<std::uint32_t>(count, 1000),

@@ -20,11 +20,6 @@ mutant(unblock_order explain/unblock_search.h "wrong order: the cheapest nodes a
   FROM [[by_cost.push_back({~cost_of(n), n});]] TO [[by_cost.push_back({cost_of(n), n});]] STATEMENT)
 mutant(unblock_not_back explain/unblock_search.h "forgotten commit: a node that is not needed stays in the set's state"
   FROM [[back.commit();]] TO [[]] STATEMENT)
-mutant(unblock_bisect explain/unblock_search.h "forgotten restore: nodes that were needed stay full in the bisection"
-  IN [[      few = n;
-      for (std::size_t i = n; i < enough; ++i)
-        set_node(tx, order_[i].number, whole_[order_[i].number]);]]
-  FROM [[i < enough]] TO [[i < n]])
 mutant(unblock_is_least explain/unblock_search.h "wrong result: a set of victims above the lower bound counts as least"
   FROM [[best_.is_least = found.cost == found.lower_bound;]] TO [[best_.is_least = true;]] STATEMENT)
 mutant(unblock_cost_of_nodes explain/detail/node_freeing.h "dropped term: nodes with the same GPUs in use cost the same as none"
@@ -33,9 +28,6 @@ mutant(unblock_cost_of_nodes explain/detail/node_freeing.h "dropped term: nodes 
 mutant(unblock_classes explain/detail/node_freeing.h "dropped comparison: nodes that differ in memory are of one class"
   IN [[      if (of[a].host.memory_mib != of[b].host.memory_mib)
         return]] FROM [[of[a].host.memory_mib != of[b].host.memory_mib]] TO [[false]])
-mutant(unblock_slices explain/detail/node_freeing.h "missing reset: the next slice pays for the one before"
-  IN [[      cost = 0;
-      tasks %= step;]] FROM [[cost = 0;]] TO [[]] STATEMENT)
 mutant(proof_weight_needed explain/proof_check.h "dropped check: the weight that is needed is believed"
   FROM [[if (needed != w.needed) return false;]] TO [[]] STATEMENT)
 mutant(proof_most explain/proof_check.h "wrong comparison: a cell that holds exactly what is needed is refused"

@@ -75,7 +75,7 @@ mutant(marked_again gandiva/gandiva.h "dropped condition: a server that is marke
 mutant(assigned_full gandiva/detail/gandiva_jobs.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"
   FROM [[!same.valid() || servers.unsubscribed(same) < gpus]] TO [[!same.valid()]])
 mutant(displace_least gandiva/time_sharing.h "wrong comparison: jobs that ran equally long displace each other"
-  FROM [[pass_of(*other) <= r.pass]] TO [[pass_of(*other) < r.pass]])
+  FROM [[pass_of(other) <= r.pass]] TO [[pass_of(other) < r.pass]])
 mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes begins with no time behind it"
   FROM [[r.pass = least_pass();]] TO [[r.pass = 0;]] STATEMENT)
 mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next decision"

@@ -16,15 +16,15 @@ mutant(cost_limit preempt/victim_search.h "wrong comparison: a bound of exactly 
 mutant(bound_of_branch preempt/victim_search.h "forgotten update: a complete search does not raise the lower bound"
   FROM [[if (branch([&] { return verdict(); })) bound_ = cost_to_beat();]]
   TO [[branch([&] { return verdict(); });]] STATEMENT)
-mutant(minimal_order preempt/detail/victim_search_steps.h "swapped order: the cheapest victims are reprieved first"
+mutant(minimal_order preempt/victim_search.h "swapped order: the cheapest victims are reprieved first"
   FROM [[by_cost.push_back({~candidates_[j].cost, j});]] TO [[by_cost.push_back({candidates_[j].cost, j});]] STATEMENT)
-mutant(branch_tally preempt/detail/victim_search_steps.h "forgotten update: a gang that is reprieved stays in the tally"
+mutant(branch_tally preempt/victim_search.h "forgotten update: a gang that is reprieved stays in the tally"
   FROM [[problem.remove_victim(k - 1);]] TO [[]] STATEMENT)
-mutant(branch_cost preempt/detail/victim_search_steps.h "dropped restore: a gang that is reprieved stays in the cost"
+mutant(branch_cost preempt/victim_search.h "dropped restore: a gang that is reprieved stays in the cost"
   FROM [[cost -= costs[k - 1];]] TO [[]] STATEMENT)
-mutant(branch_certain preempt/detail/victim_search_steps.h "forgotten update: a fit that was not decided counts as none"
+mutant(branch_certain preempt/victim_search.h "forgotten update: a fit that was not decided counts as none"
   FROM [[certain = certain && verdict == fit_verdict::does_not_fit;]] TO [[]] STATEMENT)
-mutant(keep_cheapest preempt/detail/victim_search_steps.h "swapped comparison: a more expensive set replaces a cheaper one"
+mutant(keep_cheapest preempt/victim_search.h "swapped comparison: a more expensive set replaces a cheaper one"
   FROM [[if (cost >= cost_) return;]] TO [[if (cost < cost_ && cost_ != never) return;]] STATEMENT)
 mutant(tally_gpus preempt/detail/disruption_tally.h "forgotten update: GPUs of a gang that is no victim any more count"
   FROM [[lost.gpus -= gpus_[j];]] TO [[]] STATEMENT)
@@ -32,30 +32,30 @@ mutant(tally_exactly preempt/detail/disruption_tally.h "wrong comparison: exactl
   FROM [[lost_[group].gangs > max.gangs]] TO [[lost_[group].gangs >= max.gangs]])
 mutant(tally_last_part preempt/detail/disruption_tally.h "forgotten term: the gang that fits in part counts for nothing"
   FROM [[by_gpus += values[j] * left / gpus_[j];]] TO [[]] STATEMENT)
-mutant(slots_removed preempt/detail/eviction_state.h "forgotten update: slots of a node before its change stay"
+mutant(slots_removed preempt/detail/eviction_states.h "forgotten update: slots of a node before its change stay"
   FROM [[s.present -= f / s.size;]] TO [[s.present -= (f < to ? f : to) / s.size;]] STATEMENT)
-mutant(slots_decide preempt/detail/eviction_state.h "wrong condition: only the last pair of sizes decides"
+mutant(slots_decide preempt/detail/eviction_states.h "wrong condition: only the last pair of sizes decides"
   FROM [[slots_decide_ && (a.size % b.size == 0 || b.size % a.size == 0)]]
   TO [[(a.size % b.size == 0 || b.size % a.size == 0)]])
-mutant(node_links preempt/detail/eviction_state.h "wrong index: only the last gang on a node is found"
+mutant(node_links preempt/detail/eviction_states.h "wrong index: only the last gang on a node is found"
   FROM [[links_[a] = {j, at.last};]] TO [[links_[a] = {j, none};]] STATEMENT)
-mutant(bound_missing preempt/detail/lower_bound.h "off by one: the first slot of a node takes one GPU less"
+mutant(bound_missing preempt/detail/slot_bounds.h "off by one: the first slot of a node takes one GPU less"
   FROM [[s.size - f % s.size]] TO [[s.size - f % s.size + (s.size > 1 ? 1 : 0)]])
-mutant(bound_short_within preempt/detail/lower_bound.h "wrong comparison: exactly enough within the budgets is short"
+mutant(bound_short_within preempt/detail/slot_bounds.h "wrong comparison: exactly enough within the budgets is short"
   FROM [[budgets.max_sum(gpus_from_) < (s.needed - s.present) * s.size]]
   TO [[budgets.max_sum(gpus_from_) <= (s.needed - s.present) * s.size]])
-mutant(smallest_front preempt/detail/lower_bound.h "forgotten update: any number is added to a full set"
+mutant(smallest_front preempt/detail/slot_bounds.h "forgotten update: any number is added to a full set"
   FROM [[if (heap_.size() == n_) below_ = heap_.front();]] TO [[]] STATEMENT)
 mutant(node_set_cheapest preempt/detail/node_evictions.h "wrong comparison: a set that frees more than needed is not used"
   FROM [[if (least_[f + 1].cost < least_[f].cost) least_[f] = least_[f + 1];]] TO [[]] STATEMENT)
 mutant(node_set_covers preempt/detail/node_evictions.h "forgotten comparison: memory does not count when sets are compared"
   FROM [[a.memory_mib >= b.memory_mib]] TO [[a.memory_mib >= 0]])
-mutant(cell_table_size preempt/detail/cell_evictions.h "off by one: the largest count of a cell is left out of the sum"
+mutant(cell_table_size preempt/detail/unit_tables.h "off by one: the largest count of a cell is left out of the sum"
   FROM [[(std::min)(most + 1, sum.size() + part.size() - 1)]] TO [[(std::min)(most, sum.size() + part.size() - 1)]])
-mutant(cell_table_components preempt/detail/cell_evictions.h "dropped step: more steps may cost less than fewer"
+mutant(cell_table_components preempt/detail/unit_tables.h "dropped step: more steps may cost less than fewer"
   IN [[        at.cost[k - 1] = at.cost[k];
         at.subset[k - 1] = at.subset[k];]] FROM [[at.subset[k - 1] = at.subset[k];]] TO [[]] STATEMENT)
-mutant(cell_table_tried preempt/detail/cell_evictions.h "forgotten update: a cheaper subset leaves the old one in its row"
+mutant(cell_table_tried preempt/detail/unit_tables.h "forgotten update: a cheaper subset leaves the old one in its row"
   FROM [[at.subset[k] = subset;]] TO [[]] STATEMENT)
 mutant(cells_in_several preempt/detail/eviction_cells.h "wrong divisor: the price of a gang in several cells is that of all its GPUs"
   FROM [=[(std::max)(gpus_in_[cell_of_[allocations_[a].node]], 1U)]=] TO [=[(std::max)(sum, 1U)]=])
@@ -63,36 +63,35 @@ mutant(cells_least_bound preempt/detail/eviction_cells.h "forgotten step: cells 
   FROM [[for (const cell& c : order_) least = (std::min)(least, c.key);]] TO [[]] STATEMENT)
 mutant(cells_bound_sum preempt/detail/eviction_cells.h "off by one: one slot less than is missing"
   FROM [[prices_.size() < short_of]] TO [[prices_.size() <= short_of]])
-mutant(sets_protected preempt/detail/group_victim_sets.h "missing reset: gangs that one set may not take stay protected"
+mutant(sets_protected preempt/detail/equal_tasks.h "missing reset: gangs that one set may not take stay protected"
   FROM [[for (const std::uint32_t j : protected_) cells_.set_protected(j, false);]] TO [[]] STATEMENT)
-mutant(sets_evicted preempt/detail/group_victim_sets.h "missing reset: victims of a greedy set stay evicted"
+mutant(sets_evicted preempt/detail/equal_tasks.h "missing reset: victims of a greedy set stay evicted"
   IN [[    if (enough) keep_minimal();
     for (const std::uint32_t j : set_) cells_.set_evicted(j, false);]]
   FROM [[for (const std::uint32_t j : set_) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
-mutant(sets_within_budgets preempt/detail/group_victim_sets.h "dropped condition: a set beyond the disruption budgets is kept"
+mutant(sets_within_budgets preempt/detail/equal_tasks.h "dropped condition: a set beyond the disruption budgets is kept"
   FROM [[cost >= cost_ || !tally_->within_budgets()]] TO [[cost >= cost_]])
-mutant(sets_looked_at preempt/detail/group_victim_sets.h "missing reset: gangs of a unit that was only looked at stay evicted"
+mutant(sets_looked_at preempt/detail/equal_tasks.h "missing reset: gangs of a unit that was only looked at stay evicted"
   FROM [[for (const std::uint32_t j : more_) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
-mutant(sets_old_costs preempt/detail/group_victim_sets.h "forgotten step: a unit keeps its cost when gangs there end"
-  FROM [[known[unit_of_[allocations_[a].node] - first_unit_] = 0;]] TO [[]] STATEMENT)
-mutant(sets_exchanged preempt/detail/group_victim_sets.h "missing reset: victims stay evicted after an exchange"
+mutant(sets_old_costs preempt/detail/equal_tasks.h "forgotten step: a unit keeps its cost when gangs there end"
+  FROM [[known[split_.unit_of(allocations_[a].node) - split_.first_unit()] = 0;]] TO [[]] STATEMENT)
+mutant(sets_exchanged preempt/detail/equal_tasks.h "missing reset: victims stay evicted after an exchange"
   FROM [[for (const std::uint32_t j : victims) cells_.set_evicted(j, false);]] TO [[]] STATEMENT)
-mutant(branch_with preempt/detail/group_victim_search.h "wrong bound: the half without a gang is not searched"
+mutant(branch_with preempt/detail/equal_tasks.h "wrong bound: the half without a gang is not searched"
   FROM [[(std::min)(with, without)]] TO [[with]])
-mutant(branch_unforced preempt/detail/group_victim_search.h "dropped restore: a gang that was protected in a branch stays so"
-  FROM [[cells_.set_protected(j, false);]] TO [[]] STATEMENT)
-mutant(budget_of_slices preempt/detail/split_cost_bound.h "wrong factor: a step pays for one operation with slices, too"
-  FROM [[step() > 1 ? of_slices : 1]] TO [[1]])
-mutant(topology_too_few preempt/topology_victim_search.h "off by one: one victim more than enough stays"
+mutant(branch_unforced preempt/detail/equal_tasks.h "dropped restore: a gang that was protected in a branch stays so"
+  IN [[    const std::uint64_t without = with < cost_ && ended() ? bound : branch(bound, 2);
+    cells_.set_protected(j, false);]] FROM [[cells_.set_protected(j, false);]] TO [[]] STATEMENT)
+mutant(budget_of_slices preempt/detail/equal_tasks.h "wrong factor: a step pays for one operation with slices, too"
+  FROM [[split_.step() > 1 ? of_slices : 1]] TO [[1]])
+mutant(topology_too_few preempt/victim_search.h "off by one: one victim more than enough stays"
   FROM [[too_few + 1 < enough]] TO [[too_few + 2 < enough]]
   EQUIVALENT "the set is made minimal afterwards: the victim that is too many is reprieved")
 mutant(topology_fit_paid preempt/topology_victim_search.h "forgotten update: what a fit looks at does not count against the budget"
   FROM [[steps_ += fit_steps();]] TO [[]] STATEMENT)
 mutant(topology_last_set preempt/topology_victim_search.h "dropped condition: gangs are evicted for sets that are not tried"
   FROM [[sets_count_ && left() < set_steps + fit_steps()]] TO [[false]])
-mutant(trial_hosts preempt/detail/eviction_trial.h "missing restore: CPU and memory of all gangs together stay free"
-  FROM [[if (!hosts_.empty()) hosts_.assign(hosts_before_);]] TO [[]] STATEMENT)
-mutant(first_bound_host preempt/detail/group_capacity.h "forgotten update: evictions free no CPU in the first bounds"
+mutant(first_bound_host preempt/detail/unit_tables.h "forgotten update: evictions free no CPU in the first bounds"
   FROM [[if (hosted_) most_hosts_[n] += freed_[a];]] TO [[]] STATEMENT)
 mutant(shared_equal preempt/shared_victim_search.h "dropped condition: without a candidate the search leaves out all later ones of its cost"
   FROM [[items_[j].gives == items_[j + 1].gives]] TO [[true]])
@@ -104,17 +103,17 @@ mutant(shared_restore preempt/shared_victim_search.h "missing restore: jobs on G
   FROM [=[forced_[taken_.back()] = 0]=] TO [=[forced_[taken_.back()] = 1]=])
 mutant(shared_reading preempt/shared_victim_search.h "forgotten update: what is read again for other GPUs takes no steps"
   FROM [[steps_ += candidates_.size() / looks_in_a_step + items_.size() / sorted_in_a_step;]] TO [[]] STATEMENT)
-mutant(count_of_cheapest preempt/detail/gang_count_bound.h "swapped order: the cheapest gangs decide how many there must be"
+mutant(count_of_cheapest preempt/detail/slot_bounds.h "swapped order: the cheapest gangs decide how many there must be"
   FROM [=[~candidates_[j].cost]=] TO [=[candidates_[j].cost]=])
-mutant(topology_can_read preempt/detail/victim_search_steps.h "dropped condition: a search reads more than its budget pays for"
+mutant(topology_can_read preempt/victim_search.h "dropped condition: a search reads more than its budget pays for"
   FROM [[(entries - free_entries) / (read_in_a_step / 2) <= budget]] TO [[true]])
-mutant(steps_of_reading preempt/detail/victim_search_steps.h "forgotten update: reading takes no steps"
+mutant(steps_of_reading preempt/victim_search.h "forgotten update: reading takes no steps"
   FROM [[spend(entries / read_in_a_step);]] TO [[]] STATEMENT)
-mutant(steps_of_work preempt/detail/victim_search_steps.h "forgotten update: evictions and orders take no steps"
+mutant(steps_of_work preempt/victim_search.h "forgotten update: evictions and orders take no steps"
   FROM [[spend(steps - settled_);]] TO [[]] STATEMENT)
 mutant(steps_of_select preempt/detail/eviction_cells.h "forgotten update: gangs in several cells are read for nothing"
   FROM [[work_ += 4 + candidates_[j].last - candidates_[j].first;]] TO [[]] STATEMENT)
-mutant(steps_of_tables preempt/detail/cell_evictions.h "dropped condition: a sum of tables takes more work than the limit"
+mutant(steps_of_tables preempt/detail/unit_tables.h "dropped condition: a sum of tables takes more work than the limit"
   FROM [[more <= most_work_ - now]] TO [[true]])
 mutant(tally_of_changed preempt/detail/disruption_tally.h "missing reset: only some groups are cleared"
   FROM [[is_changed_[g] = 0;]] TO [[]] STATEMENT)

@@ -63,7 +63,8 @@ mutant(wait_looks queue/kinds.h "forgotten update: each job looks at all kinds a
 mutant(wait_more_idle queue/kinds.h "dropped condition: kinds that were too large stay out when GPUs become idle"
   FROM [[!offered_ || idle > *offered_]] TO [[!offered_]])
 mutant(wait_late_job queue/kinds.h "forgotten update: a job that begins to wait within a round is not seen"
-  FROM [[if (offered_) offer(kind, q);]] TO [[]] STATEMENT)
+  IN [[gpus_ += kind.gpus;
+    if (offered_) offer(kind, q);]] FROM [[if (offered_) offer(kind, q);]] TO [[]] STATEMENT)
 mutant(wait_tie queue/kinds.h "wrong tie: of jobs with equal keys the highest id is first"
   FROM [[a.job.id > b.job.id]] TO [[b.job.id > a.job.id]])
 mutant(wait_cause queue/kinds.h "wrong comparison: a job of exactly the idle GPUs waits for capacity"

@@ -65,9 +65,9 @@ struct unblock_set {
 //
 // It computes the least set exactly (min_cost_fit) if half of the budget is enough for that: not
 // for more than some tens of kinds of tasks. Otherwise it calls topology_victim_search with each
-// node as a candidate. If constraints below the required level, CPU or memory count, it frees nodes
-// greedily instead, in the cells with most slots for the largest tasks. Then it removes nodes that
-// are not needed from the set. It changes the capacity index while it runs, and restores it.
+// node as a candidate. If that finds no set, either, it begins with all nodes that the gang would
+// take if all were free. Then it removes nodes that are not needed from the set. It changes the
+// capacity index while it runs, and restores it.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  aborts (APIARY_VERIFY) if a capacity is below what the node has free or above
@@ -170,29 +170,28 @@ class unblock_search {
   fit_verdict search() {
     found_ = false;
     cost_ = 0;
+    fit_verdict verdict = search_least();
+    if (verdict == fit_verdict::does_not_fit || found_) return verdict;
+    const bool has_greedy = verdict == fit_verdict::fits;
+    const std::vector<std::uint32_t> greedy = has_greedy ? enough_ : std::vector<std::uint32_t>{};
+    const std::uint32_t greedy_in = enough_in_;
+    verdict = search_victims();
+    if (verdict == fit_verdict::does_not_fit || found_) return verdict;
     // Each fit has enough for some greedy tries, and at most an eighth of the budget; more than for
     // such tries only if that does not decide whether the gang fits at all.
     std::uint64_t of_fit =
         (std::min)(budget_ / 8, 1'000 + std::uint64_t{20} * groups_.size() * now_.size());
     fit_ = topology_fit<Tree>(of_fit);
-    fit_verdict verdict = search_least();
-    if (verdict == fit_verdict::does_not_fit || found_) return verdict;
-    if (!by_node_) {
-      verdict = search_victims();
-    } else {
-      if (verdict != fit_verdict::fits)
-        verdict = affords_fit() ? free_all() : fit_verdict::budget_ended;
-      while (verdict == fit_verdict::budget_ended && of_fit < budget_ / 8 && affords_fit()) {
-        of_fit = (std::min)(8 * of_fit, budget_ / 8);
-        fit_ = topology_fit<Tree>(of_fit);
-        verdict = free_all();
-      }
-      if (verdict == fit_verdict::does_not_fit) return verdict;
-      search_greedily();
+    if (verdict == fit_verdict::fits) give_back(enough_, enough_in_);
+    if (has_greedy) give_back(greedy, greedy_in);
+    if (found_) return fit_verdict::fits;
+    verdict = free_all();
+    while (verdict == fit_verdict::budget_ended && of_fit < budget_ / 8 && affords_fit()) {
+      of_fit = (std::min)(8 * of_fit, budget_ / 8);
+      fit_ = topology_fit<Tree>(of_fit);
+      verdict = free_all();
     }
-    if (found_ || verdict != fit_verdict::fits)
-      return found_ ? fit_verdict::fits : fit_verdict::budget_ended;
-    give_back(enough_, enough_in_);
+    if (verdict == fit_verdict::fits) give_back(enough_, enough_in_);
     return verdict;
   }
   // By dynamic programming over the tasks: exact, or nothing is known.
@@ -228,18 +227,24 @@ class unblock_search {
     const std::uint64_t to_read = now_.size() * groups_.size() / 2;
     return to_read + min_cost_fit<Tree>::greedy_steps(smallest, groups_.size()) <= most;
   }
-  // Without constraints below the required level, CPU and memory: each node is one gang to evict.
+  // Each node is one gang to evict.
   fit_verdict search_victims() {
     candidates_.clear();
     allocations_.clear();
+    freed_.clear();
     for (std::uint32_t n = 0; n < now_.size(); ++n) {
       if (now_[n] == whole_[n]) continue;
       const auto at = static_cast<std::uint32_t>(allocations_.size());
       candidates_.push_back({cost_of(n), at, at + 1});
       allocations_.push_back({n, whole_[n].gpus - now_[n].gpus});
+      if (hosts_.empty()) continue;
+      freed_.push_back(whole_[n].host);
+      freed_.back() -= now_[n].host;
     }
-    const victim_set found = victims_(*capacities_, gang_, candidates_, allocations_);
-    steps_ += (std::min)(found.steps, budget_ - steps_);
+    victims_.set_budget((std::min)(budget_ / 4, budget_ - steps_));
+    const victim_set found =
+        victims_(*capacities_, gang_, candidates_, allocations_, hosts_, freed_);
+    steps_ += found.steps;
     if (found.verdict != fit_verdict::fits) return found.verdict;
     enough_.clear();
     for (const std::uint32_t v : found.victims) enough_.push_back(allocations_[v].node);
@@ -248,58 +253,9 @@ class unblock_search {
     if (best_.is_least) keep(enough_, enough_in_, true);
     return fit_verdict::fits;
   }
-  // In the closest cells: frees nodes in several orders until the gang fits, then removes the nodes
-  // that are not needed.
-  void search_greedily() {
-    if (!affords_fit()) return;
-    detail::freeing_order<Tree> orders(*capacities_, groups_, now_, whole_, hosts_.empty());
-    for (const std::uint32_t c : orders.closest_cells(level_, 8)) {
-      for (const bool by_slices : {true, false}) {
-        if (!affords_fit()) return;
-        orders(level_, c, by_slices, order_);
-        if (free_enough()) give_back(freed_, c);
-      }
-    }
-  }
-  // Finds the fewest nodes of order_, from the first on, with which the gang is known to fit, and
-  // keeps in freed_ those that it then uses.
-  bool free_enough() {
-    transaction tx(log_);
-    freed_.clear();
-    std::size_t few = 0;  // not known to be enough
-    std::size_t enough = 0;
-    for (std::size_t n = (std::min<std::size_t>)(1, order_.size()); enough == 0;) {
-      for (; freed_.size() < n; freed_.push_back(order_[freed_.size()].number))
-        set_node(tx, order_[freed_.size()].number, whole_[order_[freed_.size()].number]);
-      if (try_fit() == fit_verdict::fits) {
-        enough = n;
-      } else {
-        few = n;
-        if (n == order_.size() || !affords_fit()) return false;
-        n = (std::min)(2 * n, order_.size());
-      }
-    }
-    while (few + 1 < enough) {
-      const std::size_t n = few + (enough - few) / 2;
-      for (std::size_t i = n; i < enough; ++i)
-        set_node(tx, order_[i].number, now_[order_[i].number]);
-      if (try_fit() == fit_verdict::fits) {
-        enough = n;
-        continue;
-      }
-      few = n;
-      for (std::size_t i = n; i < enough; ++i)
-        set_node(tx, order_[i].number, whole_[order_[i].number]);
-    }
-    freed_.resize(enough);
-    if (try_fit() != fit_verdict::fits) return false;  // the budget ended
-    std::erase_if(freed_, [&](std::uint32_t n) {
-      return !std::binary_search(placed_.begin(), placed_.end(), n);
-    });
-    return true;
-  }
   // The verdict with all nodes wholly free; after a yes, enough_ has those that the gang then uses.
   fit_verdict free_all() {
+    if (!affords_fit()) return fit_verdict::budget_ended;
     transaction tx(log_);
     for (std::uint32_t n = 0; n < now_.size(); ++n)
       if (now_[n] != whole_[n]) set_node(tx, n, whole_[n]);
@@ -385,10 +341,9 @@ class unblock_search {
   std::vector<std::uint32_t> class_nodes_;  // a node of each class
   std::vector<eviction_candidate> candidates_;
   std::vector<gpus_on_node> allocations_;
-  std::vector<keyed_number> order_;
+  std::vector<resources> freed_;
   std::vector<std::uint32_t> placed_;  // nodes that the gang takes, ascending
   std::uint32_t placed_in_ = 0;        // their cell
-  std::vector<std::uint32_t> freed_;
   std::vector<std::uint32_t> enough_;  // nodes with which the gang fits
   std::uint32_t enough_in_ = 0;        // their cell
   bool found_ = false;

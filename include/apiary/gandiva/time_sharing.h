@@ -333,8 +333,8 @@ class time_sharing {
   }
   [[nodiscard]] std::int64_t least_pass() const {
     const std::optional<std::int64_t> runs = running_.least(now_);
-    const std::optional<std::int64_t> waits = sliced().least();
-    return (std::min)(runs.value_or(waits.value_or(0)), waits.value_or(runs.value_or(0)));
+    const std::optional<std::int64_t> next = sliced().least();
+    return (std::min)(runs.value_or(next.value_or(0)), next.value_or(runs.value_or(0)));
   }
 
   absl::Status add(const request& r, const job_options& options, time_ms now) {

@@ -152,24 +152,24 @@ class colocated_groups {
     sort_portions(portions);
     scratch.swap(portions);
     portions.clear();
-    std::uint32_t group = 0;
+    std::uint32_t g = 0;
     std::uint32_t done = 0;  // of its tasks
     for (std::size_t i = 0; i < scratch.size(); ++i) {
       const auto [node, u, tasks] = scratch[i];
       if (i == 0 || scratch[i - 1].group != u) {
-        group = groups_[u].first_group;
+        g = groups_[u].first_group;
         done = 0;
       }
       for (std::uint32_t left = tasks; left > 0;) {
-        while (group_of_[group] != u || done == gang.groups[group].tasks) {
-          ++group;
+        while (group_of_[g] != u || done == gang.groups[g].tasks) {
+          ++g;
           done = 0;
         }
-        const std::uint32_t n = (std::min)(left, gang.groups[group].tasks - done);
-        portions.push_back({node, group, n});
-        for (std::uint32_t m = first_led_[group]; m != no_task_group; m = next_led_[m])
+        const std::uint32_t n = (std::min)(left, gang.groups[g].tasks - done);
+        portions.push_back({node, g, n});
+        for (std::uint32_t m = first_led_[g]; m != no_task_group; m = next_led_[m])
           if (gang.groups[m].tasks > 0)
-            portions.push_back({node, m, n * (gang.groups[m].tasks / gang.groups[group].tasks)});
+            portions.push_back({node, m, n * (gang.groups[m].tasks / gang.groups[g].tasks)});
         done += n;
         left -= n;
       }

@@ -21,6 +21,7 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -67,6 +68,8 @@ class hived_jobs {
   }
   // GPUs of a tenant's cells, pinned cells excluded. Requires: there is such a tenant.
   [[nodiscard]] std::uint32_t owned(tenant_id t) const { return owned_[t.value]; }
+  // The GPUs of the largest tasks.
+  [[nodiscard]] std::uint32_t task_gpus() const noexcept { return task_gpus_; }
   // Tenants of the cluster.
   [[nodiscard]] std::uint32_t num_tenants() const noexcept {
     return static_cast<std::uint32_t>(owned_.size());
@@ -133,11 +136,18 @@ class hived_jobs {
   }
   // The nodes and GPUs of these tasks, as a job_placement. Several tasks may be on one node.
   [[nodiscard]] static job_placement placement_of(std::span<const hived_placement> tasks) {
-    std::map<node_id, std::uint32_t> masks;
-    for (const hived_placement& t : tasks) masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
-    job_placement where;
-    for (const auto& [node, mask] : masks) where.push_back({node, mask});
-    return where;
+    job_placement all;
+    for (const hived_placement& t : tasks)
+      all.push_back({t.node, static_cast<std::uint32_t>(t.leaves)});
+    const auto before = [](const placement& a, const placement& b) { return a.node < b.node; };
+    if (!std::is_sorted(all.begin(), all.end(), before)) std::sort(all.begin(), all.end(), before);
+    std::size_t nodes = 0;
+    for (const placement p : all) {
+      if (nodes == 0 || all[nodes - 1].node != p.node) all[nodes++] = {p.node, 0};
+      all[nodes - 1].gpu_mask |= p.gpu_mask;
+    }
+    all.resize(nodes);
+    return all;
   }
 
  private:

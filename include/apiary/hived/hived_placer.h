@@ -118,9 +118,10 @@ class hived_placer {
     const gang_record* const gang = scheduler_.find(job);
     if (gang == nullptr) return absl::NotFoundError(detail::missing(job));
     if (gang->state == gang_state::preempting) return scheduler_.cancel(job);
-    const job_placement where = hived_jobs::placement_of(scheduler_.tasks(*gang));
+    const std::vector<hived_placement> tasks = scheduler_.tasks(*gang);
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
-    for (const placement& p : where) change_used(p.node, 0 - p.num_gpus());
+    for (const hived_placement& t : tasks)
+      change_used(t.node, 0 - static_cast<std::uint32_t>(std::popcount(t.leaves)));
     return absl::OkStatus();
   }
   // See Placer.

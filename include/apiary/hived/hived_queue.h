@@ -33,7 +33,6 @@
 #include <set>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -197,17 +196,18 @@ class hived_queue {
   // Jobs without an estimate end from then on, one after the other.
   static constexpr time_ms never_ends = max_time - (time_ms{1} << time_bits);
 
-  struct record : booked_job<hived_placer> {
-    hived_queue::phase phase = phase::wait;
-    time_ms since = 0;      // it waits since then
-    time_ms idle_ends = 0;  // by its estimate, if it runs
-  };
-  // A job on its tenant's cells.
+  // A job on its tenant's cells; a record for placer_forecast.
   struct own_job {
     tenant_cells::request request{};
     tenant_cells::placement_type where{};
-    time_ms ends = 0;         // as in tenant_state
-    bool still_runs = false;  // see placer_forecast
+    time_ms ends = 0;
+    bool still_runs = false;
+  };
+  struct record : booked_job<hived_placer> {
+    hived_queue::phase phase = phase::wait;
+    time_ms since = 0;  // it waits since then
+    time_ms ends = 0;   // by its estimate, if it runs; see never_ends
+    own_job own{};      // if it runs on its tenant's cells
   };
   // The first job that waits on its tenant's cells, and when it will start by the estimates.
   struct reservation {
@@ -221,10 +221,8 @@ class hived_queue {
     bool measures = false;   // hardware has changed since the last reservation
     std::set<kind> full{};   // jobs did not fit into its cells, and nothing has changed since
     std::set<kind> held{};   // jobs fitted in the last round, but must not overtake
-    // The jobs on its cells, the same by their ends, and at the time of the reservation.
-    tenant_cells cells;
-    std::unordered_map<std::uint32_t, own_job> jobs{};
-    weighted_tree ends{};
+    tenant_cells cells;      // with the jobs on them
+    weighted_tree ends{};    // of these jobs, with their GPUs as weights
     placer_forecast<tenant_cells> forecast{};
   };
   enum class answer : std::uint8_t { started, full, delays_first };
@@ -275,21 +273,20 @@ class hived_queue {
   // Stops the job; its GPUs are idle then.
   [[nodiscard]] absl::Status stop(record& r) {
     APIARY_RETURN_IF_ERROR(jobs_.stop(r));
-    ends_.erase(r.idle_ends, r.request.job.value);
     too_large_ = no_limit;
+    tenant_state& t = tenant_of(r);
     if (r.phase == phase::guaranteed) {
-      tenant_state& t = tenant_of(r);
-      const auto own = t.jobs.find(r.request.job.value);
       t.used -= r.request.gpus;
-      t.ends.erase(own->second.ends, own->first);
-      t.forecast.ended(r.request.job, own->second, unmoved);
-      APIARY_RETURN_IF_ERROR(t.cells.finish(r.request.job));
-      t.jobs.erase(own);
+      t.ends.erase(r.ends, r.request.job.value);
+      t.forecast.ended(r.request.job, r.own, unmoved);
+      t.cells.give(r.own.where);
+    } else {
+      ends_.erase(r.ends, r.request.job.value);
     }
     if (!placer().healthy()) {
       retry_all();
     } else if (r.phase == phase::guaranteed) {
-      retry(tenant_of(r));
+      retry(t);
     }
     return absl::OkStatus();
   }
@@ -378,16 +375,24 @@ class hived_queue {
       t.forecast.forget();
     const tenant_cells::request first = request_of(r);
     const auto of = [&](job_id job) -> own_job* {
-      const auto found = t.jobs.find(job.value);
-      return found == t.jobs.end() ? nullptr : &found->second;
+      record* const found = jobs_.look_up(job);
+      return found == nullptr || found->phase != phase::guaranteed ? nullptr : &found->own;
+    };
+    const auto copy = [&] {
+      tenant_cells made = t.cells;
+      for (auto i = t.ends.first(); i; i = t.ends.next(i->key, i->id)) {
+        const own_job& own = jobs_[job_id(i->id)].own;
+        (void)made.commit(own.request, own.where);  // it does not fail
+      }
+      return made;
     };
     APIARY_ASSIGN_OR_RETURN(const std::optional<time_ms> at,
-                            t.forecast.first_fit(t.cells, first, unmoved, unmoved, t.ends, of));
+                            t.forecast.first_fit(copy, first, unmoved, unmoved, t.ends, of));
     if (!at || *at == unmoved) return std::nullopt;
     return reservation{first, *at};
   }
   [[nodiscard]] tenant_cells::request request_of(const job_request& r) const {
-    return tenant_cells::request_of(r.job, r.priority, placer().jobs().gang_of(r).groups);
+    return tenant_cells::request_of(r.job, r.priority, r.gpus, placer().jobs().task_gpus());
   }
   // Starts the job and suspends those in its way, if it fits and does not delay `first` (if not
   // null).
@@ -428,16 +433,15 @@ class hived_queue {
     r.running = true;
     const delays waited = leave(r, now);
     r.phase = as;
-    const time_ms ends = add_time(now, r.estimate);
-    r.idle_ends = ends;
-    ends_.insert({ends, job.value, r.request.gpus});
+    r.ends = add_time(now, r.estimate);
+    r.ends = r.ends == max_time ? never_ends + ++starts_ : (std::min)(r.ends, never_ends);
+    (as == phase::guaranteed ? t.ends : ends_).insert({r.ends, job.value, r.request.gpus});
     if (as == phase::guaranteed) {
-      own.ends = ends == max_time ? never_ends + ++starts_ : (std::min)(ends, never_ends);
       t.used += r.request.gpus;
-      t.ends.insert({own.ends, job.value, r.request.gpus});
-      APIARY_RETURN_IF_ERROR(t.cells.commit(own.request, own.where));
-      t.jobs.emplace(job.value, std::move(own));
+      t.cells.take(own.where);
       t.forecast.started(job);
+      own.ends = r.ends;
+      r.own = std::move(own);
     }
     actions.push_back({job_action::verb::start, job, std::move(plan.where), waited});
     return answer::started;
@@ -496,9 +500,22 @@ class hived_queue {
   // enough running jobs have ended, by their estimates. -1: none may start.
   [[nodiscard]] time_ms longest_beside(std::uint32_t gpus, time_ms now) const {
     if (gpus <= idle_gpus()) return -1;
-    const std::optional<weighted_tree::reached> end = ends_.reach(gpus - idle_gpus());
-    if (!end || end->at.key <= now || end->at.key == max_time) return -1;
-    return end->at.key - now;
+    std::int64_t idle = idle_gpus();
+    std::optional<time_ms> end;  // of the jobs that are taken to have ended
+    while (idle < gpus) {
+      std::optional<time_ms> next;
+      const auto look_at = [&](const weighted_tree& ends) {
+        const auto first = end ? ends.next(*end, no_limit) : ends.first();
+        if (first && (!next || first->key < *next)) next = first->key;
+      };
+      look_at(ends_);
+      for (const tenant_state& t : tenants_) look_at(t.ends);
+      if (!next) return -1;
+      end = next;
+      idle = idle_gpus() + ends_.sum_to(*end);
+      for (const tenant_state& t : tenants_) idle += t.ends.sum_to(*end);
+    }
+    return *end <= now || *end > never_ends ? -1 : *end - now;
   }
   void set_causes(time_ms now) {
     const bool starves = first_starving(now).has_value();
@@ -526,7 +543,7 @@ class hived_queue {
   position tried_{};
   bool passed_over_ = false;
   std::uint32_t too_large_ = no_limit;  // so many GPUs fit nowhere as opportunistic
-  weighted_tree ends_;                  // of all running jobs, with their GPUs as weights
+  weighted_tree ends_;                  // of the jobs on idle GPUs, with their GPUs as weights
   // The jobs that can only run on idle GPUs: those that do not starve, by the begin of their wait,
   // and the others, by arrival.
   std::set<position> patient_;

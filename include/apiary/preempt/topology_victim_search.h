@@ -13,12 +13,10 @@
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/detail/cell_evictions.h>
+#include <apiary/preempt/detail/equal_tasks.h>
 #include <apiary/preempt/detail/eviction_cells.h>
-#include <apiary/preempt/detail/eviction_trial.h>
-#include <apiary/preempt/detail/group_victim_search.h>
-#include <apiary/preempt/detail/read_levels.h>
-#include <apiary/preempt/detail/victim_search_steps.h>
+#include <apiary/preempt/detail/eviction_states.h>
+#include <apiary/preempt/detail/unit_tables.h>
 #include <apiary/preempt/victim_search.h>
 #include <apiary/preempt/victim_set.h>
 #include <apiary/topology/tree.h>
@@ -234,7 +232,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return conclude();
   }
   fit_verdict search_one_group(level_t level) {
-    detail::read_levels(evictions_.capacities(), level, colocated_, 0, levels_);
+    levels_.assign(evictions_.capacities(), level, colocated_);
     const auto found =
         group_search_(levels_, evictions_.capacities().free(), evictions_.hosts(), candidates_,
                       allocations_, evictions_.freed(), tally_, cost_, left());
@@ -286,8 +284,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       if (verdict != fit_verdict::fits) return;
       keep_minimal();
     }
-    // Branch and bound over the candidates of the cell, which are enough together.
-    if (!this->affords_sets(cells_.ids().size())) return;
+    // Branch and bound over the candidates of the cell, which are enough together: it proves the
+    // least set of a few, and finds nothing among many.
+    if (cells_.ids().size() > max_branched || !this->affords_sets(cells_.ids().size())) return;
     order_.assign(cells_.ids());
     this->sort_most_expensive_first(order_);
     const auto verdict = [&] { return pay_for_fit() ? fits_now() : fit_verdict::budget_ended; };
@@ -335,17 +334,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       if (evicted_.size() == too_few) return passed_over ? evict_all(among) : verdict;
       verdict = try_set();
     }
-    std::size_t enough = evicted_.size();
-    std::size_t now = enough;
-    const auto evict_first = [&](std::size_t n) {
-      for (; now < n; ++now) evictions_.evict(evicted_[now]);
-      for (; now > n; --now) evictions_.set_evicted(evicted_[now - 1], false);
-    };
-    while (too_few + 1 < enough) {
-      evict_first(too_few + (enough - too_few) / 2);
-      (try_set() == fit_verdict::fits ? enough : too_few) = now;
-    }
-    evict_first(enough);
+    this->evict_fewer(evicted_, too_few, [&] { return try_set() == fit_verdict::fits; });
     return fit_verdict::fits;
   }
   fit_verdict evict_all(std::span<const std::uint32_t> among) {
@@ -375,6 +364,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   }
 
   static constexpr std::size_t max_small_cell = 32;  // candidates
+  static constexpr std::size_t max_branched = 16;    // the same
   static constexpr std::uint64_t times_by_constraints =
       3;  // that a candidate is evicted and reprieved
 

@@ -61,13 +61,13 @@ class placer_forecast {
   }
 
   // The first time from `now` on at which the job fits, but not before `earliest`; nullopt: it does
-  // not fit when all jobs have ended. `ends`: the ends of the running jobs. of(job): a pointer to
-  // the record (queued_job) of a running job; null if it does not run.
-  template <class Of>
-  [[nodiscard]] absl::StatusOr<std::optional<time_ms>> first_fit(const P& placer, const request& r,
+  // not fit when all jobs have ended. copy(): the placer with the running jobs. `ends`: their ends.
+  // of(job): a pointer to the record (queued_job) of a running job; null if it does not run.
+  template <class Copy, class Of>
+  [[nodiscard]] absl::StatusOr<std::optional<time_ms>> first_fit(Copy&& copy, const request& r,
                                                                  time_ms now, time_ms earliest,
                                                                  const weighted_tree& ends, Of of) {
-    APIARY_RETURN_IF_ERROR(catch_up(placer, now, ends, of));
+    APIARY_RETURN_IF_ERROR(catch_up(copy, now, ends, of));
     const bool may_be_earlier = std::exchange(earlier_, false) || first_ != r.job;
     first_ = r.job;
     APIARY_ASSIGN_OR_RETURN(std::optional<placement_type> where, fit(r, earliest));
@@ -118,11 +118,10 @@ class placer_forecast {
     return then_->propose(r);
   }
   // Applies what has happened since the last question, and moves to `now` at least.
-  template <class Of>
-  [[nodiscard]] absl::Status catch_up(const P& placer, time_ms now, const weighted_tree& ends,
-                                      Of& of) {
+  template <class Copy, class Of>
+  [[nodiscard]] absl::Status catch_up(Copy& copy, time_ms now, const weighted_tree& ends, Of& of) {
     if (!then_) {
-      then_.emplace(placer);
+      then_.emplace(copy());
       at_ = (std::numeric_limits<time_ms>::min)();
       earlier_ = true;
       for (auto i = ends.first(); i; i = ends.next(i->key, i->id))

@@ -159,8 +159,9 @@ class easy_by_placement : public reservation_events {
   [[nodiscard]] absl::Status reserve_and_fill(Queue& q, const typename Queue::entry& first,
                                               time_ms now) {
     const auto of = [&](job_id job) { return q.running(job); };
+    const auto copy = [&] { return q.placer(); };
     APIARY_ASSIGN_OR_RETURN(const std::optional<time_ms> at,
-                            forecast_.first_fit(q.placer(), q.record_of(first.job).request, now,
+                            forecast_.first_fit(copy, q.record_of(first.job).request, now,
                                                 easy_by_count::of(q, first, now).at, q.ends(), of));
     if (at) APIARY_RETURN_IF_ERROR(forecast_.hold(q.record_of(first.job).request));
     reserved_ = {first.job, at.value_or(max_time), at ? forecast_.idle_gpus() : 0};

@@ -56,22 +56,26 @@ struct forecast_scene {
     if (gpus % size != 0) groups.push_back({1, gpus % size});
     return groups;
   }
+  [[nodiscard]] tenant_cells::request request_of(job_id job, std::int32_t priority,
+                                                 std::uint32_t gpus) const {
+    return tenant_cells::request_of(job, priority, gpus, size);
+  }
   // A gang starts if it fits without suspending another one.
   void try_start(rng& random, std::uint32_t most) {
+    const std::uint32_t gpus = 1 + random.uniform(most);
     const gang_request r{.job = job_id(fresh),
                          .tenant = tenant_id(0),
                          .priority = static_cast<std::int32_t>(random.uniform(3)),
-                         .groups = groups_of(1 + random.uniform(most))};
+                         .groups = groups_of(gpus)};
     const auto plan = scheduler.propose(r);
     if (!plan.ok() || plan->result != plan_result::bind) return;
     REQUIRE(scheduler.commit(*plan).ok());
-    const forecast_gang g{tenant_cells::request_of(r.job, r.priority, r.groups),
+    const forecast_gang g{request_of(r.job, r.priority, gpus),
                           cells.nodes_of(scheduler.cells(), *scheduler.find(r.job)),
                           random.uniform(12)};
     std::uint64_t leaves = 0;
     for (const tenant_cells::use& u : g.where) leaves += u.leaves;
     REQUIRE(leaves == scheduler.find(r.job)->leaves.size());
-    REQUIRE(cells.commit(g.request, g.where).ok());
     ends.insert({g.ends, r.job.value, 1});
     running[fresh++] = g;
     forecast.started(r.job);
@@ -81,7 +85,6 @@ struct forecast_scene {
     std::advance(at, random.uniform(static_cast<std::uint32_t>(running.size())));
     const job_id job(at->first);
     REQUIRE(scheduler.finish(job).ok());
-    REQUIRE(cells.finish(job).ok());
     ends.erase(at->second.ends, job.value);
     forecast.ended(job, at->second, now);
     running.erase(at);
@@ -92,7 +95,12 @@ struct forecast_scene {
       return found == running.end() ? nullptr : &found->second;
     };
     forecast.withdrawn();  // the last job of this id
-    return forecast.first_fit(cells, r, now, now, ends, of).value();
+    const auto copy = [&] {
+      tenant_cells made = cells;
+      for (const auto& [job, g] : running) REQUIRE(made.commit(g.request, g.where).ok());
+      return made;
+    };
+    return forecast.first_fit(copy, r, now, now, ends, of).value();
   }
   [[nodiscard]] static bool binds(hived& then, const std::vector<task_group>& groups) {
     const auto plan = then.propose({.job = job_id(1000), .tenant = tenant_id(0), .groups = groups});
@@ -164,16 +172,18 @@ TEST_CASE("tenant_cells: a gang fits, beside others or not, from when on a sched
       // More priorities than are kept.
       const auto priority =
           static_cast<std::int32_t>(random.uniform(random.uniform(8) > 0 ? 4 : 40));
-      const std::vector<task_group> groups = scene.groups_of(1 + random.uniform(4 * scene.size));
-      const tenant_cells::request r = tenant_cells::request_of(job_id(1000), priority, groups);
+      const std::uint32_t gpus = 1 + random.uniform(4 * scene.size);
+      const std::vector<task_group> groups = scene.groups_of(gpus);
+      const tenant_cells::request r = scene.request_of(job_id(1000), priority, gpus);
       hived then = scene.scheduler;
       const std::optional<time_ms> first = scene.first_fit(r);
       REQUIRE(first == scene.first_bind(priority, groups, then));
       ++(!first ? never : *first == forecast_scene::now ? now : later);
       if (!first) continue;
       // Another gang that a scheduler places now, and that still runs then.
-      const std::vector<task_group> beside = scene.groups_of(1 + random.uniform(most));
-      const gang_request other{.job = job_id(999), .tenant = tenant_id(0), .groups = beside};
+      const std::uint32_t beside = 1 + random.uniform(most);
+      const gang_request other{
+          .job = job_id(999), .tenant = tenant_id(0), .groups = scene.groups_of(beside)};
       const auto plan = scene.scheduler.propose(other);
       if (!plan.ok() || plan->result != plan_result::bind || priority > 0) continue;
       then = scene.scheduler;
@@ -183,7 +193,7 @@ TEST_CASE("tenant_cells: a gang fits, beside others or not, from when on a sched
         if (g.ends <= *first) REQUIRE(then.finish(job_id(job)).ok());
       }
       const bool binds = forecast_scene::binds(then, groups);
-      const tenant_cells::request added = tenant_cells::request_of(other.job, 0, beside);
+      const tenant_cells::request added = scene.request_of(other.job, 0, beside);
       REQUIRE(scene.forecast.fits_beside(r, added, where).value() == binds);
       if (binds) REQUIRE(scene.forecast.finish(other.job).ok());
       ++(binds ? fits : fits_not);

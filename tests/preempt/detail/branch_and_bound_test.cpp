@@ -1,8 +1,7 @@
 // apiary/tests/preempt/detail/branch_and_bound_test.cpp - the cheapest of all sets that are enough.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/packing.h>
-#include <apiary/preempt/detail/victim_search_steps.h>
+#include <apiary/preempt/victim_search.h>
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/preempt/detail/eviction_state.h>
+#include <apiary/preempt/detail/eviction_states.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <doctest/doctest.h>

@@ -3,7 +3,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/detail/eviction_trial.h>
+#include <apiary/preempt/detail/eviction_states.h>
 #include <apiary/preempt/victim_set.h>
 #include <apiary/topology/uniform_tree.h>
 

@@ -1,7 +1,7 @@
 // apiary/tests/preempt/detail/gang_count_bound_test.cpp - bounds from the number of gangs, against all sets of gangs.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/preempt/detail/gang_count_bound.h>
+#include <apiary/preempt/detail/slot_bounds.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <doctest/doctest.h>

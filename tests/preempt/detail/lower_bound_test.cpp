@@ -1,7 +1,7 @@
 // apiary/tests/preempt/detail/lower_bound_test.cpp - lower bounds, and disruption budgets that are too small.
 // SPDX-License-Identifier: MIT
 #include <apiary/model/request.h>
-#include <apiary/preempt/detail/lower_bound.h>
+#include <apiary/preempt/detail/slot_bounds.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <doctest/doctest.h>

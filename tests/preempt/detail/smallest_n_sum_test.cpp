@@ -1,7 +1,7 @@
 // apiary/tests/preempt/detail/smallest_n_sum_test.cpp - the smallest of many numbers, against sorting them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/preempt/detail/lower_bound.h>
+#include <apiary/preempt/detail/slot_bounds.h>
 
 #include <doctest/doctest.h>
 

@@ -1,16 +1,12 @@
-// apiary/explain/detail/node_freeing.h - what it costs to free nodes, and in which order to free them.
+// apiary/explain/detail/node_freeing.h - what it costs to free nodes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/capacity_index.h>
-#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
-#include <apiary/topology/tree.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -144,102 +140,6 @@ class freeing_cost {
   std::span<const node_free> whole_;
   std::span<const std::uint32_t> class_nodes_;
   bool gpus_;  // CPU and memory do not count
-};
-
-// The order in which nodes are freed for the largest tasks of a gang.
-template <CellTree Tree>
-class freeing_order {
- public:
-  freeing_order(const capacity_index<Tree>& capacities, const colocated_groups& groups,
-                std::span<const node_free> now, std::span<const node_free> whole, bool gpus_only)
-      : capacities_(capacities), groups_(groups), now_(now), whole_(whole), gpus_(gpus_only) {
-    for (std::size_t u = 0; u < groups.size(); ++u)
-      if (groups[u].gpus >= groups[group_].gpus) group_ = u;
-  }
-  // The cells of a level with most slots for these tasks, at most `most` cells.
-  [[nodiscard]] std::vector<std::uint32_t> closest_cells(level_t l, std::size_t most) const {
-    std::vector<keyed_number> cells;
-    for (std::uint32_t c = 0; c < capacities_.num_cells(l); ++c) {
-      std::uint64_t sum = 0;
-      for (const cell_id n : capacities_.nodes(l, c)) sum += tasks_in(now_[n.value]);
-      cells.push_back({~sum, c});
-    }
-    keyed_number::sort(cells);
-    std::vector<std::uint32_t> first;
-    for (std::size_t i = 0; i < (std::min)(cells.size(), most); ++i)
-      first.push_back(cells[i].number);
-    return first;
-  }
-  // The nodes of a cell that are not wholly free. by_slices: the nodes that complete a slice at the
-  // least cost are first (if there are no slices: the nodes that give a slot at the least cost),
-  // and nodes that give none are last. Otherwise the nodes are in ascending order of cost.
-  void operator()(level_t l, std::uint32_t cell, bool by_slices,
-                  std::vector<keyed_number>& order) const {
-    order.clear();
-    level_t slices = capacities_.node_level() + 1;
-    while (slices < l && groups_.at(group_, slices).step == 1) ++slices;
-    const std::uint32_t step = slices > l ? 1 : groups_.at(group_, slices).step;
-    if (!by_slices || step == 1) {
-      for (const cell_id n : capacities_.nodes(l, cell)) add(n.value, by_slices, order);
-    } else {
-      std::vector<keyed_number> inside;
-      for (const cell_id c : capacities_.inside(l, cell, slices)) {
-        inside.clear();
-        std::uint64_t tasks = 0;
-        for (const cell_id n : capacities_.nodes(slices, c.value)) {
-          tasks += tasks_in(now_[n.value]);
-          add(n.value, true, inside);
-        }
-        keyed_number::sort(inside);
-        add_slices(inside, step, tasks % step, order);
-      }
-    }
-    keyed_number::sort(order);
-  }
-
- private:
-  static constexpr std::uint64_t last = std::uint64_t{1} << 62;
-
-  void add(std::uint32_t n, bool by_slot, std::vector<keyed_number>& order) const {
-    if (now_[n] == whole_[n]) return;
-    std::uint64_t key = cost_of_freeing(now_[n], whole_[n], now_.size());
-    const std::uint32_t gain = tasks_in(whole_[n]) - tasks_in(now_[n]);
-    if (by_slot) key = gain == 0 ? last + key : key * 64 / gain;
-    order.push_back({key, n});
-  }
-  // Gives the nodes of each slice the cost of the slice as their key.
-  void add_slices(std::span<const keyed_number> inside, std::uint32_t step, std::uint64_t tasks,
-                  std::vector<keyed_number>& order) const {
-    std::uint64_t cost = 0;
-    std::size_t first = order.size();
-    for (const keyed_number& at : inside) {
-      const std::uint32_t n = at.number;
-      tasks += tasks_in(whole_[n]) - tasks_in(now_[n]);
-      cost += cost_of_freeing(now_[n], whole_[n], now_.size());
-      order.push_back({last + at.key, n});
-      if (tasks < step) continue;
-      for (; first < order.size(); ++first) order[first].key = cost;
-      cost = 0;
-      tasks %= step;
-    }
-  }
-  // How many of the tasks fit, within the constraints of a node.
-  [[nodiscard]] std::uint32_t tasks_in(const node_free& in) const noexcept {
-    if (groups_.size() == 0) return 0;
-    const colocated_groups::group& task = groups_[group_];
-    std::uint64_t n = task.tasks;
-    if (task.gpus > 0) n = (std::min<std::uint64_t>)(n, in.gpus / task.gpus);
-    if (!gpus_ && task.cpu_milli > 0) n = (std::min)(n, in.host.cpu_milli / task.cpu_milli);
-    if (!gpus_ && task.memory_mib > 0) n = (std::min)(n, in.host.memory_mib / task.memory_mib);
-    return groups_.bound(group_, capacities_.node_level(), n);
-  }
-
-  const capacity_index<Tree>& capacities_;
-  const colocated_groups& groups_;
-  std::span<const node_free> now_;
-  std::span<const node_free> whole_;
-  bool gpus_;              // CPU and memory do not count
-  std::size_t group_ = 0;  // of the largest tasks
 };
 
 }  // namespace detail

@@ -9,10 +9,10 @@
 #include <apiary/explain/unblock_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/gang_scheduler/detail/gang_scheduler_core.h>
 #include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
 #include <apiary/gang_scheduler/detail/gang_explanation.h>
 #include <apiary/gang_scheduler/detail/gang_planner.h>
+#include <apiary/gang_scheduler/detail/gang_scheduler_core.h>
 #include <apiary/gang_scheduler/detail/scheduled_gangs.h>
 #include <apiary/gang_scheduler/detail/task_replacement.h>
 #include <apiary/gang_scheduler/gang_cluster.h>

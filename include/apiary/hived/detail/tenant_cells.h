@@ -8,7 +8,6 @@
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/model/job.h>
-#include <apiary/model/request.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -19,8 +18,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -57,22 +56,23 @@ class tenant_cells {
       chains_.push_back({id, static_cast<std::uint32_t>(leaves_.size())});
       leaves_.resize(leaves_.size() + cells.cluster(id).num_nodes());
     }
+    taken_.resize(leaves_.size());
     measure(cells);
   }
-  [[nodiscard]] static request request_of(job_id job, std::int32_t priority,
-                                          std::span<const task_group> groups) {
-    const std::uint32_t rest = groups.size() > 1 ? groups.back().gpus : 0;
-    APIARY_ASSERT(groups.size() <= 2 && (rest == 0 || groups.back().tasks == 1));
-    return {job, priority, groups.front().tasks, groups.front().gpus, rest};
+  // The gang of a job of so many GPUs in tasks of at most `task_gpus`.
+  [[nodiscard]] static request request_of(job_id job, std::int32_t priority, std::uint32_t gpus,
+                                          std::uint32_t task_gpus) noexcept {
+    if (gpus <= task_gpus) return {job, priority, 1, gpus, 0};
+    return {job, priority, gpus / task_gpus, task_gpus, gpus % task_gpus};
   }
   // The leaves of a guaranteed gang that runs or has reserved them. Cost: O(leaves) if they are in
   // the order of their nodes; otherwise O(leaves log leaves).
-  [[nodiscard]] placement_type nodes_of(const hived_cells& cells, const gang_record& gang) const {
-    const virtual_cluster& cluster = cells.cluster(gang.cluster);
+  [[nodiscard]] placement_type nodes_of(const hived_cells& cells, const gang_record& record) const {
+    const virtual_cluster& cluster = cells.cluster(record.cluster);
     const auto chain = std::find_if(chains_.begin(), chains_.end(),
-                                    [&](const chain_nodes& c) { return c.id == gang.cluster; });
+                                    [&](const chain_nodes& c) { return c.id == record.cluster; });
     std::vector<std::uint32_t> nodes;  // of each leaf
-    for (const chain_leaf& l : gang.leaves)
+    for (const chain_leaf& l : record.leaves)
       nodes.push_back(chain->first + cluster.node_of(cells.chain(l.chain).owner(l.leaf).cell));
     if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());
     placement_type all;
@@ -82,22 +82,24 @@ class tenant_cells {
     }
     return all;
   }
+  // A gang uses these leaves from now on, or does not any more: measure() counts them.
+  void take(const placement_type& where) {
+    for (const use& u : where) taken_[u.node] += u.leaves;
+  }
+  void give(const placement_type& where) {
+    for (const use& u : where) taken_[u.node] -= u.leaves;
+  }
   // Hardware broke or was repaired, or cells were bound around bad hardware. Returns whether the
-  // leaves of a node have changed.
+  // leaves of a node have changed. Requires: no gang was committed.
   bool measure(const hived_cells& cells) {
-    std::vector<std::uint32_t> leaves(leaves_.size());
+    std::vector<std::uint32_t> leaves = taken_;
     for (const chain_nodes& c : chains_) {
       const virtual_cluster& cluster = cells.cluster(c.id);
       for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n)
-        leaves[c.first + n] = static_cast<std::uint32_t>(std::popcount(cluster.free(n)));
+        leaves[c.first + n] += static_cast<std::uint32_t>(std::popcount(cluster.free(n)));
     }
-    for (const auto& [job, gang] : running_) {
-      for (const use& u : gang.where) leaves[u.node] += u.leaves;
-    }
-    if (leaves == leaves_) return false;
-    leaves_ = std::move(leaves);
-    levels_.clear();
-    return true;
+    std::swap(leaves, leaves_);
+    return leaves != leaves_;
   }
 
   // Whether the gang fits: a placement without nodes, or nullopt.
@@ -182,6 +184,7 @@ class tenant_cells {
 
   std::vector<chain_nodes> chains_;
   std::vector<std::uint32_t> leaves_;  // of each node, that can be used if no gang runs
+  std::vector<std::uint32_t> taken_;   // leaves of each node, by take()
   std::unordered_map<std::uint32_t, gang> running_;
   std::vector<level> levels_;  // of the priorities that were asked for
 };

@@ -10,7 +10,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
-#include <apiary/preempt/detail/eviction_state.h>
+#include <apiary/preempt/detail/eviction_states.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>

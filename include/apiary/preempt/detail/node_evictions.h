@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -71,7 +72,8 @@ class node_evictions {
   [[nodiscard]] std::span<const std::uint64_t> cost() const noexcept { return cost_; }
   // The gangs to evict for k * step tasks: bit i is gang i.
   [[nodiscard]] std::uint64_t set(std::size_t k) const noexcept { return sets_[k]; }
-  [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
+  // Operations since the last call.
+  [[nodiscard]] std::uint64_t take_work() noexcept { return std::exchange(work_, 0); }
 
  private:
   struct state {
@@ -198,7 +200,7 @@ class node_evictions {
   lean_vector<std::uint64_t> sets_;
   std::array<a_set, 65> least_{};
   lean_vector<state> states_;
-  std::uint64_t work_ = 0;  // operations so far
+  std::uint64_t work_ = 0;
 };
 
 }  // namespace detail

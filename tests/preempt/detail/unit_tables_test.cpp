@@ -1,4 +1,4 @@
-// apiary/tests/preempt/detail/cell_evictions_test.cpp - the gangs to evict in a cell, against trying all sets.
+// apiary/tests/preempt/detail/unit_tables_test.cpp - the gangs to evict in a cell, against trying all sets.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/lean_vector.h>
@@ -6,9 +6,8 @@
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/detail/cell_evictions.h>
-#include <apiary/preempt/detail/eviction_levels.h>
-#include <apiary/preempt/detail/read_levels.h>
+#include <apiary/preempt/detail/split_costs.h>
+#include <apiary/preempt/detail/unit_tables.h>
 #include <apiary/preempt/victim_set.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -17,17 +16,32 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <support/levels.h>
 #include <support/scale.h>
 #include <vector>
 
 using namespace apiary;
 using namespace apiary_test;
-using apiary::detail::cell_evictions;
 using apiary::detail::eviction_levels;
+using apiary::detail::group_capacity;
+using apiary::detail::group_costs;
 using apiary::detail::lean_vector;
+using apiary::detail::unit_tables;
 
 namespace {
+
+// Gangs in cells, their costs there, and the tables.
+struct cell_evictions : group_capacity, group_costs, unit_tables {
+  using group_capacity::never;
+  void begin(const eviction_levels& levels, std::span<const std::uint32_t> free,
+             std::span<const resources> hosts, std::span<const eviction_candidate> candidates,
+             std::span<const gpus_on_node> allocations, std::span<const resources> freed) {
+    group_capacity::begin(levels, free, hosts, candidates, allocations, freed);
+    group_costs::begin(*this);
+    unit_tables::begin(*this, costs());
+  }
+};
 
 // Two blocks of two racks of three nodes, gangs on up to four nodes, and a group under constraints.
 struct evictable_cells {
@@ -69,7 +83,7 @@ struct evictable_cells {
     if (random.uniform(3) == 0) group.slices.push_back({block, 4});
     if (random.uniform(2) == 0) group.spread = {{node + random.uniform(2), 1 + random.uniform(4)}};
     groups.assign(gang, node, capacities.top());
-    apiary::detail::read_levels(capacities, capacities.top(), groups, 0, levels);
+    levels.assign(capacities, capacities.top(), groups);
   }
   void begin(cell_evictions& cells) const {
     cells.begin(levels, capacities.free(), hosts, candidates, allocations, freed);
@@ -78,7 +92,7 @@ struct evictable_cells {
 
 }  // namespace
 
-TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best set costs") {
+TEST_CASE("unit_tables: each capacity of a cell costs at most what the best set costs") {
   cell_evictions cells;
   std::uint32_t exact = 0;
   for (std::uint64_t seed = 0; seed < scaled(2'000U); ++seed) {
@@ -141,7 +155,7 @@ TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best s
   CHECK(exact > 0);
 }
 
-TEST_CASE("cell_evictions: a table ends where it would take more work than the limit") {
+TEST_CASE("unit_tables: a table ends where it would take more work than the limit") {
   std::uint32_t ended = 0;
   for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
     CAPTURE(seed);
@@ -179,7 +193,7 @@ TEST_CASE("cell_evictions: a table ends where it would take more work than the l
   CHECK(ended > 0);
 }
 
-TEST_CASE("cell_evictions: a sum of large tables is not begun beyond the limit") {
+TEST_CASE("unit_tables: a sum of large tables is not begun beyond the limit") {
   // Two nodes hold 5,000 tasks without GPUs each: adding the second takes 5,001 times 5,001.
   eviction_levels levels;
   levels.levels.resize(2);
@@ -206,7 +220,7 @@ TEST_CASE("cell_evictions: a sum of large tables is not begun beyond the limit")
   CHECK(cost.size() == 10'001);
 }
 
-TEST_CASE("cell_evictions: the split costs of a gang add up to its cost") {
+TEST_CASE("unit_tables: the split costs of a gang add up to its cost") {
   cell_evictions cells;
   for (std::uint64_t seed = 0; seed < scaled(500U); ++seed) {
     CAPTURE(seed);
@@ -220,7 +234,7 @@ TEST_CASE("cell_evictions: the split costs of a gang add up to its cost") {
   }
 }
 
-TEST_CASE("cell_evictions: more capacity in full may cost less than less capacity") {
+TEST_CASE("unit_tables: more capacity in full may cost less than less capacity") {
   // One rack of four nodes with gangs on several nodes: more than are tried one by one.
   eviction_levels levels;
   levels.levels = {{1, 8, {}, {0, 0, 0, 0}}, {1, 2, {0, 4}, {}}};
