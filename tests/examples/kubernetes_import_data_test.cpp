@@ -15,12 +15,12 @@ using example::kubernetes_reader;
 
 namespace {
 
-const std::string formats_folder = apiary_test::data_folder("formats");
+const std::string recorded_formats = apiary_test::data_folder("formats");
 
 }  // namespace
 
 TEST_CASE("kubectl get nodes -o json") {
-  std::ifstream in(formats_folder + "kubectl_get_nodes.json");
+  std::ifstream in(recorded_formats + "kubectl_get_nodes.json");
   REQUIRE(in.is_open());
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const std::vector<apiary_kubernetes::level_label> levels = {
