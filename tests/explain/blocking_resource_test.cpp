@@ -5,7 +5,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/explain/blocking_resource.h>
-#include <apiary/gang/detail/packing.h>
+#include <apiary/gang/detail/bin_packing.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>

@@ -58,16 +58,8 @@ gandiva_fgd by_fragmentation(const server_spec& spec, const time_sharing_options
           .value();
   return gandiva_fgd::create({std::move(placer), spec, metric}, options).value();
 }
-// Two racks of two nodes of four GPUs: tenant 0 has two nodes, 1 one, 2 none.
 hived_job_placer cells_of_tenants(const gang_migration& moves = {}) {
-  hived_config config;
-  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
-  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
-                           {.type = "RACK", .children = {{.address = "n2"}, {.address = "n3"}}}};
-  config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
-                             {.name = "b", .cells = {{"RACK.NODE", 1}}},
-                             {.name = "none", .cells = {}}};
-  return hived_job_placer::create(config, moves).value();
+  return hived_job_placer::create(apiary_test::two_racks(), moves).value();
 }
 gandiva_hived by_tenants(const time_sharing_options& options, const gang_migration& moves = {}) {
   return gandiva_hived::create(cells_of_tenants(moves), options).value();

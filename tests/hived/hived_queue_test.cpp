@@ -24,20 +24,9 @@
 
 using namespace apiary;
 using namespace apiary::detail;
+using apiary_test::two_racks;
 
 namespace {
-
-// Two racks of two nodes of four GPUs: tenant a has two nodes, b one, no tenant the last.
-hived_config two_racks() {
-  hived_config config;
-  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
-  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
-                           {.type = "RACK", .children = {{.address = "n2"}, {.address = "n3"}}}};
-  config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
-                             {.name = "b", .cells = {{"RACK.NODE", 1}}},
-                             {.name = "none", .cells = {}}};
-  return config;
-}
 
 hived_queue queue_of(const hived_config& config, bool over_quota,
                      hived_queue::rules rule = hived_queue::rules::easy,

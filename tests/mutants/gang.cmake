@@ -25,20 +25,20 @@ mutant(fit_order gang/gang_fit.h "swapped order: small tasks are packed first"
   IN [[return a.gpus > b.gpus; }]] FROM [[a.gpus > b.gpus]] TO [[a.gpus < b.gpus]])
 mutant(fit_shortage gang/gang_fit.h "forgotten term: tasks of the largest size are not needed"
   IN [[g <= groups_.front().gpus; ++g]] FROM [[g <= groups_.front().gpus]] TO [[g < groups_.front().gpus]])
-mutant(fit_first_set gang/detail/packing.h "missing reset: smaller tasks do not use what larger ones left"
+mutant(fit_first_set gang/detail/bin_packing.h "missing reset: smaller tasks do not use what larger ones left"
   FROM [[groups[g].gpus != groups[g - 1].gpus]] TO [[false]])
-mutant(fit_tightest gang/detail/packing.h "wrong choice: the last set that holds a task, not the tightest"
+mutant(fit_tightest gang/detail/bin_packing.h "wrong choice: the last set that holds a task, not the tightest"
   FROM [[at.left < sets_[best].left]] TO [[at.left >= sets_[best].left]])
-mutant(fit_rest gang/detail/packing.h "forgotten update: a set keeps the nodes that were split off"
+mutant(fit_rest gang/detail/bin_packing.h "forgotten update: a set keeps the nodes that were split off"
   FROM [[sets_[p].nodes -= nodes;]] TO [[]] STATEMENT)
-mutant(packing_exact gang/detail/packing.h "dropped restore: nodes that were filled exactly stay full"
+mutant(packing_exact gang/detail/bin_packing.h "dropped restore: nodes that were filled exactly stay full"
   FROM [[whole += at.exact;]] TO [[]] STATEMENT
   EQUIVALENT "only what is remembered differs: a state with fewer nodes, which fails, too")
-mutant(packing_restore gang/detail/packing.h "dropped restore: a step that failed keeps its nodes"
+mutant(packing_restore gang/detail/bin_packing.h "dropped restore: a step that failed keeps its nodes"
   FROM [[to -= x;]] TO [[]] STATEMENT)
-mutant(packing_least gang/detail/packing.h "off by one: one task more than smaller nodes hold"
+mutant(packing_least gang/detail/bin_packing.h "off by one: one task more than smaller nodes hold"
   FROM [[(n - below + each - 1) / each]] TO [[(n - below) / each + 1]])
-mutant(packing_memory gang/detail/packing.h "dropped comparison: states with equal hashes are one"
+mutant(packing_memory gang/detail/bin_packing.h "dropped comparison: states with equal hashes are one"
   FROM [[if (failed_[++at] != word) return false;]] TO [[++at; static_cast<void>(word);]] STATEMENT)
 mutant(count_step gang/detail/capacity_count.h "wrong level: what a node holds is not bounded"
   FROM [[groups_->bound(u, node_level, f / group.gpus)]] TO [[f / group.gpus]])

@@ -249,4 +249,16 @@ inline void share_hosts(apiary::hived_config& config, apiary::rng& random) {
   return faults_of(afresh::audit_afresh(scheduler));
 }
 
+// Two racks of two nodes of four GPUs: tenant 0 ("a") has two nodes, 1 ("b") one, 2 ("none") none.
+[[nodiscard]] inline apiary::hived_config two_racks() {
+  apiary::hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
+  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
+                           {.type = "RACK", .children = {{.address = "n2"}, {.address = "n3"}}}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
+                             {.name = "b", .cells = {{"RACK.NODE", 1}}},
+                             {.name = "none", .cells = {}}};
+  return config;
+}
+
 }  // namespace apiary_test

@@ -1,4 +1,4 @@
-// apiary/explain/blocking_resource.h - which resource or constraint besides GPUs keeps a gang waiting.
+// apiary/explain/blocking_resource.h - which resource or constraint keeps a gang waiting.
 // SPDX-License-Identifier: MIT
 #pragma once
 

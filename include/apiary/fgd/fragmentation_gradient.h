@@ -1,4 +1,4 @@
-// apiary/fgd/fragmentation_gradient.h - the score of FGD: how little a placement fragments the cluster.
+// apiary/fgd/fragmentation_gradient.h - FGD's score: how little a placement fragments the cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 

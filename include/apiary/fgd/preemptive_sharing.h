@@ -1,4 +1,4 @@
-// apiary/fgd/preemptive_sharing.h - tasks and gangs on shared GPUs that preempt others at least cost.
+// apiary/fgd/preemptive_sharing.h - tasks and gangs on shared GPUs that preempt at least cost.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -50,9 +50,10 @@ APIARY_NAMESPACE_BEGIN
 // topology constraints preempts nothing, and neither does one that is `undecided`: it may fit.
 //
 // Cost:    propose: as gang_sharing_scheduler; if a task does not fit, as detail::victim_index, so
-//          O(nodes), once for a task and twice for each task group of a gang, and then for each task
-//          the nodes of its victims; plan.steps counts it. For a gang on a small cluster also a plan
-//          for each set of jobs that is tried. commit, finish: as there, and O(jobs on the node).
+//          O(nodes), once for a task and twice for each task group of a gang, and then for each
+//          task the nodes of its victims; plan.steps counts it. For a gang on a small cluster also
+//          a plan for each set of jobs that is tried. commit, finish: as there, and O(jobs on the
+//          node).
 // Example: examples/shared_preemption.cpp
 template <NodeScore Score>
 class preemptive_sharing_scheduler {

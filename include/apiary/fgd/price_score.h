@@ -1,4 +1,4 @@
-// apiary/fgd/price_score.h - a score by prices: a task goes where the cluster loses the least value.
+// apiary/fgd/price_score.h - a score by prices: a task goes where the cluster loses least value.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/gandiva/gandiva_fgd.h - time slices and migration for jobs of whole GPUs that a placer places.
+// apiary/gandiva/gandiva_fgd.h - time slices and migration for jobs that a placer places.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -34,7 +34,7 @@ APIARY_NAMESPACE_BEGIN
 // A JobPlacer that says what a migration gains: a job should run on fewer servers, or on as many
 // servers with less fragmentation of the cluster. All jobs run in time slices; a job's tenant and
 // priority count only if the placer below lets them.
-// Model: "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of Fragmentation" (ATC 2023), §3.
+// Model: "Gandiva" (OSDI 2018), §3.2, with that of "Beware of Fragmentation" (ATC 2023), §3.
 // Cost:  commit, finish as those of the placer; gain: fragmentation::weighted() of each old and new
 //        server of the job.
 template <JobPlacer Below>
@@ -133,7 +133,8 @@ class measured_placer {
 //
 //   const fragmentation metric(mix);
 //   gandiva_with_placer<server_placer>::create(
-//       {server_placer::create(spec).value(), spec, metric}, {.migrations = {.jobs = 4, .cost = 100}})
+//       {server_placer::create(spec).value(), spec, metric},
+//       {.migrations = {.jobs = 4, .cost = 100}})
 //
 // Example: examples/programs/simulate.cpp
 template <JobPlacer Placer>

@@ -105,8 +105,8 @@ struct gang_migration {
 // gang's virtual cell. No gang migrates if that preempts or downgrades another one.
 // Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3.
 // Cost:  propose, commit, finish as those of hived; a commit to GPUs that were not proposed just
-//        before as hived::recover; check as a propose; jobs_on O(tasks of all gangs log gangs); gain
-//        O(leaves of the gang * levels).
+//        before as hived::recover; check as a propose; jobs_on O(tasks of all gangs log gangs);
+//        gain O(leaves of the gang * levels).
 class hived_gang_placer {
  public:
   using request = gang_request;  // a gang

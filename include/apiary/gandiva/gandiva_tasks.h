@@ -194,8 +194,8 @@ class fragmentation_migrations {
 // lower the cluster's fragmentation most for each GPU of the task, until no migration gains enough
 // or the limit time_sharing_options::migration_limits::jobs is reached.
 // Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
-// Cost:  propose, commit, finish as gpu_sharing_scheduler; to find a migration or that there is none
-//        O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
+// Cost:  propose, commit, finish as gpu_sharing_scheduler; to find a migration or that there is
+//        none O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
 template <NodeScore Score>
 class gpu_sharing_task_placer {
  public:

@@ -1,4 +1,4 @@
-// apiary/gandiva/time_sharing.h - a queue that runs jobs in time slices and migrates them, with any placer.
+// apiary/gandiva/time_sharing.h - runs jobs in time slices and migrates them, with any placer.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -71,7 +71,8 @@ concept GuaranteeingPlacer = PreemptingPlacer<P> &&
 };
 
 // A placer whose jobs migrate, a few of them tried in each decision, round robin: a job is stopped
-// and proposed again, and migrates if the gain is above time_sharing_options::migration_limits::cost.
+// and proposed again, and migrates if the gain is above
+// time_sharing_options::migration_limits::cost.
 //
 // (p: a placer, j: a running job)
 // | expression         | meaning                              |
@@ -109,9 +110,9 @@ concept BestMigrationPlacer = Placer<P> &&
 // when the placer could start it, until it is suspended.
 // Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
 //           for; another job waits for capacity while fewer GPUs are idle; else fragmentation.
-// Model:    "Gandiva" (OSDI 2018), §3.2: suspend and resume, migration. Differs: time is shared over
-//           the whole cluster by stride scheduling, not on each server by round robin; jobs that
-//           starve come first.
+// Model:    "Gandiva" (OSDI 2018), §3.2: suspend and resume, migration. Differs: time is shared
+//           over the whole cluster by stride scheduling, not on each server by round robin; jobs
+//           that starve come first.
 // Bound:    a sliced job that would fit if no other sliced job ran waits at most max_wait + 2 + n
 //           quanta, if n sliced jobs wait when it begins to wait; none if max_wait is 0.
 // Requires: decide() is called at wake(), and after each moment at which a job was submitted or
@@ -431,8 +432,8 @@ class time_sharing {
     ended(r);
     return absl::OkStatus();
   }
-  // Jobs may fit on GPUs that this one had: a guaranteed job of whole GPUs only if it is of the same
-  // tenant and this one had them by right, or if servers are bad.
+  // Jobs may fit on GPUs that this one had: a guaranteed job of whole GPUs only if it is of the
+  // same tenant and this one had them by right, or if servers are bad.
   void became_idle(const record& r) {
     retry_sliced_ = true;
     if constexpr (owners_share) {

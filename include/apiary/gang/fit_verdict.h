@@ -1,4 +1,4 @@
-// apiary/gang/fit_verdict.h - the verdict of a search for a placement, a short proof of no, and its steps.
+// apiary/gang/fit_verdict.h - the verdict of a search for a placement, and its steps.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
-#include <apiary/gang/detail/packing.h>
+#include <apiary/gang/detail/bin_packing.h>
 #include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/request.h>

@@ -5,10 +5,10 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
+#include <apiary/gang/detail/bin_packing.h>
 #include <apiary/gang/detail/capacity_count.h>
 #include <apiary/gang/detail/cost_tables.h>
 #include <apiary/gang/detail/greedy.h>
-#include <apiary/gang/detail/packing.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>

@@ -1,4 +1,4 @@
-// apiary/gang/shared_gpu_fit.h - exact placement of a gang on nodes with shared GPUs, or a proof of no.
+// apiary/gang/shared_gpu_fit.h - exact placement of a gang on nodes with shared GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
+#include <apiary/gang/detail/bin_packing.h>
 #include <apiary/gang/detail/capacity_count.h>
-#include <apiary/gang/detail/packing.h>
 #include <apiary/gang/detail/refusals.h>
 #include <apiary/gang/detail/shared_capacity.h>
 #include <apiary/gang/fit_verdict.h>

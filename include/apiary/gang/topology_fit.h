@@ -1,4 +1,4 @@
-// apiary/gang/topology_fit.h - exact placement of a gang under topology constraints, or a proof of no.
+// apiary/gang/topology_fit.h - exact placement of a gang under topology constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -32,8 +32,8 @@ APIARY_NAMESPACE_BEGIN
 // search goes from the preferred level up to the required one and takes the first level that has a
 // cell for the gang. The objective chooses the cell, and the nodes if groups are placed greedily.
 //
-// A step is a comparison of two vectors, eight looks at a node for one group while groups are placed
-// greedily (some 100 nanoseconds), a cell of 16 groups at which gang_fit looks, or a step of
+// A step is a comparison of two vectors, eight looks at a node for one group while groups are
+// placed greedily (some 100 nanoseconds), a cell of 16 groups at which gang_fit looks, or a step of
 // gang_fit. The cells divide the budget; all levels
 // below the required one get half.
 //
@@ -74,14 +74,13 @@ class topology_fit {
     return {verdict, level_, cell_, portions_, lowest_, refused_, steps_};
   }
 
-  // After `does_not_fit`: the proof for users, for the same arguments. It leaves out the cells in
-  // `absent`, ascending, which have no nodes. Cost: O(nodes * groups * GPUs of a node).
+  // After `does_not_fit`: the proof for users, for the same arguments.
+  // Cost: O(nodes * groups * GPUs of a node).
   [[nodiscard]] infeasibility_proof explain(const capacity_index<Tree>& capacities,
                                             const topology_constraints& gang,
-                                            std::span<const resources> hosts = {},
-                                            std::span<const std::uint32_t> absent = {}) {
+                                            std::span<const resources> hosts = {}) {
     const level_t l = gang.required == any_level ? capacities.top() : gang.required;
-    return detail::explain_refusal(capacities, groups_, hosts, l, weighings_, listed_, absent);
+    return detail::explain_refusal(capacities, groups_, hosts, l, weighings_, listed_);
   }
 
  private:

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/gang_scheduler_types.h - the values that a gang scheduler takes and returns, and names of jobs.
+// apiary/gang_scheduler/gang_scheduler_types.h - what a gang scheduler takes and returns.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/hived/config.h - the configuration of a cluster and its tenants, and what a change of it did to the gangs.
+// apiary/hived/config.h - the configuration of a cluster and its tenants.
 // SPDX-License-Identifier: MIT
 #pragma once
 

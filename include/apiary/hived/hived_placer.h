@@ -41,8 +41,8 @@ APIARY_NAMESPACE_BEGIN
 // job_queue over it gives HiveD's guarantees: with another reservation a guaranteed job may wait
 // behind an opportunistic one that is before it in the order. hived_queue
 // has more rules: EASY on the cells of each tenant, and jobs that run over their quota.
-// A job that comes back to where it ran (suspending_queue) may come back as an opportunistic one, if
-// the cells of its tenant are bound otherwise by then; scheduler() says so.
+// A job that comes back to where it ran (suspending_queue) may come back as an opportunistic one,
+// if the cells of its tenant are bound otherwise by then; scheduler() says so.
 // Cost:    propose, commit and finish as those of hived; a commit to GPUs that were not proposed
 //          just before as hived::recover; check as hived_jobs::fits_cells.
 // Example: examples/own_queue.cpp

@@ -72,9 +72,9 @@ APIARY_NAMESPACE_BEGIN
 // Requires: times in [0, 2^52) that never decrease; decide() after each moment with another call.
 // Cost:     submit, finish O(log jobs + queues of the tenant), one for each number of GPUs and
 //           priority. decide: a walk over all queues; for each tenant with a change a propose for
-//           each start and each queue that may fit again; a reservation takes O(nodes of the job) for
-//           each job of the tenant that has started or ended since, or whose end its time passes
-//           (detail/tenant_cells.h), and O(nodes and jobs of the tenant) on bad hardware.
+//           each start and each queue that may fit again; a reservation takes O(nodes of the job)
+//           for each job of the tenant that has started or ended since, or whose end its time
+//           passes (detail/tenant_cells.h), and O(nodes and jobs of the tenant) on bad hardware.
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:

@@ -1,4 +1,4 @@
-// apiary/metric/fragmentation.h - how much free GPU capacity of a node or a cluster a typical workload cannot use.
+// apiary/metric/fragmentation.h - how much free GPU capacity a typical workload cannot use.
 // SPDX-License-Identifier: MIT
 #pragma once
 

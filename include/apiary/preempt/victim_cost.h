@@ -1,4 +1,4 @@
-// apiary/preempt/victim_cost.h - the cost of evicting a gang: priority class, number, lost GPU-time.
+// apiary/preempt/victim_cost.h - what it costs to evict a gang: class, number, lost GPU-time.
 // SPDX-License-Identifier: MIT
 #pragma once
 

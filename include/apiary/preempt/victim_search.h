@@ -172,8 +172,8 @@ class victim_search_steps {
     keyed_number::sort(by_cost);
     for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i] = by_cost[i].number;
   }
-  // These candidates are evicted, and that is enough. Reprieves the last ones that are not needed, if
-  // more than the first `too_few` are left, by halving the difference.
+  // These candidates are evicted, and that is enough. Reprieves the last ones that are not needed,
+  // if more than the first `too_few` are left, by halving the difference.
   template <class Fits>
   void evict_fewer(std::span<const std::uint32_t> in_order, std::size_t too_few, const Fits& fits) {
     std::size_t enough = in_order.size();

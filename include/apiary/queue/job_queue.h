@@ -1,4 +1,4 @@
-// apiary/queue/job_queue.h - a queue of jobs that run to their end, with any placer, order and reservation.
+// apiary/queue/job_queue.h - jobs that run to their end, with any placer, order and reservation.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/queue/policies.h - queues by name: FIFO, EASY, shortest remaining time, least attained service.
+// apiary/queue/policies.h - queues by name: FIFO, EASY, shortest remaining time, LAS.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -27,9 +27,9 @@ APIARY_NAMESPACE_BEGIN
 struct batch_options {
   // Which jobs may start before the first job in the queue.
   enum class rules : std::uint8_t {
-    fifo,      // none: no_backfill
-    backfill,  // every job that fits, in order; the first job may starve: first_fit
-    easy,  // a job that does not delay the first job's reservation of a number of GPUs: easy_by_count
+    fifo,       // none: no_backfill
+    backfill,   // every job that fits, in order; the first job may starve: first_fit
+    easy,       // a job that does not delay the first job's reservation of GPUs: easy_by_count
     easy_gpus,  // the same, but the reservation is for particular GPUs: easy_by_placement
   };
   rules rule = rules::easy;  // which jobs may start

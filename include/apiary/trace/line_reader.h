@@ -1,4 +1,4 @@
-// apiary/trace/line_reader.h - reads a text line by line, or the named columns of a comma-separated one.
+// apiary/trace/line_reader.h - reads a text by lines, or the named columns of a CSV text.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -3,7 +3,7 @@
 #include "support/naive_gang.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/packing.h>
+#include <apiary/gang/detail/bin_packing.h>
 
 #include <doctest/doctest.h>
 

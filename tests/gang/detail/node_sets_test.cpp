@@ -1,7 +1,7 @@
 // apiary/tests/gang/detail/node_sets_test.cpp - sets of equal nodes against single nodes.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/packing.h>
+#include <apiary/gang/detail/bin_packing.h>
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // apiary/tests/gang/detail/put_combinations_test.cpp - equal nodes get their tasks, group after group.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/packing.h>
+#include <apiary/gang/detail/bin_packing.h>
 
 #include <doctest/doctest.h>
 

@@ -261,7 +261,7 @@ TEST_CASE("unit_tables: more capacity in full may cost less than less capacity")
   CHECK(gangs == std::set<std::uint32_t>{0, 4});
 }
 
-TEST_CASE("group_costs: the first bounds are those that the gangs of each node give") {
+TEST_CASE("unit_tables: the first bounds are those that the gangs of each node give") {
   cell_evictions cells;
   std::uint32_t bounds = 0;
   for (std::uint64_t seed = 0; seed < scaled(2'000U); ++seed) {

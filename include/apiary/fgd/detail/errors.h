@@ -1,4 +1,4 @@
-// apiary/fgd/detail/errors.h - errors of wrong calls of FGD's schedulers, and why a task waits, as texts.
+// apiary/fgd/detail/errors.h - the errors of FGD's schedulers, and why a task waits, as texts.
 // SPDX-License-Identifier: MIT
 #pragma once
 

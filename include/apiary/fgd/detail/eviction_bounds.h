@@ -1,4 +1,4 @@
-// apiary/fgd/detail/eviction_bounds.h - what evictions on a node cost at least, by the requested GPUs.
+// apiary/fgd/detail/eviction_bounds.h - what evictions on a node cost at least.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/gandiva_jobs.h - the jobs of Gandiva, those that wait for a server, and what each change does.
+// apiary/gandiva/detail/gandiva_jobs.h - the jobs of Gandiva, and what each change does to them.
 // SPDX-License-Identifier: MIT
 #pragma once
 

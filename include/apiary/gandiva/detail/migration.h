@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/migration.h - which jobs Gandiva migrates, suspended or running, and which grow.
+// apiary/gandiva/detail/migration.h - which jobs Gandiva migrates, and which grow.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/time_slice.h - time slices: their limits, which jobs run in them, and what the host does.
+// apiary/gandiva/detail/time_slice.h - time slices: their limits and the jobs that run in them.
 // SPDX-License-Identifier: MIT
 #pragma once
 

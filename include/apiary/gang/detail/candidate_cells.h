@@ -1,4 +1,4 @@
-// apiary/gang/detail/candidate_cells.h - the cells of a level that no count refuses, the best first.
+// apiary/gang/detail/candidate_cells.h - the cells that no count refuses, best first.
 // SPDX-License-Identifier: MIT
 #pragma once
 

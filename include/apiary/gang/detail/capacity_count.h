@@ -1,4 +1,4 @@
-// apiary/gang/detail/capacity_count.h - the capacity of cells for one group of tasks, or for a weight.
+// apiary/gang/detail/capacity_count.h - the capacity of cells for one group, or for a weight.
 // SPDX-License-Identifier: MIT
 #pragma once
 

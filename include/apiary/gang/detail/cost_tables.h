@@ -1,4 +1,4 @@
-// apiary/gang/detail/cost_tables.h - the least cost of tasks on nodes of each class, and in each cell.
+// apiary/gang/detail/cost_tables.h - the least cost of tasks by class of nodes and by cell.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -30,8 +30,8 @@ namespace detail {
 // times, ask_all once for each vector that a node can hold or that is just too large. A call reads
 // all groups and costs price() steps. If `cost` has a function `most`, ask_alone calls it instead,
 // and once is enough for a class and a group:
-//   cost.most(class, counts, u, limit): how many tasks of group u, at most `limit`, such a node holds
-//   beside the tasks of the other groups in `counts` (no groups: none).
+//   cost.most(class, counts, u, limit): how many tasks of group u, at most `limit`, such a node
+//   holds beside the tasks of the other groups in `counts` (no groups: none).
 class class_vectors {
  public:
   using counts = std::span<const std::uint32_t>;

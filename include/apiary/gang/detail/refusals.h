@@ -177,21 +177,16 @@ template <CellTree Tree>
 }
 
 // Chooses repeatedly the weighing that refuses most of the remaining cells. Cells that no
-// weighing refuses get the list of what they can hold, from `listed`. Cells in `absent`, ascending,
-// have no nodes; they are left out. Cost: O(cells * weighings^2).
+// weighing refuses get the list of what they can hold, from `listed`.
+// Cost: O(cells * weighings^2).
 [[nodiscard]] inline infeasibility_proof fewest_reasons(
     level_t l, std::uint32_t cells, const colocated_groups& groups,
-    const std::vector<weighed_cells>& tried, std::span<const infeasibility_proof::refusal> listed,
-    std::span<const std::uint32_t> absent = {}) {
+    const std::vector<weighed_cells>& tried, std::span<const infeasibility_proof::refusal> listed) {
   infeasibility_proof why;
   why.level = l;
   why.cells.resize(cells);
   for (std::uint32_t c = 0; c < cells; ++c) why.cells[c].cell = c;
   for (const infeasibility_proof::refusal& r : listed) why.cells[r.cell].counts = r.counts;
-  if (absent.size() < cells)
-    std::erase_if(why.cells, [&](const infeasibility_proof::refusal& r) {
-      return std::binary_search(absent.begin(), absent.end(), r.cell);
-    });
   for (std::size_t u = 0; u < groups.size(); ++u) {
     why.groups.push_back(groups[u].first_group);
     why.tasks.push_back(groups[u].tasks);
@@ -287,22 +282,19 @@ class slice_gaps {
 
 // Proves with few reasons that a gang fits no cell of level l.
 // Requires: `found` has no weighings, or those of the search over the same arguments; `listed`
-//           contains every cell that no weighing refuses, in any order; `absent` as above.
+//           contains every cell that no weighing refuses, in any order.
 // Cost:     O(nodes * (groups * GPUs of a node + levels^2)) and
 //           O(cells * (groups + GPUs of a node)^2).
 template <CellTree Tree>
 [[nodiscard]] infeasibility_proof explain_refusal(
     const capacity_index<Tree>& capacities, const colocated_groups& groups,
     std::span<const resources> hosts, level_t l, const cell_weighings<Tree>& found,
-    std::span<const infeasibility_proof::refusal> listed,
-    std::span<const std::uint32_t> absent = {}) {
+    std::span<const infeasibility_proof::refusal> listed) {
   std::vector<unsigned char> known(capacities.num_cells(l), 0);
   for (const infeasibility_proof::refusal& r : listed) known[r.cell] = 1;
-  for (const std::uint32_t c : absent)
-    if (absent.size() < known.size()) known[c] = 1;
-  infeasibility_proof why = fewest_reasons(
-      l, capacities.num_cells(l), groups,
-      weigh_cells(capacities, groups, hosts, l, found, std::move(known)), listed, absent);
+  infeasibility_proof why =
+      fewest_reasons(l, capacities.num_cells(l), groups,
+                     weigh_cells(capacities, groups, hosts, l, found, std::move(known)), listed);
   why.node_level = capacities.node_level();
   why.node_gpus = capacities.max_free();
   slice_gaps(capacities, groups, hosts)(why);

@@ -1,4 +1,4 @@
-// apiary/gang/detail/shared_capacity.h - what nodes with shared GPUs hold of a gang, on which devices.
+// apiary/gang/detail/shared_capacity.h - what nodes with shared GPUs hold of a gang.
 // SPDX-License-Identifier: MIT
 #pragma once
 

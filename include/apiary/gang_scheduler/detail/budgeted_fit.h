@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/budgeted_fit.h - topology_fit on shared steps, and the prices of what else a decision does.
+// apiary/gang_scheduler/detail/budgeted_fit.h - topology_fit on steps that a decision shares.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/cluster_nodes.h - the nodes of a gang scheduler in the order of their names, with an index for each filter.
+// apiary/gang_scheduler/detail/cluster_nodes.h - the nodes of a gang scheduler, by name.
 // SPDX-License-Identifier: MIT
 #pragma once
 

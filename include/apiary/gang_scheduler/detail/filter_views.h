@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/filter_views.h - nodes and what uses them, and an index of those that each node filter accepts.
+// apiary/gang_scheduler/detail/filter_views.h - an index of the nodes that each filter accepts.
 // SPDX-License-Identifier: MIT
 #pragma once
 

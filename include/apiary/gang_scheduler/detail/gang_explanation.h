@@ -32,8 +32,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The tasks of a gang that need least: whether an idle node can hold one of them does not take a look
-// at every task group. Cost: O(groups * log) to make it; holds O(GPUs of the node * log groups).
+// The tasks of a gang that need least: whether an idle node can hold one of them does not take a
+// look at every task group. Cost: O(groups * log) to make it; holds O(GPUs of the node * log
+// groups).
 class smallest_tasks {
  public:
   explicit smallest_tasks(const topology_constraints& gang) {

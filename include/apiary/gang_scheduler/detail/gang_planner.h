@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/gang_planner.h - decides about a gang: where it runs, its victims, why it waits.
+// apiary/gang_scheduler/detail/gang_planner.h - where a gang runs, its victims, or why it waits.
 // SPDX-License-Identifier: MIT
 #pragma once
 

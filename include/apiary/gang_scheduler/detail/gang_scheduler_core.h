@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/gang_scheduler_core.h - the state of a gang scheduler, the checks of its requests and of itself.
+// apiary/gang_scheduler/detail/gang_scheduler_core.h - a gang scheduler, its state and checks.
 // SPDX-License-Identifier: MIT
 #pragma once
 

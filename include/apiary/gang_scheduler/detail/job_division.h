@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/job_division.h - jobs as gangs of tasks, what they need in words, and why one never fits.
+// apiary/gang_scheduler/detail/job_division.h - jobs as gangs of tasks, and why one never fits.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/scheduled_gangs.h - the gangs of a gang scheduler and the nodes that they use.
+// apiary/gang_scheduler/detail/scheduled_gangs.h - gangs, and the nodes that they use.
 // SPDX-License-Identifier: MIT
 #pragma once
 

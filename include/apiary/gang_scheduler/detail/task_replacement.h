@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/task_replacement.h - new nodes for the tasks of a gang that lost their nodes.
+// apiary/gang_scheduler/detail/task_replacement.h - new nodes for the tasks that lost theirs.
 // SPDX-License-Identifier: MIT
 #pragma once
 

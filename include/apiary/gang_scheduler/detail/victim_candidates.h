@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/victim_candidates.h - gangs that may be preempted: what they cost, what they would give back, bounds.
+// apiary/gang_scheduler/detail/victim_candidates.h - gangs that may be preempted, and their costs.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/gang_scheduler/detail/waiting_kinds.h - waiting jobs by kind, so that one failure counts for all.
+// apiary/gang_scheduler/detail/waiting_kinds.h - waiting jobs by kind: one failure counts for all.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/hived/detail/capacity.h - the leaves of a chain that a gang may use, by node, and the cells as a tree.
+// apiary/hived/detail/capacity.h - the leaves of a chain that a gang may use.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/hived/detail/config_reader.h - reads a HiveD configuration: cell types, physical cells, tenants.
+// apiary/hived/detail/config_reader.h - reads a HiveD configuration.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/hived/detail/constrained_search.h - what HiveD asks of a search under topology constraints.
+// apiary/hived/detail/constrained_search.h - a search under topology constraints, for HiveD.
 // SPDX-License-Identifier: MIT
 #pragma once
 

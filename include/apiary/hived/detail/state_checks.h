@@ -1,4 +1,4 @@
-// apiary/hived/detail/state_checks.h - the invariants of gangs and bindings that a snapshot may violate.
+// apiary/hived/detail/state_checks.h - what a snapshot may violate in gangs and bindings.
 // SPDX-License-Identifier: MIT
 #pragma once
 

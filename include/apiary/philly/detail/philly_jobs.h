@@ -1,4 +1,4 @@
-// apiary/philly/detail/philly_jobs.h - the jobs of a Philly scheduler, and all changes of their state.
+// apiary/philly/detail/philly_jobs.h - the jobs of a Philly scheduler and their states.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/eviction_cells.h - the candidates of each cell, and a lower bound of its victims.
+// apiary/preempt/detail/eviction_cells.h - the candidates of each cell, with a lower bound.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/eviction_states.h - free GPUs of nodes, or a capacity index, while gangs are evicted.
+// apiary/preempt/detail/eviction_states.h - what is free while gangs are evicted.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/incremental_sort.h - numbers in ascending order of price, sorted in batches.
+// apiary/preempt/detail/incremental_sort.h - numbers by ascending price, sorted in batches.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/node_evictions.h - the cheapest gangs to evict on one node, for each number of tasks.
+// apiary/preempt/detail/node_evictions.h - the cheapest gangs to evict on a node.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -287,8 +287,8 @@ class split_costs {
   }
   // Tables end where cells.work() would exceed this number.
   void limit_work(std::uint64_t most) noexcept { tables_.limit_work(most); }
-  // A cheap lower bound for each cell of the root level, `never` where the tasks do not fit whatever
-  // is evicted.
+  // A cheap lower bound for each cell of the root level, `never` where the tasks do not fit
+  // whatever is evicted.
   [[nodiscard]] std::span<std::uint64_t> bounds() noexcept { return bounds_; }
   // Tasks of one step of a unit.
   [[nodiscard]] std::uint32_t step() const noexcept { return levels_->levels[at_].step; }

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/unit_tables.h - the cheapest gangs to evict in a cell, for each number of equal tasks.
+// apiary/preempt/detail/unit_tables.h - the cheapest gangs to evict in a cell, for each task count.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/queue/detail/run_queues.h - running jobs, in the order of a GPU-time that changes while they run.
+// apiary/queue/detail/run_queues.h - running jobs, by a GPU-time that changes while they run.
 // SPDX-License-Identifier: MIT
 #pragma once
 

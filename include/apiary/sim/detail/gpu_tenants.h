@@ -1,4 +1,4 @@
-// apiary/sim/detail/gpu_tenants.h - which jobs of a simulation have which GPUs, and which share them.
+// apiary/sim/detail/gpu_tenants.h - which jobs of a simulation have or share which GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 

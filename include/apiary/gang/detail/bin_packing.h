@@ -1,4 +1,4 @@
-// apiary/gang/detail/packing.h - packs tasks of mixed sizes on classes of nodes.
+// apiary/gang/detail/bin_packing.h - packs tasks of mixed sizes on classes of nodes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
