@@ -162,7 +162,7 @@ mutant(forecast_lower hived/detail/tenant_cells.h "dropped condition: a gang wai
 mutant(forecast_unsorted hived/detail/tenant_cells.h "dropped step: leaves of a node that are not neighbors count apart"
   FROM [[if (!std::is_sorted(nodes.begin(), nodes.end())) std::sort(nodes.begin(), nodes.end());]] TO [[]] STATEMENT)
 mutant(forecast_measure hived/hived_queue.h "forgotten update: bad hardware counts in a forecast"
-  FROM [[&& t.cells.measure(scheduler().cells())]] TO [[]] STATEMENT)
+  FROM [[t.cells.measure(scheduler().cells())]] TO [[false]])
 mutant(queue_estimate hived/hived_queue.h "wrong bound: a job without an estimate ends in time"
   FROM [[at >= never_ends ? max_time - 1 : at - now]] TO [[at >= never_ends ? max_time : at - now]])
 mutant(queue_level hived/hived_queue.h "missing reset: a job is held back for one of higher priority"
