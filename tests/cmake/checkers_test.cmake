@@ -391,7 +391,7 @@ elseif(CHECKER STREQUAL "mutants")
   set(good "mutant(one core/a.h \"off by one\" FROM [[a < 2]] TO [[a <= 2]])")
   write(tests/mutants/core.cmake "${good}")
   run("model.cmake: 0 mutants, and not at least 1" ${check})
-  write(tests/mutants/model.cmake "mutant(reset model/b.h \"x\" FROM [[g = 1@]] TO [[g = 2@]] EQUIVALENT \"y\")")
+  write(tests/mutants/model.cmake "mutant(reset model/b.h \"x\" FROM [[g = 1]] TO [[g = 2]] EQUIVALENT \"y\")")
   run(OK ${check})
   foreach(case
       "core/a.h \"x\" FROM [[a < 4]] TO [[b]]|two: its code in core/a.h is not there"
@@ -400,6 +400,9 @@ elseif(CHECKER STREQUAL "mutants")
       "core/a.h \"x\" IN [[return a < 3@ ]] FROM [[r]] TO [[b]]|two: FROM in its IN is there more than once"
       "core/a.h \"x\" FROM [[a < 3]] TO [[a < 3]]|two: changes nothing"
       "core/a.h \"x\" TO [[a < 3]]|two: has no FROM"
+      "core/a.h \"x\" FROM [[return 1@]] TO [[b]]|two: is no expression"
+      "core/a.h \"x\" FROM [[if (a < 2)]] TO [[b]]|two: is no expression"
+      "core/a.h \"x\" FROM [[a < 3]] TO [[b]] STATEMENT|two: is no STATEMENT"
       "core/a.h \"x\" AT [[a < 3]]|two: has unknown arguments"
       "core/c.h \"x\" FROM [[a]] TO [[b]]|two: core/c.h does not exist"
       "model/b.h \"x\" FROM [[g]] TO [[b]]|two: is for a header of another module")

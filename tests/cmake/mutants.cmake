@@ -14,8 +14,9 @@
 #   mutant(NAME HEADER "what it imitates" [IN [[...]]] FROM [[...]] TO [[...]] [STATEMENT]
 #          [EQUIVALENT "reason"])
 #
-# HEADER is named from include/apiary/, or is one of examples/. FROM is an expression (with STATEMENT: statements) that occurs once in IN, and IN occurs once in the
-# header; without IN, FROM occurs once in the header. TO replaces it.
+# HEADER is named from include/apiary/, or is one of examples/. FROM is an expression (with STATEMENT:
+# statements, to the last ; or }) that occurs once in IN, and IN occurs once in the header; without IN,
+# FROM occurs once in the header. TO replaces it.
 cmake_minimum_required(VERSION 3.25)
 if(NOT LEAST)
   set(LEAST 10)
@@ -62,6 +63,10 @@ function(mutant name header what)
     set(fault "has no FROM")
   elseif("${m_FROM}" STREQUAL "${m_TO}")
     set(fault "changes nothing")
+  elseif(m_STATEMENT AND NOT "${m_FROM}" MATCHES "[;}][ \n]*$")
+    set(fault "is no STATEMENT")
+  elseif(NOT m_STATEMENT AND "${m_FROM}" MATCHES "^(if|for|while|return)[ (]|;[ \n]*$")
+    set(fault "is no expression")
   elseif(id IN_LIST ids)
     set(fault "has the name, or the id, of another one")
   elseif(NOT header MATCHES "^${module}/")

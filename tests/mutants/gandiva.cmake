@@ -96,7 +96,7 @@ mutant(retry_victims gandiva/time_sharing.h "dropped condition: guaranteed jobs 
 mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"
   FROM [[movable_.erase(r.request.job);]] TO [[]] STATEMENT)
 mutant(gpu_time gandiva/time_sharing.h "dropped condition: jobs share time, whatever their GPUs"
-  FROM [[if (options_.shares_gpu_time)]] TO [[if (false)]])
+  IN [[if (options_.shares_gpu_time)]] FROM [[options_.shares_gpu_time]] TO [[false]])
 mutant(reported_order gandiva/time_sharing.h "wrong order: starts come before migrations"
   FROM [[a.what == verb::migrate ? 1 : 2]] TO [[a.what == verb::migrate ? 2 : 1]])
 mutant(pass_rest gandiva/detail/time_slice.h "dropped term: of jobs with one weight not the least pass is found"
