@@ -534,6 +534,18 @@ TEST_CASE("hived_queue: all jobs that end at the same time count as ended") {
   CHECK(said(queue, 1) == "+3");
 }
 
+TEST_CASE("hived_queue: jobs without an estimate are taken to end one after the other") {
+  hived_queue queue = queue_of(two_racks(), false);  // a: two nodes of four GPUs
+  CHECK(queue.submit(of_tenant(0, 0, 3), 0).ok());
+  CHECK(queue.submit(of_tenant(0, 1, 4), 0).ok());
+  CHECK(said(queue, 0) == "+0+1");
+  CHECK(queue.submit(of_tenant(0, 2, 4), 1).ok());  // in place of job 0, which began first
+  CHECK(queue.submit(of_tenant(0, 3, 1), 1).ok());  // only beside job 0
+  CHECK(said(queue, 1).empty());
+  CHECK(queue.finish(job_id(1), 2).ok());
+  CHECK(said(queue, 2) == "+2+3");
+}
+
 TEST_CASE("hived_queue: a job is held back only while a job of its priority waits before it") {
   const auto with = [](job_request r, time_ms estimate) {
     r.estimate = estimate;

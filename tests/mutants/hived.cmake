@@ -169,12 +169,8 @@ mutant(queue_level hived/hived_queue.h "missing reset: a job is held back for on
   FROM [[if (first && first->first.priority != r.request.priority) first.reset();]] TO [[]] STATEMENT)
 mutant(queue_held_back hived/hived_queue.h "dropped step: jobs that a job held back do not start once it runs on idle GPUs"
   FROM [[again = tenants_[r.request.tenant.value].changed;]] TO [[]] STATEMENT)
-mutant(queue_holds_priority hived/hived_queue.h "dropped condition: a job holds back those of another priority"
-  FROM [[k.minus_priority == r.kind.minus_priority && !is_full(t, k)]] TO [[!is_full(t, k)]])
 mutant(queue_begins_again hived/hived_queue.h "dropped condition: an earlier job that is suspended does not restart the round"
   FROM [[passed_over_ && rule_ == rules::easy]] TO [[false]])
-mutant(queue_of_tenant hived/hived_queue.h "dropped condition: jobs of other tenants restart the round"
-  FROM [[r.kind.tenant == filled_ && at < tried_]] TO [[at < tried_]])
 mutant(queue_same_end hived/hived_queue.h "dropped condition: jobs without an estimate all end together"
   FROM [[never_ends + ++starts_]] TO [[never_ends]])
 mutant(queue_starving hived/hived_queue.h "dropped condition: jobs that came later overtake one that starves"

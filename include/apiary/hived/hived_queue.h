@@ -252,7 +252,7 @@ class hived_queue {
       return;
     }
     tenant_state& t = tenant_of(r);
-    if (r.kind.tenant == filled_ && at < tried_) passed_over_ = true;
+    if (at < tried_) passed_over_ = true;
     // A job of a full kind counts only if it is the first one, for which GPUs are reserved.
     if (!is_full(t, r.kind) || jobs_.queues().jobs_of(r.kind)->first()->id == at.second)
       t.changed = true;
@@ -263,9 +263,7 @@ class hived_queue {
     if (r.kind.only_idle) {
       patient_.erase({r.since, r.request.job.value});
       starving_.erase({arrival_of(r.key), r.request.job.value});
-    } else if (is_full(t, r.kind) && std::any_of(t.held.begin(), t.held.end(), [&](const kind& k) {
-                 return k.minus_priority == r.kind.minus_priority && !is_full(t, k);
-               })) {
+    } else if (is_full(t, r.kind) && !t.held.empty()) {
       t.changed = true;  // it may be why they wait
     }
     return jobs_.leave(r, now);
@@ -332,7 +330,6 @@ class hived_queue {
     const auto begin = [&] {
       jobs_.queues().begin_round();
       t.held.clear();
-      filled_ = tenant;
       passed_over_ = false;
       first.reset();
     };
@@ -537,9 +534,8 @@ class hived_queue {
   time_ms patience_;
   std::vector<tenant_state> tenants_;
   std::int64_t starts_ = 0;
-  // The tenant whose cells are filled, its job that was tried last, and whether a job has come to
-  // wait since that precedes it.
-  tenant_id filled_{};
+  // The job that was tried last on its tenant's cells, and whether one has come to wait since that
+  // precedes it.
   position tried_{};
   bool passed_over_ = false;
   std::uint32_t too_large_ = no_limit;  // so many GPUs fit nowhere as opportunistic
