@@ -69,7 +69,7 @@ mutant(hash_of_holders hived/detail/cells.h "forgotten update: the hash keeps th
 mutant(hash_of_ended hived/detail/state.h "forgotten update: a gang that ends leaves its part of the hash behind"
   FROM [[facts_[s.value] = all.value();]] TO [[]] STATEMENT)
 mutant(hash_of_admitted hived/detail/state.h "forgotten step: the hash of a gang that is admitted lacks its leaves"
-  FROM [[for (const cell_id leaf : leaves) add_leaf({c, leaf}, all);]] TO [[]] STATEMENT)
+  FROM [[add_leaf({place.chain, leaf}, all);]] TO [[]] STATEMENT)
 mutant(idle_stays hived/detail/physical_chain.h "dropped term: leaves that come into use stay idle"
   FROM [[(idle_[node] & ~changed) | idle]] TO [[idle_[node] | idle]])
 mutant(slot_of_removed hived/gang_table.h "forgotten update: the slot of a gang that left is not used again"
@@ -188,7 +188,7 @@ mutant(host_health hived/detail/hived_inl.h "dropped loop: the other node of a h
 mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chains that it does not name"
   FROM [[!r.chains.empty() && std::find(r.chains.begin(), r.chains.end(), c) == r.chains.end()]] TO [[false]])
 mutant(device_in_chains hived/detail/config_reader.h "dropped condition: a device in two chains is accepted"
-  FROM [[fresh || other->second == &in]] TO [[true]])
+  FROM [[other.device != device || other.chain == &in]] TO [[true]])
 mutant(node_index_fullness hived/detail/node_index.h "wrong comparison: a group with one node left is lost"
   FROM [[if (n > 1) by_fullness_.set(key(from, group, n - 1));]]
   TO [[if (n > 2) by_fullness_.set(key(from, group, n - 1));]] STATEMENT)

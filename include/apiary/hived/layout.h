@@ -10,7 +10,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,8 +48,8 @@ struct hived_layout {
   // The next node of the same host, which is in another chain; after the last, the first. The node
   // itself if its host is in one chain. Requires: n < num_nodes().
   [[nodiscard]] node_id next_of_host(node_id n) const noexcept {
-    const auto found = next_of_host_.find(n.value);
-    return found == next_of_host_.end() ? n : node_id(found->second);
+    APIARY_ASSERT(n.value < num_nodes());
+    return next_of_host_[n.value];
   }
   // The tenant with this name, if there is one.
   [[nodiscard]] std::optional<tenant_id> find_tenant(std::string_view name) const {
@@ -118,10 +117,10 @@ struct hived_layout {
   }
 
   std::vector<chain_id> chain_of_node_;
-  std::map<std::uint32_t, std::uint32_t> next_of_host_;  // nodes of hosts in several chains
   detail::name_index nodes_;
   detail::name_index tenants_;
   detail::name_index pinned_;
+  std::vector<node_id> next_of_host_;  // by node
 };
 
 APIARY_NAMESPACE_END

@@ -186,17 +186,16 @@ void change_bindings(hived_cells& is, known_bindings& known, rng& random) {
       if (random.uniform(3) == 0) same.claimer = gang_slot(pick(3));
     }
     const bool claims = bound && random.uniform(3) == 0;
-    const auto next = [&](std::size_t i) {
-      leaf_holders to = claims ? chain.holders(leaves[i]) : same;
+    std::vector<leaf_holders> next;
+    for (const cell_id l : leaves) {
+      leaf_holders to = claims ? chain.holders(l) : same;
       if (claims) to.claimer = gang_slot(2);
-      return to;
-    };
-    for (std::size_t i = 0; i < leaves.size(); ++i) {
-      known.holders.erase({cluster.chain(), leaves[i].value});
-      if (!next(i).idle()) known.holders[{cluster.chain(), leaves[i].value}] = next(i);
+      next.push_back(to);
+      known.holders.erase({cluster.chain(), l.value});
+      if (!to.idle()) known.holders[{cluster.chain(), l.value}] = to;
     }
     if (alone) {
-      is.hold(cluster.chain(), leaf, next(0));
+      is.hold(cluster.chain(), leaf, next[0]);
     } else {
       is.hold_all(cluster.chain(), leaves, next);
     }

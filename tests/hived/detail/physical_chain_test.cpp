@@ -176,13 +176,13 @@ TEST_CASE("random holders and faults against a recount") {
         if (random.uniform(2) == 0) same.user = gang_slot(random.uniform(5));
         same.guaranteed = same.user.valid() && random.uniform(2) == 0;
         const bool claims = random.uniform(3) == 0;
-        const auto next = [&](std::size_t at) {
-          leaf_holders to = claims ? chain.holders(leaves[at]) : same;
+        std::vector<leaf_holders> next;
+        for (const cell_id l : leaves) {
+          leaf_holders to = claims ? chain.holders(l) : same;
           if (claims) to.claimer = gang_slot(7);
-          return to;
-        };
-        for (std::size_t at = 0; at < leaves.size(); ++at)
-          known.holders[leaves[at].value - tree.cells(0).first.value] = next(at);
+          next.push_back(to);
+          known.holders[l.value - tree.cells(0).first.value] = to;
+        }
         chain.hold_all(leaves, next);
       } else {
         leaf_holders to;

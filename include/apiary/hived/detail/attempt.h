@@ -284,7 +284,7 @@ class hived_search_step {
   std::optional<node_index> filtered_;
   level_sizes sizes_;
   std::size_t before_map_ = 0;  // the position in the log
-  std::vector<bool> fixed_;     // for each leaf of place_: it was bound before map()
+  lean_vector<bool> fixed_;     // for each leaf of place_: it was bound before map()
   lean_vector<gang_slot> ending_;
 };
 

@@ -55,6 +55,7 @@ class hived_cells {
           of_tenant = add_cluster(id, static_cast<std::uint32_t>(c), layout, tenant.quota[c]);
       }
     }
+    first_pinned_ = num_clusters();
     // Pinned cells are reserved and granted last: feasibility has been checked with all of them.
     for (const pinned_layout& pinned : layout.pinned) {
       clusters_of_pinned_.emplace_back();
@@ -69,7 +70,6 @@ class hived_cells {
       lean_vector<std::uint32_t> quota(chains_[pinned.chain.value].tree().num_levels(), 0);
       quota[level] = 1;
       const vc_chain_id added = add_cluster(pinned.tenant, pinned.chain.value, layout, quota);
-      pinned_[added.value] = true;
       clusters_of_pinned_[i] = added;
       const cell_id root = clusters_[added.value].tree().roots(level).first;
       bind_now(added, root, level, pinned.cell);
@@ -96,7 +96,7 @@ class hived_cells {
   [[nodiscard]] vc_chain_id cluster_of_pinned(std::uint32_t pinned) const noexcept {
     return clusters_of_pinned_[pinned];
   }
-  [[nodiscard]] bool is_pinned(vc_chain_id c) const noexcept { return pinned_[c.value]; }
+  [[nodiscard]] bool is_pinned(vc_chain_id c) const noexcept { return c.value >= first_pinned_; }
   // The level of the whole cell that a physical leaf lies in. Requires: it lies in one.
   [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
     const virtual_cell owner = chains_[chain].owner(leaf);
@@ -123,12 +123,11 @@ class hived_cells {
   }
   // Sets the holders of a leaf. Requires: a leaf that becomes taken is bound.
   void hold(std::uint32_t chain, cell_id leaf, leaf_holders to) {
-    hold_all(chain, {&leaf, 1}, [&](std::size_t) { return to; });
+    hold_all(chain, {&leaf, 1}, {&to, 1});
   }
-  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
-  // may depend on those that it has. Indexes each node once.
-  template <class To>
-  void hold_all(std::uint32_t c, std::span<const cell_id> leaves, const To& to) {
+  // The same for several leaves of one node, ascending. Indexes each node once.
+  void hold_all(std::uint32_t c, std::span<const cell_id> leaves,
+                std::span<const leaf_holders> to) {
     if (recording_) {
       for (const cell_id leaf : leaves)
         log_.on_rollback<&hived_cells::hold_now>(*this, c, leaf, chains_[c].holders(leaf));
@@ -253,13 +252,13 @@ class hived_cells {
       return;
     }
     released_.clear();
+    left_.clear();
     for (const cell_id leaf : leaves) {
       const leaf_holders h = chain.holders(leaf);
       if (h.taken() && !h.claimer.valid()) released_.push_back(chain.owner(leaf));
+      left_.push_back({gang_slot(), h.claimer, false});
     }
-    hold_all(c, leaves, [&](std::size_t i) {
-      return leaf_holders{gang_slot(), chain.holders(leaves[i]).claimer, false};
-    });
+    hold_all_now(c, leaves, left_);
     for (std::size_t i = 0; i < released_.size();) {
       const vc_chain_id cluster = released_[i].cluster;
       path_.clear();
@@ -420,7 +419,6 @@ class hived_cells {
                           std::span<const std::uint32_t> quota) {
     clusters_.emplace_back(tenant, chain, layout.chains[chain].tree,
                            layout.chains[chain].node_level, quota);
-    pinned_.push_back(false);
     return vc_chain_id(num_clusters() - 1);
   }
   // The hash is the XOR of one pseudorandom word per fact.
@@ -444,16 +442,16 @@ class hived_cells {
   }
 
   void hold_now(std::uint32_t c, cell_id leaf, leaf_holders to) {
-    hold_all_now(c, {&leaf, 1}, [&](std::size_t) { return to; });
+    hold_all_now(c, {&leaf, 1}, {&to, 1});
   }
-  template <class To>
-  void hold_all_now(std::uint32_t c, std::span<const cell_id> leaves, const To& to) {
+  void hold_all_now(std::uint32_t c, std::span<const cell_id> leaves,
+                    std::span<const leaf_holders> to) {
     physical_chain& chain = chains_[c];
     virtual_cluster* cluster = nullptr;  // of the leaf before
     std::uint32_t node = 0;              // in this cluster
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const leaf_holders from = chain.holders(leaves[i]);
-      const leaf_holders next = to(i);
+      const leaf_holders next = to[i];
       hash_ ^= fact_of(c, leaves[i], from) ^ fact_of(c, leaves[i], next);
       if (from.taken() == next.taken()) continue;
       const virtual_cell owner = chain.owner(leaves[i]);
@@ -475,7 +473,7 @@ class hived_cells {
     APIARY_VERIFY(!cluster.image(v).valid() && !chain.owner(p).cell.valid());
     if (!cluster.tree().parent(v, l).valid()) {
       APIARY_VERIFY(chain.grant(p));
-      APIARY_VERIFY(pinned_[c.value] || ledgers_[cluster.chain()].charge(cluster.tenant(), l));
+      APIARY_VERIFY(is_pinned(c) || ledgers_[cluster.chain()].charge(cluster.tenant(), l));
       cluster.set_root_bound(v, true);
     }
     cluster.set_image(v, p);
@@ -566,7 +564,7 @@ class hived_cells {
   std::vector<physical_chain> chains_;
   std::vector<quota_ledger> ledgers_;  // by chain
   std::vector<virtual_cluster> clusters_;
-  std::vector<bool> pinned_;                      // by cluster
+  std::uint32_t first_pinned_ = 0;                // the clusters from here on are pinned cells
   lean_vector<vc_chain_id> clusters_of_tenants_;  // for each chain, one entry per tenant
   lean_vector<vc_chain_id> clusters_of_pinned_;
   journal log_;
@@ -575,6 +573,7 @@ class hived_cells {
   // Scratch memory, not part of the state. bind_whole_cells reuses its rankings if `again`.
   lean_vector<cell_id> path_;
   lean_vector<virtual_cell> released_;
+  lean_vector<leaf_holders> left_;
   std::vector<grant_ranking> rankings_;  // by level
   lean_vector<std::uint32_t> skipped_;   // bind_whole_cells: for each whole cell bound
 };

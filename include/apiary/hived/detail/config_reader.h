@@ -7,6 +7,7 @@
 #include <apiary/core/digits.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
 #include <apiary/topology/uniform_tree.h>
@@ -19,9 +20,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,14 +63,16 @@ struct cell_shape {
   level_t node_level = 0;
 };
 
-// Finds the levels and children of each cell type, which must outlive this object. Cost: O(types);
+// Finds the levels and children of each cell type. Requires: the types outlive it. Cost: O(types);
 // shape_of O(levels). Model: hierarchical uniform composability, HiveD (OSDI 2020) section 3.
 class hived_cell_types {
  public:
   // Adds these faults: a type without name, child type or number of children; a dot in a name; a
   // type that is defined twice, or that contains itself.
-  hived_cell_types(std::span<const cell_type_config> types, document_faults& faults) {
-    for (const cell_type_config& type : types) {
+  hived_cell_types(std::span<const cell_type_config> types, document_faults& faults)
+      : types_(types), cyclic_(types.size(), false) {
+    for (std::uint32_t i = 0; i < types.size(); ++i) {
+      const cell_type_config& type = types[i];
       const std::string path = path_of(type);
       if (type.name.empty()) faults.add({path}, {"a cell type without name"});
       if (has_dot(type.name)) faults.add({path}, {"has a dot in its name; dots separate types"});
@@ -80,26 +81,25 @@ class hived_cell_types {
         faults.add({path, ".childCellType"}, {"has a dot in its name; dots separate types"});
       }
       if (type.child_count == 0) faults.add({path, ".childCellNumber"}, {"is 0 or missing"});
-      if (!types_.try_emplace(type.name, entry{&type}).second)
-        faults.add({path}, {"is defined twice"});
+      if (!index_.try_emplace(type.name, i).second) faults.add({path}, {"is defined twice"});
     }
-    find_cycles(types, faults);
+    find_cycles(faults);
   }
   // The levels and children of a cell of type `top`; nullopt if they have a fault. Adds, with
   // `path`, the faults that the constructor has not: `top` is unknown or a leaf, more levels than a
   // tree can have, not exactly one node level, or a node with too many leaves.
   [[nodiscard]] std::optional<cell_shape> shape_of(const std::string& top, const std::string& path,
                                                    document_faults& faults) const {
-    lean_vector<const cell_type_config*> down;
-    for (const entry* at = find(top); at != nullptr; at = find(down.back()->child_type)) {
-      const cell_type_config& type = *at->type;
-      if (at->cyclic || type.child_count == 0 || type.child_type.empty()) return std::nullopt;
+    lean_vector<std::uint32_t> down;
+    for (std::uint32_t i = find(top); i != none; i = find(types_[i].child_type)) {
+      const cell_type_config& type = types_[i];
+      if (cyclic_[i] || type.child_count == 0 || type.child_type.empty()) return std::nullopt;
       if (down.size() + 1 == uniform_tree::max_levels) {
         faults.add({path},
                    {in_quotes(top), " has more than ", uniform_tree::max_levels, " levels"});
         return std::nullopt;
       }
-      down.push_back(&type);
+      down.push_back(i);
     }
     if (down.empty()) {
       if (top.empty()) {
@@ -110,20 +110,21 @@ class hived_cell_types {
       return std::nullopt;
     }
     cell_shape shape;
-    shape.types.push_back(down.back()->child_type);
+    shape.types.push_back(types_[down.back()].child_type);
     std::uint32_t node_levels = 0;
     std::uint64_t leaves = 1;  // of a cell of this level, at most limit + 1
     std::uint64_t leaves_of_node = 0;
     for (std::size_t i = down.size(); i-- > 0;) {
-      leaves = (std::min<std::uint64_t>)(leaves * down[i]->child_count,
-                                         chain_layout::max_node_leaves + 1);
-      shape.types.push_back(down[i]->name);
-      if (!down[i]->is_node) continue;
+      const cell_type_config& type = types_[down[i]];
+      leaves =
+          (std::min<std::uint64_t>)(leaves * type.child_count, chain_layout::max_node_leaves + 1);
+      shape.types.push_back(type.name);
+      if (!type.is_node) continue;
       ++node_levels;
       leaves_of_node = leaves;
       shape.node_level = static_cast<level_t>(down.size() - i);
     }
-    for (const cell_type_config* type : down) shape.fan_outs.push_back(type->child_count);
+    for (const std::uint32_t i : down) shape.fan_outs.push_back(types_[i].child_count);
     if (node_levels != 1) {
       std::string end;
       if (node_levels == 0) {
@@ -143,35 +144,33 @@ class hived_cell_types {
   }
 
  private:
-  struct entry {
-    const cell_type_config* type = nullptr;
-    mutable std::uint32_t walk = 0;  // the number of the find_cycles walk that visited it
-    mutable bool cyclic = false;     // contains itself
-  };
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
   [[nodiscard]] static std::string path_of(const cell_type_config& type) {
     return text_of({"physicalCluster.cellTypes.", escaped(type.name)});
   }
   [[nodiscard]] static bool has_dot(const std::string& name) {
     return name.find('.') != std::string::npos;
   }
-  [[nodiscard]] const entry* find(const std::string& name) const {
-    const auto found = types_.find(name);
-    return found == types_.end() ? nullptr : &found->second;
+  // The index of the first type with this name, or none.
+  [[nodiscard]] std::uint32_t find(const std::string& name) const {
+    const auto found = index_.find(name);
+    return found == index_.end() ? none : found->second;
   }
   // Walks down from each type through types not visited before; one that meets itself is a cycle.
-  void find_cycles(std::span<const cell_type_config> types, document_faults& faults) {
-    std::uint32_t walk = 0;
-    for (const cell_type_config& type : types) {
-      ++walk;
-      const entry* at = find(type.name);
-      for (; at != nullptr && at->walk == 0; at = find(at->type->child_type)) at->walk = walk;
-      if (at == nullptr || at->walk != walk || at->cyclic) continue;
-      faults.add({path_of(*at->type)}, {"contains itself"});
-      for (; !at->cyclic; at = find(at->type->child_type)) at->cyclic = true;
+  void find_cycles(document_faults& faults) {
+    lean_vector<std::uint32_t> walk_of(types_.size(), none);  // the walk that visited each type
+    for (std::uint32_t walk = 0; walk < types_.size(); ++walk) {
+      std::uint32_t i = find(types_[walk].name);
+      for (; i != none && walk_of[i] == none; i = find(types_[i].child_type)) walk_of[i] = walk;
+      if (i == none || walk_of[i] != walk || cyclic_[i]) continue;
+      faults.add({path_of(types_[i])}, {"contains itself"});
+      for (; !cyclic_[i]; i = find(types_[i].child_type)) cyclic_[i] = true;
     }
   }
 
-  std::map<std::string_view, entry> types_;
+  std::span<const cell_type_config> types_;
+  name_index index_;
+  lean_vector<bool> cyclic_;  // whether each type contains itself
 };
 
 // Reads a configuration document, and checks that the cluster has enough cells for all quotas. The
@@ -180,14 +179,13 @@ class hived_cell_types {
 // Cost: O(cells of the document + leaves + entries of the tenants + tenants * levels).
 class hived_config_reader {
  public:
-  std::vector<chain_layout> chains{};   // by descending name
-  std::vector<bool> complete{};         // by chain: all its cells are known
-  bool all_complete = true;             // no chain is left out, and all chains are complete
-  std::vector<pinned_layout> pinned{};  // in the order of the document
-  name_index chain_of_type{};           // chain_id values; not valid: the chain is left out
-  name_index node_of_name{};            // node_id values; of a host in several chains, the first
-  // The other nodes of a host in several chains, by its first.
-  std::map<std::uint32_t, std::vector<std::uint32_t>> more_of_host{};
+  std::vector<chain_layout> chains{};    // by descending name
+  lean_vector<bool> complete{};          // by chain: all its cells are known
+  bool all_complete = true;              // no chain is left out, and all chains are complete
+  std::vector<pinned_layout> pinned{};   // in the order of the document
+  name_index chain_of_type{};            // chain_id values; not valid: the chain is left out
+  name_index node_of_name{};             // node_id values; of a host in several chains, the first
+  std::vector<node_id> next_of_host{};   // by node, as hived_layout::next_of_host
   name_index pinned_of_id{};             // indices in `pinned`
   std::vector<tenant_layout> tenants{};  // in the order of the configuration
   name_index tenant_of_name{};
@@ -209,6 +207,11 @@ class hived_config_reader {
     const place* above;
     std::size_t child;
   };
+  // A device of a host that is in several chains, and its chain.
+  struct host_device {
+    std::uint32_t device;
+    const chain_layout* chain;
+  };
   // The cell of the tree for an entry.
   struct position {
     chain_id chain;
@@ -223,60 +226,60 @@ class hived_config_reader {
   [[nodiscard]] chain_layout& chain(chain_id c) noexcept { return chains[c.value]; }
   // Adds one chain for each cell type in physicalCells; reports faults at the first such entry.
   void add_chains(std::span<const physical_cell_config> cells, const hived_cell_types& types) {
-    struct use {
-      std::size_t first;
-      std::uint32_t count;
-    };
-    std::map<std::string_view, use, std::greater<>> uses;
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      ++uses.try_emplace(cells[i].type, use{i, 0}).first->second.count;
-    if (uses.empty()) faults_.add({"physicalCluster.physicalCells"}, {"no cells"});
+    lean_vector<std::uint32_t> order(cells.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    merge_sort(order,
+               [&](std::uint32_t x, std::uint32_t y) { return cells[x].type > cells[y].type; });
+    if (cells.empty()) faults_.add({"physicalCluster.physicalCells"}, {"no cells"});
     std::uint32_t nodes = 0;
-    for (const auto& [type, used] : uses) {
-      const std::string path = text_of({path_of({nullptr, used.first}), ".cellType"});
-      std::optional<cell_shape> shape = types.shape_of(std::string(type), path, faults_);
-      if (shape) shape->fan_outs.insert(shape->fan_outs.begin(), used.count);
-      if (shape && !has_tree(shape->fan_outs)) {
-        faults_.add({path}, {"more than 2^31 - 1 cells in total"});
-        shape.reset();
-      }
-      if (shape && !has_node_index(*shape, path)) shape.reset();
-      if (!shape) {
+    for (std::size_t i = 0; i < order.size();) {
+      const std::string& type = cells[order[i]].type;
+      const std::string path = text_of({path_of({nullptr, order[i]}), ".cellType"});
+      std::vector<std::uint32_t> fan_outs{0};
+      for (; i < order.size() && cells[order[i]].type == type; ++i) ++fan_outs[0];
+      std::optional<cell_shape> shape = types.shape_of(type, path, faults_);
+      if (shape)
+        for (const std::uint32_t n : shape->fan_outs) fan_outs.push_back(n);
+      if (!shape || !has_tree(fan_outs, path) ||
+          !has_node_index(type, fan_outs, shape->node_level, path)) {
         all_complete = false;
-        chain_of_type.try_emplace(std::string(type), chain_id().value);
+        chain_of_type.try_emplace(type, chain_id().value);
         continue;
       }
-      const chain_id c(static_cast<std::uint32_t>(chains.size()));
-      chain_of_type.try_emplace(std::string(type), c.value);
-      chains.push_back({.name = std::string(type),
-                        .tree = uniform_tree(shape->fan_outs),
+      chain_of_type.try_emplace(type, static_cast<std::uint32_t>(chains.size()));
+      chains.push_back({.name = type,
+                        .tree = uniform_tree(fan_outs),
                         .level_types = std::move(shape->types),
                         .node_level = shape->node_level,
                         .first_node = nodes});
-      nodes += chain(c).tree.cells(shape->node_level).size();
+      nodes += chains.back().tree.cells(shape->node_level).size();
     }
     complete.assign(chains.size(), true);
+    for (std::uint32_t n = 0; n < nodes; ++n) next_of_host.push_back(node_id(n));
   }
-  [[nodiscard]] static bool has_tree(const std::vector<std::uint32_t>& fan_outs) noexcept {
+  [[nodiscard]] bool has_tree(const std::vector<std::uint32_t>& fan_outs, const std::string& path) {
     std::uint64_t width = 1;
     std::uint64_t cells = 0;
     for (const std::uint32_t n : fan_outs) {
       width *= n;
       cells += width;
-      if (cells >= std::uint64_t{1} << 31) return false;
+      if (cells < std::uint64_t{1} << 31) continue;
+      faults_.add({path}, {"more than 2^31 - 1 cells in total"});
+      return false;
     }
     return true;
   }
   // Whether physical_chain can index the nodes by idle_class in one bitset. Requires: has_tree.
-  [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
+  [[nodiscard]] bool has_node_index(const std::string& type,
+                                    const std::vector<std::uint32_t>& fan_outs, level_t node_level,
+                                    const std::string& path) {
     std::uint64_t nodes = 1;
     std::uint64_t leaves = 1;
-    const std::size_t levels = shape.fan_outs.size();
-    for (std::size_t i = 0; i < levels; ++i)
-      (i + shape.node_level < levels ? nodes : leaves) *= shape.fan_outs[i];
+    for (std::size_t i = 0; i < fan_outs.size(); ++i)
+      (i + node_level < fan_outs.size() ? nodes : leaves) *= fan_outs[i];
     const std::uint64_t most = (summary_bitset::npos - 64) / ((leaves + 1) * (leaves + 2));
     if (nodes <= most) return true;
-    faults_.add({path}, {"chain ", in_quotes(shape.types.back()), ": ", nodes, " nodes of ", leaves,
+    faults_.add({path}, {"chain ", in_quotes(type), ": ", nodes, " nodes of ", leaves,
                          " leaf cells; the limit is ", most, " nodes"});
     return false;
   }
@@ -350,40 +353,54 @@ class hived_config_reader {
     const std::uint32_t node = in.first_node + where.index;
     const auto [named, fresh] = node_of_name.try_emplace(name, node);
     if (fresh) return;
-    const std::uint32_t first = named->second;
-    std::vector<std::uint32_t>& more = more_of_host[first];
-    const auto here = [&](std::uint32_t n) { return n >= in.first_node && n < node; };
-    if (here(first) || std::any_of(more.begin(), more.end(), here)) {
+    const node_id first(named->second);
+    node_id last = first;
+    const auto is_here = [&] { return last.value >= in.first_node && last.value < node; };
+    while (!is_here() && next_of_host[last.value] != first) last = next_of_host[last.value];
+    if (is_here()) {
       faults_.add({path_of(at), ".cellAddress"}, {"node ", in_quotes(name), " is named twice"});
-    } else {
-      more.push_back(node);
+      return;
     }
+    next_of_host[last.value] = node_id(node);
+    next_of_host[node] = first;
   }
   // A device of a host must be in one chain only: otherwise two gangs could get it.
   void check_hosts() {
     if (!all_complete) return;
-    for (const auto& [first, more] : more_of_host) {
-      std::map<std::uint32_t, const chain_layout*> chain_of_device;
-      add_devices_of(first, chain_of_device);
-      for (const std::uint32_t node : more) add_devices_of(node, chain_of_device);
+    for (std::uint32_t n = 0; n < next_of_host.size(); ++n) {
+      const chain_layout& in = chain_of_node(n);
+      const std::string& name = in.node_names[n - in.first_node];
+      if (next_of_host[n] == node_id(n) || node_of_name.find(name)->second != n) continue;
+      devices_of_host_.clear();
+      std::uint32_t node = n;
+      do {
+        add_devices_of(node);
+        node = next_of_host[node].value;
+      } while (node != n);
     }
   }
-  void add_devices_of(std::uint32_t node,
-                      std::map<std::uint32_t, const chain_layout*>& chain_of_device) {
-    std::size_t c = 0;
-    while (c + 1 < chains.size() && chains[c + 1].first_node <= node) ++c;
-    const chain_layout& in = chains[c];
+  [[nodiscard]] const chain_layout& chain_of_node(std::uint32_t node) const noexcept {
+    std::size_t c = chains.size() - 1;
+    while (chains[c].first_node > node) --c;
+    return chains[c];
+  }
+  // Adds the devices of a node to devices_of_host_, up to one that is in another chain: a fault.
+  void add_devices_of(std::uint32_t node) {
+    const chain_layout& in = chain_of_node(node);
     if (in.device_of_leaf.size() != in.tree.num_leaves()) return;  // a device has a fault
-    const std::size_t leaves = in.tree.leaves_per_cell(in.node_level);
-    const std::size_t index = node - in.first_node;
-    for (std::size_t i = index * leaves; i < (index + 1) * leaves; ++i) {
-      const auto [other, fresh] = chain_of_device.try_emplace(in.device_of_leaf[i], &in);
-      if (fresh || other->second == &in) continue;
-      faults_.add({"physicalCluster.physicalCells"},
-                  {"device ", in.device_of_leaf[i], " of node ", in_quotes(in.node_names[index]),
-                   " is in chain ", in_quotes(other->second->name), " and in chain ",
-                   in_quotes(in.name), "; two gangs could get it: give each its cellAddress"});
-      return;
+    const std::uint32_t leaves = in.tree.leaves_per_cell(in.node_level);
+    const std::uint32_t index = node - in.first_node;
+    for (std::uint32_t i = index * leaves; i < (index + 1) * leaves; ++i) {
+      const std::uint32_t device = in.device_of_leaf[i];
+      for (const host_device& other : devices_of_host_) {
+        if (other.device != device || other.chain == &in) continue;
+        faults_.add({"physicalCluster.physicalCells"},
+                    {"device ", device, " of node ", in_quotes(in.node_names[index]),
+                     " is in chain ", in_quotes(other.chain->name), " and in chain ",
+                     in_quotes(in.name), "; two gangs could get it: give each its cellAddress"});
+        return;
+      }
+      devices_of_host_.push_back({device, &in});
     }
   }
   // Adds a leaf. Without an address, its device index is its position in the node.
@@ -517,7 +534,8 @@ class hived_config_reader {
 
   document_faults& faults_;
   std::size_t first_leaf_of_node_ = 0;  // in device_of_leaf
-  std::vector<std::array<std::uint64_t, uniform_tree::max_levels>> reserved_{};  // [chain][level]
+  lean_vector<host_device> devices_of_host_;
+  lean_vector<std::array<std::uint64_t, uniform_tree::max_levels>> reserved_;  // [chain][level]
 };
 
 }  // namespace detail

@@ -130,7 +130,7 @@ class guest_choice {
   // unbound.
   template <class Cost>
   void operator()(hived_cells& cells, vc_chain_id c, std::span<bound_leaf> leaves,
-                  const std::vector<bool>& fixed, std::span<const gang_slot> ending,
+                  std::span<const bool> fixed, std::span<const gang_slot> ending,
                   guest_fates::least_cost least, const Cost& cost) {
     cells_ = &cells;
     cluster_ = &cells.cluster(c);

@@ -52,14 +52,10 @@ APIARY_INLINE hived_layout::hived_layout(detail::hived_config_reader read)
       tenants(std::move(read.tenants)),
       nodes_(std::move(read.node_of_name)),
       tenants_(std::move(read.tenant_of_name)),
-      pinned_(std::move(read.pinned_of_id)) {
+      pinned_(std::move(read.pinned_of_id)),
+      next_of_host_(std::move(read.next_of_host)) {
   for (std::uint32_t c = 0; c < chains.size(); ++c)
     chain_of_node_.insert(chain_of_node_.end(), chains[c].node_names.size(), chain_id(c));
-  for (const auto& [first, more] : read.more_of_host) {
-    std::uint32_t last = first;
-    for (const std::uint32_t node : more) last = next_of_host_[last] = node;
-    next_of_host_[last] = first;
-  }
 }
 
 APIARY_NAMESPACE_END

@@ -90,23 +90,20 @@ class physical_chain {
   [[nodiscard]] leaf_holders holders(cell_id leaf) const noexcept {
     return holders_[tree().index(leaf, 0)];
   }
-  void hold(cell_id leaf, leaf_holders to) noexcept {
-    hold_all({&leaf, 1}, [&](std::size_t) { return to; });
-  }
-  // The same for several leaves of one node, ascending; to(i) are the holders of the i-th, which
-  // may depend on those that it has. Cost: O(cells around them) if all change alike.
-  template <class To>
-  void hold_all(std::span<const cell_id> leaves, const To& to) noexcept {
+  void hold(cell_id leaf, leaf_holders to) noexcept { hold_all({&leaf, 1}, {&to, 1}); }
+  // The same for several leaves of one node, ascending. Cost: O(cells around them) if all change
+  // alike.
+  void hold_all(std::span<const cell_id> leaves, std::span<const leaf_holders> to) noexcept {
     const auto before = use_.class_of(leaves.front());
-    const auto after = class_of(to(0));
+    const auto after = class_of(to.front());
     bool alike = true;
     for (std::size_t i = 0; i < leaves.size(); ++i)
-      alike = alike && use_.class_of(leaves[i]) == before && class_of(to(i)) == after;
+      alike = alike && use_.class_of(leaves[i]) == before && class_of(to[i]) == after;
     if (!alike) {
-      for (std::size_t i = 0; i < leaves.size(); ++i) hold(leaves[i], to(i));
+      for (std::size_t i = 0; i < leaves.size(); ++i) hold(leaves[i], to[i]);
       return;
     }
-    for (std::size_t i = 0; i < leaves.size(); ++i) holders_[tree().index(leaves[i], 0)] = to(i);
+    for (std::size_t i = 0; i < leaves.size(); ++i) holders_[tree().index(leaves[i], 0)] = to[i];
     if (before == after) return;
     use_.assign_all(leaves, after);
     if (before == opportunistic || after == opportunistic)
@@ -191,7 +188,7 @@ class physical_chain {
                (sizeof(summary_bitset) + without_opportunistic().memory_bytes()) +
            use_.memory_bytes() + holders_.capacity() * sizeof(leaf_holders) +
            owner_.capacity() * sizeof(virtual_cell) + idle_.capacity() * sizeof(std::uint64_t) +
-           granted_.capacity() / 8 + idle_nodes_.memory_bytes();
+           granted_.capacity() + idle_nodes_.memory_bytes();
   }
 
  private:
@@ -268,7 +265,7 @@ class physical_chain {
   lean_vector<leaf_holders> holders_;              // one for each leaf
   lean_vector<virtual_cell> owner_;                // one for each cell
   lean_vector<std::uint64_t> idle_;                // one for each node
-  std::vector<bool> granted_;                      // one for each rack
+  lean_vector<bool> granted_;                      // one for each rack
   std::vector<summary_bitset> few_opportunistic_;  // healthy cells with at most 0, 1, ... of them
   std::uint32_t bad_ = 0;                          // number of bad leaves
   level_t node_level_;

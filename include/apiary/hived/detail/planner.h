@@ -168,7 +168,6 @@ class hived_planner {
               std::optional<gang_slot> restarted) {
     restarted_ = restarted;
     undecided_ = false;
-    filters_.assign(chains_.size(), std::nullopt);
     shortages_.assign(chains_.size(), std::nullopt);
     const bool filtered = r.suggested != nullptr && !r.suggested->all();
     for (const bool preempting : {false, true}) {
@@ -177,12 +176,9 @@ class hived_planner {
         bool found = search_in(state, r, i, preempting, nullptr);
         const bool decided = search_.verdict() != fit_verdict::budget_ended;
         if (filtered && (found ? !is_suggested(catalog, state, i, *r.suggested) : !decided)) {
-          std::optional<health<uniform_tree>>& filter = filters_[i];
-          if (!filter) {
-            const std::uint32_t c = chains_[i];
-            filter = suggested_leaves(catalog, state.cells().chain(c), c, *r.suggested);
-          }
-          found = search_in(state, r, i, preempting, &*filter);
+          const health<uniform_tree> usable =
+              suggested_leaves(catalog, state.cells(), chains_[i], *r.suggested);
+          found = search_in(state, r, i, preempting, &usable);
         }
         if (found) return true;
         shortages_[i] = search_.shortage();
@@ -275,9 +271,10 @@ class hived_planner {
   }
   // The healthy leaves of a chain on suggested nodes.
   [[nodiscard]] static health<uniform_tree> suggested_leaves(const hived_catalog& catalog,
-                                                             const physical_chain& chain,
+                                                             const hived_cells& cells,
                                                              std::uint32_t c,
                                                              const summary_bitset& suggested) {
+    const physical_chain& chain = cells.chain(c);
     health<uniform_tree> usable(chain.tree(), false);
     for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
       if (!suggested.test(catalog.layout().chains[c].first_node + n)) continue;
@@ -302,7 +299,6 @@ class hived_planner {
   lean_vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
   lean_vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
   lean_vector<std::optional<gpu_shortage>> shortages_;  // one for each chain, of the last search
-  std::vector<std::optional<health<uniform_tree>>> filters_;  // one for each chain, if needed
 };
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/cells.h>
@@ -16,7 +17,6 @@
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -162,18 +162,21 @@ class hived_state {
     const gang_slot slot = gangs_.add(std::move(gang));
     if (place.cluster.valid())
       for (const bound_leaf& l : place.leaves) cells_.bind_leaf_at(place.cluster, l);
-    const leaf_holders user{slot, gang_slot(), place.cluster.valid()};
     digest all = begin_fact(slot);
-    for_each_node(gangs_[slot].leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
-      for (const cell_id leaf : leaves) add_leaf({c, leaf}, all);  // here it costs least time
-      const physical_chain& chain = cells_.chain(c);
-      if (!preempting) return cells_.hold_all(c, leaves, [&](std::size_t) { return user; });
-      cells_.hold_all(c, leaves, [&](std::size_t i) {
-        leaf_holders to = chain.holders(leaves[i]);
-        to.claimer = slot;
-        return to;
-      });
-    });
+    for (std::size_t at = 0; next_node(gangs_[slot].leaves, at);) {
+      holders_.clear();
+      for (const cell_id leaf : on_node_) {
+        add_leaf({place.chain, leaf}, all);  // here it costs least time
+        leaf_holders to = cells_.chain(place.chain).holders(leaf);
+        if (preempting) {
+          to.claimer = slot;
+        } else {
+          to = {slot, gang_slot(), place.cluster.valid()};
+        }
+        holders_.push_back(to);
+      }
+      cells_.hold_all(place.chain, on_node_, holders_);
+    }
     if (place.cluster.valid()) bind_unhealthy(gangs_[slot]);
     end_fact(slot, all);
     for (const gang_slot s : place.downgraded)
@@ -184,10 +187,10 @@ class hived_state {
   void bind_reserved(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     forget(slot);
-    const leaf_holders user{slot, gang_slot(), true};
-    for_each_node(gang.leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
-      cells_.hold_all(c, leaves, [&](std::size_t) { return user; });
-    });
+    for (std::size_t at = 0; next_node(gang.leaves, at);) {
+      holders_.assign(on_node_.size(), {slot, gang_slot(), true});
+      cells_.hold_all(gang.leaves[at - 1].chain, on_node_, holders_);
+    }
     gang.state = gang_state::allocated;
     gangs_.rank(slot);
     gang.downgraded_victims.clear();
@@ -227,10 +230,15 @@ class hived_state {
   // Removes a gang and releases its leaves and claims.
   void drop(gang_slot slot) {
     forget(slot);
-    for_each_node(gangs_[slot].leaves, [&](std::uint32_t c, std::span<const cell_id> leaves) {
-      if (gangs_[slot].state != gang_state::preempting) return cells_.release_all(c, leaves);
-      for (const cell_id leaf : leaves) cells_.unclaim(c, leaf);
-    });
+    const std::vector<chain_leaf>& leaves = gangs_[slot].leaves;
+    for (std::size_t at = 0; next_node(leaves, at);) {
+      const std::uint32_t c = leaves[at - 1].chain;
+      if (gangs_[slot].state == gang_state::preempting) {
+        for (const cell_id leaf : on_node_) cells_.unclaim(c, leaf);
+      } else {
+        cells_.release_all(c, on_node_);
+      }
+    }
     gangs_.remove(slot);
   }
   // Removes a preempting gang. The gangs that it downgraded need not end for it any more; they are
@@ -375,25 +383,21 @@ class hived_state {
         for (const level_count& s : *counts) all.add((std::uint64_t{s.level} << 32) | s.tasks);
     }
   }
-  // Calls f(chain, leaves) for the leaves of each node, ascending; several times for a node if they
-  // are not.
-  template <class F>
-  void for_each_node(const std::vector<chain_leaf>& leaves, const F& f) const {
-    std::array<cell_id, 64> on_node;  // a node has no more leaves
-    for (std::size_t i = 0; i < leaves.size();) {
-      const chain_leaf l = leaves[i++];
-      if (!l.leaf.valid()) continue;
-      const physical_chain& chain = cells_.chain(l.chain);
-      const std::uint32_t node = chain.node_of(l.leaf);
-      const std::uint32_t end = chain.first_leaf(node).value + chain.node_leaves();
-      on_node[0] = l.leaf;
-      std::size_t n = 1;
-      for (; i < leaves.size() && leaves[i].chain == l.chain && leaves[i].leaf > on_node[n - 1] &&
-             leaves[i].leaf.value < end;
-           ++i)
-        on_node[n++] = leaves[i].leaf;
-      f(l.chain, std::span<const cell_id>(on_node.data(), n));
-    }
+  // Sets on_node_ to the next valid leaves, from leaves[at] on, that are on one node and ascend,
+  // and `at` to the index after them. Returns false if there are none.
+  bool next_node(std::span<const chain_leaf> leaves, std::size_t& at) {
+    on_node_.clear();
+    while (at < leaves.size() && !leaves[at].leaf.valid()) ++at;
+    if (at == leaves.size()) return false;
+    const std::uint32_t c = leaves[at].chain;
+    const physical_chain& chain = cells_.chain(c);
+    const std::uint32_t end =
+        chain.first_leaf(chain.node_of(leaves[at].leaf)).value + chain.node_leaves();
+    do {
+      on_node_.push_back(leaves[at++].leaf);
+    } while (at < leaves.size() && leaves[at].chain == c && leaves[at].leaf > on_node_.back() &&
+             leaves[at].leaf.value < end);
+    return true;
   }
   void release_leaf(const gang_record& gang, chain_leaf l) {
     if (gang.state == gang_state::preempting) {
@@ -407,6 +411,9 @@ class hived_state {
   gang_table gangs_;
   std::uint64_t hash_;
   std::vector<std::uint64_t> facts_;  // of each gang, by slot: what is in hash_
+  // Scratch memory, not part of the state: the leaves of one node, and their new holders.
+  lean_vector<cell_id> on_node_;
+  lean_vector<leaf_holders> holders_;
 };
 
 }  // namespace detail

@@ -103,14 +103,16 @@ class hived_victims {
                                                                       vc_chain_id c,
                                                                       std::int32_t priority) {
     lean_vector<gang_slot> all;
+    lean_vector<gang_slot> end_anyway;
+    lean_vector<gang_slot> others;
     for (const auto& [g, slot] : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
-      if (g.priority < priority) all.push_back(slot);
+      if (g.priority >= priority) continue;
+      const gang_record& gang = gangs[slot];
+      (!must_end(gang) ? all : gang.claimed(cells) ? end_anyway : others).push_back(slot);
     }
-    const auto order = [&](gang_slot s) {
-      return must_end(gangs[s]) ? 1 + (gangs[s].claimed(cells) ? 0 : 1) : 0;
-    };
-    merge_sort(all, [&](gang_slot a, gang_slot b) { return order(a) < order(b); });
+    all.append(end_anyway.begin(), end_anyway.end());
+    all.append(others.begin(), others.end());
     return all;
   }
   // Whether a gang gives up its tenant's cells only by ending.
