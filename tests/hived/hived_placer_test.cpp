@@ -105,6 +105,38 @@ TEST_CASE("hived_placer: jobs that stopped come back to where they ran, in rever
   }
 }
 
+TEST_CASE("hived_placer: jobs that come back have the guarantees that they had") {
+  hived_config config;  // the tenant owns a rack and a node
+  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
+  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
+                           {.type = "RACK", .children = {{.address = "n2"}, {.address = "n3"}}}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}, {"RACK.NODE", 1}}}};
+  hived_placer placer = hived_placer::create(config).value();
+  const job_request wide = job_on_cells(1, 0, 0, 8);
+  const job_request narrow = job_on_cells(2, 0, 0, 4);
+  const job_placement in_rack = placer.propose(wide).value().value();
+  REQUIRE(placer.commit(wide, in_rack).ok());
+  const job_placement on_node = placer.propose(narrow).value().value();
+  REQUIRE(placer.commit(narrow, on_node).ok());
+  const auto stop_and_put_back = [&] {
+    for (const std::uint32_t job : {1U, 2U}) REQUIRE(placer.finish(job_id(job)).ok());
+    REQUIRE(placer.commit(narrow, on_node).ok());
+    REQUIRE(placer.commit(wide, in_rack).ok());
+    for (const std::uint32_t job : {1U, 2U})
+      REQUIRE(placer.scheduler().find(job_id(job))->guaranteed());
+  };
+  for (int times = 0; times < 5; ++times) stop_and_put_back();
+  // Also if another one starts and stops meanwhile.
+  for (const std::uint32_t job : {1U, 2U}) REQUIRE(placer.finish(job_id(job)).ok());
+  const job_request other = job_on_cells(3, 0, 0, 8);
+  REQUIRE(placer.commit(other, placer.propose(other).value().value()).ok());
+  REQUIRE(placer.finish(job_id(3)).ok());
+  REQUIRE(placer.commit(narrow, on_node).ok());
+  REQUIRE(placer.commit(wide, in_rack).ok());
+  for (const std::uint32_t job : {1U, 2U})
+    REQUIRE(placer.scheduler().find(job_id(job))->guaranteed());
+}
+
 TEST_CASE("hived_placer: under a job_queue guaranteed jobs suspend opportunistic ones") {
   job_queue queue(placer_of_four(), arrival_order(), first_fit());
   std::vector<job_action> actions;

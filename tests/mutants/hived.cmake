@@ -183,6 +183,11 @@ mutant(queue_bad_wait hived/hived_queue.h "dropped condition: a job that fits on
   FROM [[if (placer().healthy()) return at;]] TO [[return at;]] STATEMENT)
 mutant(queue_outranked hived/hived_queue.h "dropped condition: on idle GPUs a lower priority comes first"
   FROM [[std::exchange(passed, size) == size]] TO [[false]])
+mutant(placer_guarantee hived/hived_placer.h "forgotten argument: a job that comes back gets other cells than it had"
+  FROM [[scheduler_.recover(gang, as.tasks, as.whole_cells)]] TO [[scheduler_.recover(gang, as.tasks)]])
+mutant(placer_remembers hived/hived_placer.h "wrong value: runs before the last start of a job are forgotten"
+  FROM [[old_runs_ = runs_.size();]] TO [[old_runs_ = 0;
+      runs_.clear();]] STATEMENT)
 mutant(host_health hived/detail/hived_inl.h "dropped loop: the other node of a host stays healthy"
   FROM [[!position && n != node]] TO [[false]])
 mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chains that it does not name"

@@ -14,6 +14,7 @@
 #include <apiary/hived/hived_jobs.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
+#include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
@@ -28,6 +29,7 @@
 #include <algorithm>
 #include <bit>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -41,8 +43,8 @@ APIARY_NAMESPACE_BEGIN
 // job_queue over it gives HiveD's guarantees: with another reservation a guaranteed job may wait
 // behind an opportunistic one that is before it in the order. hived_queue
 // has more rules: EASY on the cells of each tenant, and jobs that run over their quota.
-// A job that comes back to where it ran (suspending_queue) may come back as an opportunistic one,
-// if the cells of its tenant are bound otherwise by then; scheduler() says so.
+// A job that stops and comes back to where it ran, as in suspending_queue, gets the cells that it
+// had, if they are free. The placer remembers them until others have started and stopped twice.
 // Cost:    propose, commit and finish as those of hived; a commit to GPUs that were not proposed
 //          just before as hived::recover; check as hived_jobs::fits_cells.
 // Example: examples/own_queue.cpp
@@ -104,11 +106,18 @@ class hived_placer {
     if (last_.job == r.job && last_.where == where && !where.empty()) {
       const absl::Status done = scheduler_.commit(last_.plan);
       if (done.ok()) take(where);
+      started_ = started_ || done.ok();
       if (!absl::IsAborted(done)) return done;
     }
+    if (std::any_of(where.begin(), where.end(),
+                    [&](const placement& p) { return nodes_[p.node.value].bad; }))
+      return absl::AbortedError(detail::name_of(r.job) + ": its GPUs are not usable");
     const gang_request gang = jobs_.gang_of(r);
-    APIARY_ASSIGN_OR_RETURN(const std::vector<hived_placement> tasks, tasks_of(gang, where));
-    const absl::Status done = scheduler_.recover(gang, tasks).status();
+    past_run as = take_run(r.job, where);
+    if (as.tasks.empty()) {
+      APIARY_ASSIGN_OR_RETURN(as.tasks, tasks_of(gang, where));
+    }
+    const absl::Status done = scheduler_.recover(gang, as.tasks, as.whole_cells).status();
     if (absl::IsFailedPrecondition(done)) return absl::AbortedError(done.message());
     if (done.ok()) take(where);
     return done;
@@ -118,10 +127,11 @@ class hived_placer {
     const gang_record* const gang = scheduler_.find(job);
     if (gang == nullptr) return absl::NotFoundError(detail::missing(job));
     if (gang->state == gang_state::preempting) return scheduler_.cancel(job);
-    const std::vector<hived_placement> tasks = scheduler_.tasks(*gang);
+    past_run ran{job, scheduler_.tasks(*gang), hived_queries::whole_cell_levels(scheduler_, *gang)};
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
-    for (const hived_placement& t : tasks)
+    for (const hived_placement& t : ran.tasks)
       change_used(t.node, 0 - static_cast<std::uint32_t>(std::popcount(t.leaves)));
+    if (!ran.whole_cells.empty()) remember(std::move(ran));
     return absl::OkStatus();
   }
   // See Placer.
@@ -169,12 +179,19 @@ class hived_placer {
     gang_plan plan{};
   };
 
+  // How a guaranteed job ran that has stopped.
+  struct past_run {
+    job_id job{};
+    std::vector<hived_placement> tasks{};
+    std::vector<level_t> whole_cells{};  // see hived::recover
+  };
+
   hived_placer(hived scheduler, hived_jobs jobs)
       : scheduler_(std::move(scheduler)), jobs_(std::move(jobs)), idle_(jobs_.total_gpus()) {
     nodes_.resize(scheduler_.layout().num_nodes());
   }
 
-  // The tasks of the gang, in order, on these GPUs. kAborted: a node is bad, or they do not match.
+  // The tasks of the gang, in order, on these GPUs. kAborted: they do not match.
   [[nodiscard]] absl::StatusOr<std::vector<hived_placement>> tasks_of(
       const gang_request& gang, const job_placement& where) const {
     std::vector<hived_placement> tasks;
@@ -182,7 +199,7 @@ class hived_placer {
     for (const task_group& group : gang.groups) {
       for (std::uint32_t task = 0; task < group.tasks; ++task) {
         const auto found = std::find_if(left.begin(), left.end(), [&](const placement& p) {
-          return p.num_gpus() >= group.gpus && !nodes_[p.node.value].bad;
+          return p.num_gpus() >= group.gpus;
         });
         if (found == left.end())
           return absl::AbortedError(detail::name_of(gang.job) + ": its GPUs are not usable");
@@ -195,6 +212,24 @@ class hived_placer {
       }
     }
     return tasks;
+  }
+  // The last run of the job there, which is forgotten; without tasks if none is known.
+  [[nodiscard]] past_run take_run(job_id job, const job_placement& where) {
+    for (std::size_t i = runs_.size(); i-- > 0;) {
+      if (runs_[i].job != job || hived_jobs::placement_of(runs_[i].tasks) != where) continue;
+      past_run ran = std::move(runs_[i]);
+      runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
+      if (i < old_runs_) --old_runs_;
+      return ran;
+    }
+    return {};
+  }
+  void remember(past_run ran) {
+    if (std::exchange(started_, false)) {
+      runs_.erase(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(old_runs_));
+      old_runs_ = runs_.size();
+    }
+    runs_.push_back(std::move(ran));
   }
   void take(const job_placement& where) {
     for (const placement& p : where) change_used(p.node, p.num_gpus());
@@ -216,9 +251,12 @@ class hived_placer {
   hived scheduler_;
   hived_jobs jobs_;
   std::vector<node_use> nodes_;
-  std::uint32_t idle_ = 0;     // GPUs on healthy nodes
-  std::uint32_t num_bad_ = 0;  // nodes
-  proposal last_{};            // the last placement that was proposed
+  std::uint32_t idle_ = 0;      // GPUs on healthy nodes
+  std::uint32_t num_bad_ = 0;   // nodes
+  proposal last_{};             // the last placement that was proposed
+  std::vector<past_run> runs_;  // the last ones last
+  std::size_t old_runs_ = 0;    // of these, before the last start of a job that was proposed
+  bool started_ = false;        // such a job has started since the last of runs_
 };
 
 static_assert(JobPlacer<hived_placer> && PreemptingPlacer<hived_placer>);
