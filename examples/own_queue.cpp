@@ -21,6 +21,7 @@
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -31,13 +32,17 @@
 using namespace apiary;
 
 // A job comes after GPUs / weight of its tenant's jobs before it: a tenant of weight 2 gets two GPUs for
-// each one of a tenant of weight 1, as long as both have jobs that wait.
+// each one of a tenant of weight 1, as long as both have jobs that wait. A tenant that had none begins
+// where the others are.
 struct weighted_tenants {
   std::map<tenant_id, std::int64_t> weight{};
   std::map<tenant_id, std::int64_t> next{};  // where each tenant's next job begins
+  std::int64_t reached = 0;                  // the last position of a job that has started
   std::int64_t position(const job_request& r, time_ms) {
-    return next[r.tenant] += r.gpus * 1000 / weight[r.tenant];
+    std::int64_t& at = next[r.tenant];
+    return at = std::max(at, reached) + r.gpus * 1000 / weight[r.tenant];
   }
+  void started(std::int64_t position) { reached = std::max(reached, position); }
 };
 static_assert(JobOrder<weighted_tenants>);
 

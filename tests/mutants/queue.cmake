@@ -40,7 +40,7 @@ mutant(bad_full queue/book.h "dropped condition: a server without idle GPUs brea
 mutant(healthy_again queue/book.h "dropped condition: a server that is marked healthy again is an event"
   IN [[servers_changed_ = placer_.idle_gpus() != idle;]] FROM [[placer_.idle_gpus() != idle]] TO [[true]])
 mutant(idle_with_jobs queue/conservative_queue.h "forgotten step: running jobs keep others from fitting on the healthy servers"
-  FROM [[APIARY_RETURN_IF_ERROR(idle_->finish(job_id(i->id)));]] TO [[]] STATEMENT)
+  FROM [[APIARY_RETURN_IF_ERROR(idle.finish(job_id(i->id)));]] TO [[]] STATEMENT)
 mutant(profile_zero queue/detail/gpu_profile.h "forgotten step: a change of 0 stays"
   IN [[} else if (gone) {]] FROM [[gone]] TO [[false]])
 mutant(profile_forget queue/detail/gpu_profile.h "wrong value: the time now has the GPUs of the old start"
@@ -51,7 +51,29 @@ mutant(easy_until queue/reservations.h "off by one: a backfilled job may end aft
   IN [[max_time) return max_time;
       return reserved_.at - now;]] FROM [[return reserved_.at - now;]] TO [[return reserved_.at - now + 1;]] STATEMENT)
 mutant(easy_gpus_conflict queue/reservations.h "missing reset: sizes that conflicted are not tried again"
-  FROM [[if (started) q.queues().forget_delays();]] TO [[]] STATEMENT)
+  IN [[      q.queues().forget_delays();  // the placer may choose other GPUs now]]
+  FROM [[q.queues().forget_delays();]] TO [[]] STATEMENT)
+mutant(easy_failed queue/reservations.h "wrong order: a job that failed to start counts as one that runs"
+  FROM [[still_runs = forecast_.add(r.request, where);]] TO [[r.still_runs = still_runs = forecast_.add(r.request, where);]] STATEMENT)
+mutant(easy_suspends queue/reservations.h "wrong call: a job that overtakes suspends others, and the reservation stays"
+  FROM [[q.start(*next, now, anywhere)]] TO [[q.start(*next, now)]])
+mutant(easy_error queue/job_queue.h "swapped statements: after an error there is a reservation"
+  IN [[      APIARY_RETURN_IF_ERROR(reservation_.fill(q, *first, now));
+      blocked_ = true;]] FROM [[APIARY_RETURN_IF_ERROR(reservation_.fill(q, *first, now));]]
+  TO [[blocked_ = true;
+      APIARY_RETURN_IF_ERROR(reservation_.fill(q, *first, now));]] STATEMENT)
+mutant(order_started queue/job_queue.h "forgotten call: an order does not know which jobs start"
+  IN [[}) all_->order_.started(r.key);]] FROM [[all_->order_.started(r.key);]] TO [[]] STATEMENT)
+mutant(idle_error queue/conservative_queue.h "forgotten case: after an error a kind never fits on the healthy servers"
+  FROM [[if (known != fits_idle_.end()) return known->second;]]
+  TO [[if (known != fits_idle_.end()) return known->second;
+    fits_idle_[r.kind] = false;]] STATEMENT)
+mutant(stop_left queue/stop.h "forgotten case: a job that does not come back is no error"
+  FROM [[!done.ok() && place.where.ok() && !*place.where]] TO [[false]])
+mutant(stop_suspended queue/suspending_queue.h "forgotten step: a job that does not come back is taken to run"
+  IN [[    if (place.where.ok() && *place.where) begin(r, **place.where, now);
+    suspend(place.stopped, now);]] FROM [[suspend(place.stopped, now);]]
+  TO [[if (place.where.ok() && *place.where) suspend(place.stopped, now);]] STATEMENT)
 mutant(aging_sign queue/orders.h "wrong sign: a high priority waits longer"
   FROM [[now - r.priority * aging]] TO [[now + r.priority * aging]])
 mutant(failed_sizes queue/kinds.h "missing reset: a size that failed once is never tried again"
@@ -109,9 +131,9 @@ mutant(postponed queue/conservative_queue.h "forgotten step: a job that does not
 mutant(wait_demand queue/book.h "wrong order: the kind of a job is taken before its request"
   FROM [[at->second.kind = placer_.kind_of(r);]] TO [[at->second.kind = placer_.kind_of({});]] STATEMENT)
 mutant(stop_put_back queue/stop.h "forgotten step: jobs that need not stop stay stopped"
-  FROM [[std::erase_if(stopped, put_back);]] TO [[]] STATEMENT)
+  FROM [[put_back(job)]] TO [[absl::AbortedError("")]])
 mutant(stop_order queue/stop.h "wrong order: the job that was stopped first is put back first"
-  FROM [[std::reverse(stopped.begin(), stopped.end());]] TO [[]] STATEMENT)
+  FROM [[std::reverse(place.stopped.begin(), place.stopped.end());]] TO [[]] STATEMENT)
 mutant(visit_next queue/kinds.h "forgotten step: of each kind only the first job is visited"
   FROM [[nexts.push_back({*next, kind});]] TO [[]] STATEMENT)
 mutant(suspend_had queue/suspending_queue.h "forgotten update: a stopped job has not run"

@@ -608,22 +608,22 @@ class time_sharing {
       gpus += other->kind.gpus;
     }
     at = 0;
-    APIARY_ASSIGN_OR_RETURN(
-        auto place, stop_until_fits(
-                        [&] {
-                          const record* const other = next(at);
-                          return other == nullptr ? job_id() : other->request.job;
-                        },
-                        [&](job_id job) { return jobs_.stop(jobs_[job]); },
-                        [&]() -> absl::StatusOr<std::optional<placement_type>> {
-                          if (r.kind.gpus > idle_gpus()) return std::nullopt;
-                          return jobs_.propose(r);
-                        },
-                        [&](const placement_type& where) { return jobs_.put(r, where); },
-                        [&](job_id job) { return jobs_.put(jobs_[job], jobs_[job].where).ok(); }));
-    if (!place) return false;
-    for (const job_id job : place->stopped) suspend(jobs_[job]);
-    begun(r, std::move(place->where));
+    auto place = stop_until_fits(
+        [&] {
+          const record* const other = next(at);
+          return other == nullptr ? job_id() : other->request.job;
+        },
+        [&](job_id job) { return jobs_.stop(jobs_[job]); },
+        [&]() -> absl::StatusOr<std::optional<placement_type>> {
+          if (r.kind.gpus > idle_gpus()) return std::nullopt;
+          return jobs_.propose(r);
+        },
+        [&](const placement_type& where) { return jobs_.put(r, where); },
+        [&](job_id job) { return jobs_.put(jobs_[job], jobs_[job].where); });
+    for (const job_id job : place.stopped) suspend(jobs_[job]);
+    APIARY_RETURN_IF_ERROR(place.where.status());
+    if (!*place.where) return false;
+    begun(r, **std::move(place.where));
     return true;
   }
 

@@ -21,9 +21,9 @@
 #include <algorithm>
 #include <bit>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -51,9 +51,9 @@ struct gang_placer_options {
 // a gang of tasks that each fill a node of the largest size among the nodes of its GPU models, and
 // one task with the remaining GPUs; of smaller tasks if these do not fit even in the idle cluster.
 // No job runs on a node with taints.
-// Cost:    propose, commit, finish as those of gang_scheduler; check: a look-up, and for the first
-//          job of a size and demand one proposal on the idle cluster for each size of tasks until
-//          one fits.
+// Cost:    propose, commit, finish as those of gang_scheduler; a commit to GPUs that were not
+//          proposed just before as gang_scheduler::recover; check: a look-up, and for the first job
+//          of a size and demand one proposal for each size of tasks until one may fit.
 // Example: examples/own_queue.cpp
 class gang_placer {
  public:
@@ -72,7 +72,22 @@ class gang_placer {
   [[nodiscard]] static absl::StatusOr<gang_placer> create(const gang_cluster& cluster,
                                                           gang_placer_options options = {}) {
     APIARY_ASSIGN_OR_RETURN(gang_scheduler scheduler, gang_scheduler::create(cluster));
-    return gang_placer(cluster, std::move(scheduler), std::move(options));
+    return gang_placer(std::move(scheduler), std::move(options));
+  }
+  // The same for a scheduler. Requires: no gang runs. Its nodes stay as they are.
+  explicit gang_placer(gang_scheduler scheduler, gang_placer_options options = {})
+      : scheduler_(std::move(scheduler)), options_(std::move(options)) {
+    APIARY_VERIFY(scheduler_.num_gangs() == 0);
+    const auto nodes = scheduler_.free_capacity(0);
+    for (const gang_scheduler::cell_capacity& n : *nodes) {
+      const node_id id = *scheduler_.find_node(n.name);
+      const gang_cluster::node& node = *scheduler_.node(id);
+      free_.resize((std::max)(free_.size(), id.value + std::size_t{1}));
+      free_[id.value] = node.host;
+      total_ += node.gpus;
+      if (node.taints.empty()) division_.add(node.model, node.gpus);
+      if (!node.taints.empty()) tainted_free_ += n.free_gpus;
+    }
   }
 
   // See Placer.
@@ -93,31 +108,32 @@ class gang_placer {
   }
   // See Placer.
   [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
-    APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, plan_of(r));
-    if (plan.result != plan_result::bind) return std::nullopt;
-    return detail::by_node(plan.tasks);
+    APIARY_ASSIGN_OR_RETURN(placer_answer<job_placement> answer, propose_preempting(r));
+    if (answer.result != plan_result::bind) return std::nullopt;
+    return std::move(answer.where);
   }
   // See PreemptingPlacer.
   [[nodiscard]] absl::StatusOr<placer_answer<job_placement>> propose_preempting(
       const job_request& r) {
-    APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, plan_of(r));
+    const std::uint32_t size = task_gpus(r);
+    if (size == 0) return check(r);
+    if (!options_.preempts && r.gpus > idle_gpus()) return placer_answer<job_placement>();
+    APIARY_ASSIGN_OR_RETURN(gang_scheduler::plan plan, scheduler_.propose(gang_of(r, size)));
     placer_answer<job_placement> answer{plan.result, {}, {}};
+    if (plan.result == plan_result::wait) return answer;
     if (plan.result == plan_result::bind) answer.where = detail::by_node(plan.tasks);
     for (const job_key& victim : plan.victims) answer.victims.push_back(id_of(victim));
+    last_ = {r.job, answer.where, std::move(plan)};
     return answer;
   }
   // kAborted: GPUs, CPU or memory are not free. Requires: a placement proposed for such a job.
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
     const running_job job{where, demand_of(r).per_gpu};
-    for (const placement& p : where) {
-      if (job.host_on(p).fits_in(free_[p.node.value])) continue;
-      return absl::AbortedError(
-          absl::StrCat("server ", p.node.value, " has too little free CPU or memory"));
-    }
-    const std::uint32_t size = task_gpus(r);
-    const absl::Status status = scheduler_.recover(gang_of(r, size), tasks_of(where, size));
-    if (absl::IsFailedPrecondition(status)) return absl::AbortedError(status.message());
-    APIARY_RETURN_IF_ERROR(status);
+    absl::Status done = absl::AbortedError("");
+    if (last_.job == r.job && last_.where == where && !where.empty())
+      done = scheduler_.commit(last_.plan);
+    if (absl::IsAborted(done)) done = put_back(r, job);
+    APIARY_RETURN_IF_ERROR(done);
     for (const placement& p : where) free_[p.node.value] -= job.host_on(p);
     running_.emplace(r.job.value, job);
     return absl::OkStatus();
@@ -158,23 +174,11 @@ class gang_placer {
       return {p.num_gpus() * per_gpu.cpu_milli, p.num_gpus() * per_gpu.memory_mib};
     }
   };
-  // The cluster without jobs, and what is known of it, for all copies.
-  struct idle_cluster {
-    gang_scheduler scheduler;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> task_gpus{};  // GPUs, demand
+  struct proposal {
+    job_id job{};
+    job_placement where{};
+    gang_scheduler::plan plan{};
   };
-
-  gang_placer(const gang_cluster& cluster, gang_scheduler scheduler, gang_placer_options options)
-      : scheduler_(std::move(scheduler)),
-        idle_(std::make_shared<idle_cluster>(idle_cluster{scheduler_})),
-        options_(std::move(options)) {
-    for (const gang_cluster::node& n : cluster.nodes) {
-      free_.push_back(n.host);
-      total_ += n.gpus;
-      if (n.taints.empty()) division_.add(n.model, n.gpus);
-      if (!n.taints.empty()) tainted_free_ += n.gpus;
-    }
-  }
 
   // All keys are numbers below 2^32.
   [[nodiscard]] static job_id id_of(const job_key& job) {
@@ -190,25 +194,35 @@ class gang_placer {
     if (!options_.preempts) gang.priority = 0;
     return gang;
   }
-  [[nodiscard]] absl::StatusOr<gang_scheduler::plan> plan_of(const job_request& r) {
-    const std::uint32_t size = task_gpus(r);
-    if (size == 0) return check(r);
-    return scheduler_.propose(gang_of(r, size));
-  }
-  // The GPUs of the largest tasks with which the job fits into the idle cluster; 0: it never fits.
-  [[nodiscard]] std::uint32_t task_gpus(const job_request& r) const {
-    const auto [at, is_new] = idle_->task_gpus.try_emplace({r.gpus, r.demand}, 0);
+  // The GPUs of the largest tasks with which the job may fit into the idle cluster; 0: it never
+  // fits.
+  [[nodiscard]] std::uint32_t task_gpus(const job_request& r) {
+    const auto [at, is_new] = task_gpus_.try_emplace({r.gpus, r.demand}, 0);
     if (!is_new) return at->second;
     const gang_job_demand& d = demand_of(r);
+    if (!division_.has(r.gpus, d.models)) return 0;
     const std::uint64_t most = (std::max)(d.per_gpu.cpu_milli, d.per_gpu.memory_mib);
     for (std::uint32_t size = division_.task_gpus(r.gpus, d.models); size > 0; --size) {
       if (size * most > std::uint64_t{~0U}) continue;
-      const auto plan = idle_->scheduler.propose(gang_of(r, size));
-      if (!plan.ok() || plan->result != plan_result::bind) continue;
+      gang_scheduler::request gang = gang_of(r, size);
+      gang.job = std::uint64_t{1} << 32;  // no job has this key
+      const auto plan = scheduler_.propose(gang);
+      if (!plan.ok() || plan->reason == wait_reason::never) continue;
       at->second = size;
       break;
     }
     return at->second;
+  }
+  // The job runs where it was proposed before, or ran.
+  [[nodiscard]] absl::Status put_back(const job_request& r, const running_job& job) {
+    for (const placement& p : job.where) {
+      if (job.host_on(p).fits_in(free_[p.node.value])) continue;
+      return absl::AbortedError(
+          absl::StrCat("server ", p.node.value, " has too little free CPU or memory"));
+    }
+    const std::uint32_t size = task_gpus(r);
+    const absl::Status done = scheduler_.recover(gang_of(r, size), tasks_of(job.where, size));
+    return absl::IsFailedPrecondition(done) ? absl::AbortedError(done.message()) : done;
   }
   // The tasks of a job on these GPUs: those of `size` GPUs first, then the rest.
   [[nodiscard]] static std::vector<placement> tasks_of(const job_placement& where,
@@ -236,7 +250,6 @@ class gang_placer {
   }
 
   gang_scheduler scheduler_;
-  std::shared_ptr<idle_cluster> idle_;
   gang_placer_options options_;
   gang_job_demand only_gpus_{};  // of jobs without a demand
   detail::job_division division_;
@@ -244,6 +257,8 @@ class gang_placer {
   std::uint64_t tainted_free_ = 0;  // GPUs of nodes with taints; no job runs there
   std::vector<resources> free_;     // CPU and memory of each node
   std::unordered_map<std::uint32_t, running_job> running_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> task_gpus_;  // by GPUs, demand
+  proposal last_{};  // the last placement that was proposed
 };
 
 static_assert(JobPlacer<gang_placer> && PreemptingPlacer<gang_placer>);

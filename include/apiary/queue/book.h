@@ -104,10 +104,16 @@ class job_book {
       return false;
     }
     if (!accept(*where)) return false;
-    APIARY_RETURN_IF_ERROR(put(r, *where));
-    const delays waited = leave(r, now);
-    actions.push_back({job_action::verb::start, r.request.job, *std::move(where), waited});
+    APIARY_RETURN_IF_ERROR(start_at(r, *std::move(where), now, actions));
     return true;
+  }
+  // Starts a waiting job where it was proposed, and adds the action.
+  [[nodiscard]] absl::Status start_at(Record& r, job_placement where, time_ms now,
+                                      std::vector<job_action>& actions) requires JobPlacer<P> {
+    APIARY_RETURN_IF_ERROR(put(r, where));
+    const delays waited = leave(r, now);
+    actions.push_back({job_action::verb::start, r.request.job, std::move(where), waited});
+    return absl::OkStatus();
   }
   // The same for any placement.
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now,

@@ -228,16 +228,16 @@ class conservative_queue {
   // Whether the job fits on the healthy servers when no job runs.
   [[nodiscard]] absl::StatusOr<bool> fits_idle(const record& r) {
     if (bad_.empty()) return true;  // as check() said
-    const auto [at, is_new] = fits_idle_.try_emplace(r.kind, false);
-    if (!is_new) return at->second;
+    const auto known = fits_idle_.find(r.kind);
+    if (known != fits_idle_.end()) return known->second;
     if (!idle_) {
-      idle_.emplace(placer());
+      P idle = placer();
       for (auto i = ends_.first(); i; i = ends_.next(i->key, i->id))
-        APIARY_RETURN_IF_ERROR(idle_->finish(job_id(i->id)));
+        APIARY_RETURN_IF_ERROR(idle.finish(job_id(i->id)));
+      idle_.emplace(std::move(idle));
     }
     APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, idle_->propose(r.request));
-    at->second = where.has_value();
-    return at->second;
+    return fits_idle_[r.kind] = where.has_value();
   }
   // Whether one more job may get a reservation, if so many others get one.
   [[nodiscard]] bool may_reserve(std::size_t others = 0) const noexcept {

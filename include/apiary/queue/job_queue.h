@@ -98,8 +98,8 @@ class job_queue {
     while (const std::optional<entry> first = jobs_.queues().first()) {
       APIARY_ASSIGN_OR_RETURN(const bool started, q.start(*first, now));
       if (started) continue;
-      blocked_ = true;
       APIARY_RETURN_IF_ERROR(reservation_.fill(q, *first, now));
+      blocked_ = true;
       break;
     }
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
@@ -117,7 +117,7 @@ class job_queue {
   [[nodiscard]] const P& placer() const noexcept { return jobs_.placer(); }
   // What the reservation knows.
   [[nodiscard]] const Reservation& reservations() const noexcept { return reservation_; }
-  // Whether a job waited after the last decide().
+  // Whether a job waited after the last decide(), which was no error.
   [[nodiscard]] bool blocked() const noexcept { return blocked_; }
 
   // The queue in a decision, as a reservation sees it.
@@ -145,16 +145,18 @@ class job_queue {
       record* const r = all_->jobs_.look_up(job);
       return r != nullptr && r->running ? r : nullptr;
     }
-    // The next job that may fit: as kind_queues::first_that_may.
+    // The next job that may fit on idle GPUs: as kind_queues::first_that_may.
     template <class Limit>
     [[nodiscard]] std::optional<entry> next_that_may(Limit&& limit) const {
-      return queues().first_that_may(usable_gpus(), limit);
+      return queues().first_that_may(placer().idle_gpus(), limit);
     }
+    // The next job that may fit, with a PreemptingPlacer also on GPUs that others have to give away.
     [[nodiscard]] std::optional<entry> next_that_may() const {
-      return queues().first_that_may(usable_gpus());
+      return queues().first_that_may(PreemptingPlacer<P> ? placer().total_gpus()
+                                                         : placer().idle_gpus());
     }
-    // Starts the job if it fits and accept(placement) is true. Returns whether it has started. If
-    // it does not fit, its kind fails in this round.
+    // Starts the job if it fits on idle GPUs and accept(placement) is true. Returns whether it has
+    // started. If it does not fit, its kind fails in this round.
     template <class Accept>
     [[nodiscard]] absl::StatusOr<bool> start(const entry& e, time_ms now, Accept&& accept) const {
       if (e.kind.gpus > placer().idle_gpus()) {
@@ -163,31 +165,46 @@ class job_queue {
       }
       record& r = record_of(e.job);
       APIARY_ASSIGN_OR_RETURN(const bool started, all_->jobs_.start(r, now, *actions_, accept));
-      if (!started) return false;
-      r.where = actions_->back().where;
-      actions_->back().waited += std::exchange(r.waited, {});
-      r.ends = add_time(now, r.estimate);
-      all_->ends_.insert({r.ends, e.job.value, r.request.gpus});
-      all_->reservation_.started(r);
-      return true;
+      if (started) note_start(r, now);
+      return started;
     }
-    // The same for any placement. With a PreemptingPlacer, other jobs give way.
+    // Starts the job if it fits. With a PreemptingPlacer, other jobs give way.
     [[nodiscard]] absl::StatusOr<bool> start(const entry& e, time_ms now) const {
-      const auto anywhere = [](const job_placement&) { return true; };
       if constexpr (PreemptingPlacer<P>) {
-        APIARY_ASSIGN_OR_RETURN(const placer_answer<job_placement> plan,
-                                all_->jobs_.placer().propose_preempting(record_of(e.job).request));
-        if (plan.result == plan_result::preempt) {
-          for (const job_id victim : plan.victims) APIARY_RETURN_IF_ERROR(suspend(victim, now));
-          APIARY_ASSIGN_OR_RETURN(const bool started, start(e, now, anywhere));
-          if (started) queues().begin_round();  // other kinds may fit beside the victims' GPUs
-          return started;
-        }
+        return start_preempting(e, now);
+      } else {
+        return start(e, now, [](const job_placement&) { return true; });
       }
-      return start(e, now, anywhere);
     }
 
    private:
+    [[nodiscard]] absl::StatusOr<bool> start_preempting(const entry& e, time_ms now) const {
+      record& r = record_of(e.job);
+      P& below = all_->jobs_.placer();
+      APIARY_ASSIGN_OR_RETURN(placer_answer<job_placement> plan,
+                              below.propose_preempting(r.request));
+      if (plan.result == plan_result::preempt) {
+        for (const job_id victim : plan.victims) APIARY_RETURN_IF_ERROR(suspend(victim, now));
+        queues().begin_round();  // other kinds may fit beside the victims' GPUs
+        APIARY_ASSIGN_OR_RETURN(plan, below.propose_preempting(r.request));
+      }
+      if (plan.result != plan_result::bind) {
+        queues().fail(e.kind);
+        return false;
+      }
+      APIARY_RETURN_IF_ERROR(all_->jobs_.start_at(r, std::move(plan.where), now, *actions_));
+      note_start(r, now);
+      return true;
+    }
+    // The job, whose start is the last action, runs now.
+    void note_start(record& r, time_ms now) const {
+      r.where = actions_->back().where;
+      actions_->back().waited += std::exchange(r.waited, {});
+      r.ends = add_time(now, r.estimate);
+      all_->ends_.insert({r.ends, r.request.job.value, r.request.gpus});
+      all_->reservation_.started(r);
+      if constexpr (requires { all_->order_.started(r.key); }) all_->order_.started(r.key);
+    }
     // A running job gives way. One that has started in this decision has not started at all.
     [[nodiscard]] absl::Status suspend(job_id victim, time_ms now) const {
       record& r = record_of(victim);
@@ -203,10 +220,6 @@ class job_queue {
         actions_->erase(began);
       }
       return absl::OkStatus();
-    }
-    // The GPUs that are idle, or that other jobs may have to give away.
-    [[nodiscard]] std::uint32_t usable_gpus() const noexcept {
-      return PreemptingPlacer<P> ? placer().total_gpus() : placer().idle_gpus();
     }
 
     job_queue* all_;

@@ -22,6 +22,7 @@ APIARY_NAMESPACE_BEGIN
 // |--------------------|----------------------------------------------------------------------|
 // | o.position(r, now) | the position of r, which is submitted now: a lower one comes first,   |
 // |                    | among equals the lower job id                                        |
+// | o.started(p)       | optional: a job at position p starts                                 |
 // Example: examples/own_queue.cpp
 template <class O>
 concept JobOrder = requires(O& o, const job_request& r, time_ms now) {

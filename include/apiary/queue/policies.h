@@ -106,7 +106,8 @@ class batch_queue : public job_queue<P, detail::batch_order, detail::batch_reser
   // A queue over a placer on which no job runs.
   explicit batch_queue(P placer, batch_options options = {})
       : base(std::move(placer), order_of(options), detail::batch_reservation<P>(options.rule)) {}
-  // The reservation of the last decide(), for easy and easy_gpus; nullopt if no job waited.
+  // The reservation of the last decide(), for easy and easy_gpus; nullopt if no job waited, or
+  // after an error.
   [[nodiscard]] std::optional<reservation> reserved() const {
     return this->blocked() ? this->reservations().reserved() : std::nullopt;
   }

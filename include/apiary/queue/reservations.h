@@ -61,7 +61,8 @@ struct reservation_events {
 // | events                | those of reservation_events, from which it derives                   |
 //
 // These are: no_backfill, first_fit, easy_by_count and easy_by_placement; a queue that plans the
-// start of every job is conservative_queue.
+// start of every job is conservative_queue. If the placer preempts, a job that overtakes by
+// first_fit may suspend others; with EASY it may not, because one of them may be the first job then.
 //
 // No job overtakes the first one.
 struct no_backfill : reservation_events {
@@ -100,8 +101,9 @@ class easy_by_count : public reservation_events {
       if (kind.gpus <= reserved_.extra_gpus || reserved_.at == max_time) return max_time;
       return reserved_.at - now;
     };
+    const auto anywhere = [](const auto& /*placement*/) { return true; };
     while (const auto next = q.next_that_may(longest)) {
-      APIARY_ASSIGN_OR_RETURN(const bool started, q.start(*next, now));
+      APIARY_ASSIGN_OR_RETURN(const bool started, q.start(*next, now, anywhere));
       if (started && q.record_of(next->job).ends > reserved_.at)
         reserved_.extra_gpus -= next->kind.gpus;
     }
@@ -175,18 +177,18 @@ class easy_by_placement : public reservation_events {
     };
     while (const auto next = q.next_that_may(longest)) {
       queued_job<P>& r = q.record_of(next->job);
+      bool still_runs = false;
       const auto accept = [&](const typename P::placement_type& where) {
         if (add_time(now, r.estimate) <= reserved_.at) return true;
-        if (forecast_.add(r.request, where)) {
-          r.still_runs = true;
-          reserved_.extra_gpus = forecast_.idle_gpus();
-          return true;
-        }
-        q.queues().delay(r.kind);  // it would use reserved GPUs
-        return false;
+        still_runs = forecast_.add(r.request, where);
+        if (!still_runs) q.queues().delay(r.kind);  // it would use reserved GPUs
+        return still_runs;
       };
       APIARY_ASSIGN_OR_RETURN(const bool started, q.start(*next, now, accept));
-      if (started) q.queues().forget_delays();  // the placer may choose other GPUs now
+      if (!started) continue;
+      r.still_runs = still_runs;
+      if (still_runs) reserved_.extra_gpus = forecast_.idle_gpus();
+      q.queues().forget_delays();  // the placer may choose other GPUs now
     }
     return absl::OkStatus();
   }

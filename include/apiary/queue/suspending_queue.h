@@ -166,7 +166,6 @@ class suspending_queue {
     job_placement ran_at{};  // where
   };
   using time_and_id = std::pair<time_ms, std::uint32_t>;
-  using found = std::optional<freed_place<job_placement>>;
   static constexpr time_ms most_gpu_time = (time_ms{1} << 62) - 1;
 
   [[nodiscard]] static time_and_id turn_of(const record& r) noexcept {
@@ -268,7 +267,7 @@ class suspending_queue {
   }
   // Stops running jobs in the placer until `r` fits, while next() is a job, and puts `r` there.
   template <class Next>
-  [[nodiscard]] absl::StatusOr<found> free_place(record& r, Next&& next) {
+  [[nodiscard]] freed_place<job_placement> free_place(record& r, Next&& next) {
     std::size_t stops = 0;
     return stop_until_fits(
         [&]() -> job_id { return !r.starves && stops++ == max_stops ? job_id() : next(); },
@@ -278,12 +277,19 @@ class suspending_queue {
           return jobs_.propose(r);
         },
         [&](const job_placement& where) { return jobs_.put(r, where); },
-        [&](job_id job) { return continues(job); });
+        [&](job_id job) { return put_back(job); });
   }
-  // Whether a job that was stopped in the placer runs again where it ran.
-  [[nodiscard]] bool continues(job_id job) {
+  // A job that was stopped in the placer runs again where it ran.
+  [[nodiscard]] absl::Status put_back(job_id job) {
     record& r = jobs_[job];
-    return jobs_.put(r, r.where).ok();
+    return jobs_.put(r, r.where);
+  }
+  // Jobs that were stopped in the placer wait.
+  void suspend(const std::vector<job_id>& stopped, time_ms now) {
+    for (const job_id job : stopped) {
+      touch(jobs_[job], true);
+      pause(jobs_[job], now);
+    }
   }
   // Starts a waiting job on GPUs of jobs after it in the order. Returns whether it has started.
   [[nodiscard]] absl::StatusOr<bool> stop_for(record& r, time_ms now) {
@@ -305,14 +311,11 @@ class suspending_queue {
       if (!r.starves || turn == turns_.rend() || *turn < turn_of(r)) return {};
       return job_id((turn++)->second);
     };
-    APIARY_ASSIGN_OR_RETURN(const found place, free_place(r, next));
-    if (!place) return false;
-    begin(r, place->where, now);
-    for (const job_id job : place->stopped) {
-      touch(jobs_[job], true);
-      pause(jobs_[job], now);
-    }
-    return true;
+    const freed_place<job_placement> place = free_place(r, next);
+    if (place.where.ok() && *place.where) begin(r, **place.where, now);
+    suspend(place.stopped, now);
+    APIARY_RETURN_IF_ERROR(place.where.status());
+    return place.where->has_value();
   }
   // Starts a waiting job on GPUs that smaller jobs leave for others. Returns whether it has
   // started.
@@ -325,9 +328,13 @@ class suspending_queue {
       }
       return {};
     };
-    APIARY_ASSIGN_OR_RETURN(const found place, free_place(r, next));
-    if (!place) return false;
-    std::vector<job_id> moves = place->stopped;
+    const freed_place<job_placement> place = free_place(r, next);
+    if (!place.where.ok() || !*place.where) {
+      suspend(place.stopped, now);
+      APIARY_RETURN_IF_ERROR(place.where.status());
+      return false;
+    }
+    std::vector<job_id> moves = place.stopped;
     std::stable_sort(moves.begin(), moves.end(), [&](job_id a, job_id b) {
       return jobs_[a].request.gpus > jobs_[b].request.gpus;
     });
@@ -336,10 +343,10 @@ class suspending_queue {
     if (!all_fit.ok() || !*all_fit) {
       for (std::size_t i = 0; i < to.size(); ++i) APIARY_VERIFY(jobs_.stop(jobs_[moves[i]]).ok());
       APIARY_VERIFY(jobs_.stop(r).ok());
-      for (const job_id job : place->stopped) APIARY_VERIFY(continues(job));
+      for (const job_id job : place.stopped) APIARY_VERIFY(put_back(job).ok());
       return all_fit;
     }
-    begin(r, place->where, now);
+    begin(r, **place.where, now);
     for (std::size_t i = 0; i < to.size(); ++i) {
       touch(jobs_[moves[i]], true);
       jobs_[moves[i]].where = std::move(to[i]);
