@@ -52,9 +52,6 @@ mutant(node_set_covers preempt/detail/node_evictions.h "forgotten comparison: me
   FROM [[a.memory_mib >= b.memory_mib]] TO [[a.memory_mib >= 0]])
 mutant(cell_table_size preempt/detail/unit_tables.h "off by one: the largest count of a cell is left out of the sum"
   FROM [[(std::min)(most + 1, sum.size() + part.size() - 1)]] TO [[(std::min)(most, sum.size() + part.size() - 1)]])
-mutant(cell_table_components preempt/detail/unit_tables.h "dropped step: more steps may cost less than fewer"
-  IN [[        at.cost[k - 1] = at.cost[k];
-        at.subset[k - 1] = at.subset[k];]] FROM [[at.subset[k - 1] = at.subset[k];]] TO [[]] STATEMENT)
 mutant(cell_table_tried preempt/detail/unit_tables.h "forgotten update: a cheaper subset leaves the old one in its row"
   FROM [[at.subset[k] = subset;]] TO [[]] STATEMENT)
 mutant(cells_in_several preempt/detail/eviction_cells.h "wrong divisor: the price of a gang in several cells is that of all its GPUs"
@@ -63,8 +60,6 @@ mutant(cells_least_bound preempt/detail/eviction_cells.h "forgotten step: cells 
   FROM [[for (const cell& c : order_) least = (std::min)(least, c.key);]] TO [[]] STATEMENT)
 mutant(cells_bound_sum preempt/detail/eviction_cells.h "off by one: one slot less than is missing"
   FROM [[prices_.size() < short_of]] TO [[prices_.size() <= short_of]])
-mutant(sets_protected preempt/detail/equal_tasks.h "missing reset: gangs that one set may not take stay protected"
-  FROM [[for (const std::uint32_t j : protected_) cells_.set_protected(j, false);]] TO [[]] STATEMENT)
 mutant(sets_evicted preempt/detail/equal_tasks.h "missing reset: victims of a greedy set stay evicted"
   IN [[    if (enough) keep_minimal();
     for (const std::uint32_t j : set_) cells_.set_evicted(j, false);]]
@@ -92,7 +87,7 @@ mutant(topology_fit_paid preempt/topology_victim_search.h "forgotten update: wha
 mutant(topology_last_set preempt/topology_victim_search.h "dropped condition: gangs are evicted for sets that are not tried"
   FROM [[sets_count_ && left() < set_steps + fit_steps()]] TO [[false]])
 mutant(first_bound_host preempt/detail/unit_tables.h "forgotten update: evictions free no CPU in the first bounds"
-  FROM [[if (hosted_) most_hosts_[n] += freed_[a];]] TO [[]] STATEMENT)
+  FROM [[for (const item& i : on(n)) all += freed_by(i);]] TO [[for (const item& i : on(n)) all.gpus += i.gpus;]] STATEMENT)
 mutant(shared_equal preempt/shared_victim_search.h "dropped condition: without a candidate the search leaves out all later ones of its cost"
   FROM [[items_[j].gives == items_[j + 1].gives]] TO [[true]])
 mutant(shared_needed preempt/shared_victim_search.h "wrong bound: candidates are counted as if each gave the least"

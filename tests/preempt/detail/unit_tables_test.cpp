@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <span>
 #include <support/levels.h>
 #include <support/scale.h>
@@ -90,6 +89,24 @@ struct evictable_cells {
   }
 };
 
+// Whether the table of a cell of level 1 has the least costs: all gangs there are in that cell
+// alone, and at most five of them are on several nodes.
+bool tries_all_sets(const evictable_cells& in, std::size_t h, std::uint32_t c) {
+  if (h != 1) return false;
+  const auto [first, last] = in.levels.nodes(h, c);
+  std::uint32_t wide = 0;
+  for (const eviction_candidate& j : in.candidates) {
+    std::uint32_t inside = 0;
+    for (std::uint32_t a = j.first; a < j.last; ++a) {
+      const std::uint32_t n = in.allocations[a].node;
+      inside += n >= first && n < last ? 1U : 0U;
+    }
+    if (inside > 0 && inside < j.last - j.first) return false;
+    wide += inside > 1 ? 1U : 0U;
+  }
+  return wide <= 5;
+}
+
 }  // namespace
 
 TEST_CASE("unit_tables: each capacity of a cell costs at most what the best set costs") {
@@ -117,37 +134,32 @@ TEST_CASE("unit_tables: each capacity of a cell costs at most what the best set 
             least[k] = std::min(least[k], sum);
         }
         for (std::uint32_t j = 0; j < in.candidates.size(); ++j) cells.set_evicted(j, false);
-        for (const bool full : {false, true}) {
-          cells.count_in_full(full);
-          REQUIRE(cells.table(h, c, cost));
-          const std::uint32_t shift = full ? 0 : cells.scale();
-          for (std::size_t k = 0; k < least.size(); ++k) {
-            REQUIRE((k < cost.size()) == (least[k] != cell_evictions::never));
-            if (k >= cost.size()) break;
-            if (!full) REQUIRE((cost[k] >> shift) <= least[k]);
-            if (full) REQUIRE(cost[k] >= least[k]);
-            if (full && h == 1) REQUIRE(cost[k] == least[k]);
-            exact += (cost[k] >> shift) == least[k] ? 1U : 0U;
-            lean_vector<std::uint32_t> evicted;
-            cells.append_evictions(h, c, static_cast<std::uint32_t>(k), evicted);
-            std::uint64_t sum = 0;
-            for (const std::uint32_t a : evicted) {
-              const std::uint32_t j = cells.candidate_of(a);
-              sum += cells.evicted(j) ? 0 : in.candidates[j].cost;
-              cells.set_evicted(j, true);
-            }
-            REQUIRE(cells.capacity(h, c) >= k * step);
-            if (full && h == 1) REQUIRE(sum == least[k]);
-            for (const std::uint32_t a : evicted) cells.set_evicted(cells.candidate_of(a), false);
+        REQUIRE(cells.table(h, c, cost));
+        const bool all = tries_all_sets(in, h, c);
+        for (std::size_t k = 0; k < least.size(); ++k) {
+          REQUIRE((k < cost.size()) == (least[k] != cell_evictions::never));
+          if (k >= cost.size()) break;
+          REQUIRE((cost[k] >> cells.scale()) <= least[k]);
+          if (all) REQUIRE(cost[k] == least[k] << cells.scale());
+          lean_vector<std::uint32_t> evicted;
+          cells.append_evictions(h, c, static_cast<std::uint32_t>(k), evicted);
+          std::uint64_t sum = 0;
+          for (const std::uint32_t a : evicted) {
+            const std::uint32_t j = cells.candidate_of(a);
+            sum += cells.evicted(j) ? 0 : in.candidates[j].cost;
+            cells.set_evicted(j, true);
           }
-          if (full) continue;
-          // The cheap bound of some more tasks.
-          const std::uint32_t now = cells.capacity(h, c);
-          for (std::uint32_t more = step; now + more <= in.levels.levels[h].most; more += step) {
-            const std::uint64_t bound = cells.least_cost(h, c, now + more);
-            const std::size_t k = (now + more) / step;
-            if (k < cost.size()) REQUIRE(bound <= cost[k]);
-          }
+          REQUIRE(cells.capacity(h, c) >= k * step);
+          if (all) REQUIRE(sum == least[k]);
+          exact += all && sum > 0 ? 1U : 0U;
+          for (const std::uint32_t a : evicted) cells.set_evicted(cells.candidate_of(a), false);
+        }
+        // The cheap bound of some more tasks.
+        const std::uint32_t now = cells.capacity(h, c);
+        for (std::uint32_t more = step; now + more <= in.levels.levels[h].most; more += step) {
+          const std::uint64_t bound = cells.least_cost(h, c, now + more);
+          const std::size_t k = (now + more) / step;
+          if (k < cost.size()) REQUIRE(bound <= cost[k]);
         }
       }
     }
@@ -163,31 +175,27 @@ TEST_CASE("unit_tables: a table ends where it would take more work than the limi
     const std::size_t root = in.levels.root();
     lean_vector<std::uint64_t> full;
     lean_vector<std::uint64_t> cost;
-    for (const bool in_full : {false, true}) {
-      cell_evictions all;
-      in.begin(all);
-      all.count_in_full(in_full);
-      const std::uint64_t begun = all.work();
-      REQUIRE(all.table(root, 0, full));
-      const std::uint64_t needed = all.work() - begun;
-      for (std::uint64_t most = 0; most < needed + 2; most += 1 + needed / 8) {
-        CAPTURE(most);
-        cell_evictions cells;
-        in.begin(cells);
-        cells.count_in_full(in_full);
-        cells.limit_work(begun + most);
-        if (cells.table(root, 0, cost)) {
-          REQUIRE(cost == full);
-          continue;
-        }
-        ++ended;
-        REQUIRE(cost.empty());
-        REQUIRE(most < needed);
-        REQUIRE(cells.work() >= begun + most);
-        cells.limit_work(cell_evictions::never);
-        REQUIRE(cells.table(root, 0, cost));
+    cell_evictions all;
+    in.begin(all);
+    const std::uint64_t begun = all.work();
+    REQUIRE(all.table(root, 0, full));
+    const std::uint64_t needed = all.work() - begun;
+    for (std::uint64_t most = 0; most < needed + 2; most += 1 + needed / 8) {
+      CAPTURE(most);
+      cell_evictions cells;
+      in.begin(cells);
+      cells.limit_work(begun + most);
+      if (cells.table(root, 0, cost)) {
         REQUIRE(cost == full);
+        continue;
       }
+      ++ended;
+      REQUIRE(cost.empty());
+      REQUIRE(most < needed);
+      REQUIRE(cells.work() >= begun + most);
+      cells.limit_work(cell_evictions::never);
+      REQUIRE(cells.table(root, 0, cost));
+      REQUIRE(cost == full);
     }
   }
   CHECK(ended > 0);
@@ -232,53 +240,4 @@ TEST_CASE("unit_tables: the split costs of a gang add up to its cost") {
       if (sum > 0) REQUIRE(sum == c.cost << cells.scale());
     }
   }
-}
-
-TEST_CASE("unit_tables: more capacity in full may cost less than less capacity") {
-  // One rack of four nodes with gangs on several nodes: more than are tried one by one.
-  eviction_levels levels;
-  levels.levels = {{1, 8, {}, {0, 0, 0, 0}}, {1, 2, {0, 4}, {}}};
-  levels.task = {4, 0, 0};
-  levels.tasks = 2;
-  const std::vector<std::uint32_t> free(4, 0);
-  const std::vector<gpus_on_node> allocations{{0, 2}, {1, 1}, {2, 1}, {3, 1}, {0, 1}, {1, 1},
-                                              {2, 1}, {3, 1}, {0, 1}, {1, 1}, {2, 1}, {3, 1},
-                                              {0, 1}, {1, 1}, {2, 1}, {3, 1}, {0, 6}, {0, 4},
-                                              {1, 1}, {2, 1}, {0, 2}, {1, 1}, {2, 1}, {3, 1}};
-  const std::vector<eviction_candidate> candidates{{1, 0, 4},      {1000, 4, 8}, {1000, 8, 12},
-                                                   {1000, 12, 16}, {4, 16, 17},  {9, 17, 20},
-                                                   {10, 20, 24}};
-  cell_evictions cells;
-  cells.begin(levels, free, {}, candidates, allocations, {});
-  cells.count_in_full(true);
-  lean_vector<std::uint64_t> cost;
-  CHECK(cells.table(1, 0, cost));
-  REQUIRE(cost == lean_vector<std::uint64_t>{0, 5, 5});
-  lean_vector<std::uint32_t> evicted;
-  cells.append_evictions(1, 0, 1, evicted);
-  std::set<std::uint32_t> gangs;
-  for (const std::uint32_t a : evicted) gangs.insert(cells.candidate_of(a));
-  CHECK(gangs == std::set<std::uint32_t>{0, 4});
-}
-
-TEST_CASE("unit_tables: the first bounds are those that the gangs of each node give") {
-  cell_evictions cells;
-  std::uint32_t bounds = 0;
-  for (std::uint64_t seed = 0; seed < scaled(2'000U); ++seed) {
-    CAPTURE(seed);
-    const evictable_cells in(seed);
-    in.begin(cells);
-    for (std::size_t h = 0; h < in.levels.levels.size(); ++h)
-      for (std::uint32_t c = 0; c < in.levels.num_cells(h); ++c)
-        for (std::uint32_t tasks = 0; tasks <= in.levels.tasks; ++tasks) {
-          const std::uint64_t first = cells.first_least_cost(h, c, tasks);
-          const std::uint64_t gang = cells.least_gang();
-          const std::uint64_t possible = cells.possible();
-          REQUIRE(first == cells.least_cost(h, c, tasks));
-          REQUIRE(gang == cells.least_gang());
-          REQUIRE(possible == cells.possible());
-          bounds += first > 0 && first != cell_evictions::never ? 1U : 0U;
-        }
-  }
-  CHECK(bounds > 0);
 }

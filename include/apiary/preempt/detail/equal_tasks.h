@@ -31,11 +31,9 @@ namespace detail {
 //         and dynamic programming over them gives a lower bound. Costs are shifted to the units
 //         that the solution uses, and the bound is computed again, a few times (Lagrangian
 //         decomposition).
-// Sets:   the victims of each such solution; a greedy set that evicts in one unit after the other,
-//         the cheapest unit first, where each gang counts in full once; emptied nodes; the best
-//         set with one gang exchanged. While there is no set: the cheapest gangs, and the
-//         smallest gangs. No victim in a set can be reprieved. The rest of the budget is for branch
-//         and bound.
+// Sets:   the victims of each such solution; emptied nodes; the best set with one gang exchanged.
+//         While there is no set: the cheapest gangs, and the smallest gangs. No victim in a set can
+//         be reprieved. The rest of the budget is for branch and bound.
 // Cost:   O(nodes + allocations + candidates), the first bound and the first set; the rest is
 //         within the budget. Units are solved in ascending order of cheap bounds, and only as many
 //         as needed.
@@ -77,13 +75,10 @@ class group_victim_search {
     if (order_.empty()) return {victims_, cost_, never, 0};
     keyed_number::sort(order_);
     const std::uint64_t all = budget_;
-    for (const keyed_number& at : order_)
-      if (bounds_[at.number] < cost_ && (victims_.empty() || left() > all - all / 4))
-        fill(at.number);
-    begin_budget(true);
     for (std::size_t i = 0; i < order_.size(); ++i)
       if (bounds_[order_[i].number] < cost_ && !ended())
-        raise_bound(order_[i].number, left() / (order_.size() - i + 1));
+        raise_bound(order_[i].number, work_left() / (order_.size() - i + 1));
+    begin_budget(true);
     if (victims_.empty()) evict_greedily(all / 16);
     if (!victims_.empty() && bounds_[best_root_] < cost_) {
       empty_nodes(left() - (std::min)(left(), all / 16));
@@ -101,16 +96,7 @@ class group_victim_search {
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  static constexpr std::uint64_t of_slices = 2;    // operations of a step if units hold slices
-  static constexpr std::uint32_t few_tries = 256;  // units looked at for each that is taken
-  // The least cost of each step, with costs in full, if `steps` steps are freed together; if
-  // `steps` is 0, a lower bound on that cost.
-  struct full_key {
-    std::uint64_t key = 0;
-    std::uint32_t steps = 0;
-    bool tight = false;  // the bound has been computed for the unit, not from split costs
-    friend bool operator==(const full_key&, const full_key&) = default;
-  };
+  static constexpr std::uint64_t of_slices = 2;  // operations of a step if units hold slices
   // Tables end with the budget, which is smaller when a set is known, or is not found greedily.
   void begin_budget(bool has_set) noexcept {
     has_set_ = has_set;
@@ -207,131 +193,6 @@ class group_victim_search {
     }
     if (enough) keep_minimal();
     for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
-  }
-
-  // Evicts gangs in a root cell, unit by unit, until the tasks fit; then continues as try_set().
-  // Takes the cheapest step first, or several steps of a unit together if that costs less for each
-  // step. Before it takes the cheapest step so far, it computes better bounds for at most few_tries
-  // units; a unit that it solves counts as tries_of_solving.
-  void fill(std::uint32_t root) {
-    split_.begin_root(root);
-    tally_->clear();
-    set_.clear();
-    protected_.clear();
-    keys_.resize(split_.last_unit());
-    cells_.add_work(split_.last_unit() - split_.first_unit());
-    by_key_.clear();
-    for (std::uint32_t u = split_.first_unit(); u < split_.last_unit(); ++u) {
-      keys_[u] = {split_[u].first_key, 0, false};
-      if (keys_[u].key != never) by_key_.push_back({keys_[u].key, u});
-    }
-    keyed_number::make_heap(by_key_);
-    later_.clear();
-    while (!fits() && !ended() && take_cheapest()) {
-    }
-    keep_minimal();
-    for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
-    for (const std::uint32_t j : protected_) cells_.set_protected(j, false);
-  }
-  // Evicts what the cheapest step costs. False if no unit has a step more.
-  bool take_cheapest() {
-    for (const keyed_number& k : later_) keyed_number::push(by_key_, k);
-    later_.clear();
-    const std::uint32_t needed = split_.missing(split_.root());
-    keyed_number best{never, 0};
-    for (std::uint32_t tries = 0; !ended() && !by_key_.empty();) {
-      if (tries >= few_tries && best.key != never) break;
-      const keyed_number top = keyed_number::pop(by_key_);
-      const std::uint32_t u = top.number;
-      const full_key at = keys_[u];
-      if (top.key != at.key) continue;
-      if (at.steps > 0 && at.steps <= needed) {
-        best = top;
-        break;
-      }
-      if (at.steps > 0 || at.tight) {
-        tries += tries_of_solving;
-        solve_in_full(u, needed);
-        const full_key solved = keys_[u];
-        if (solved.steps > 0 && solved.steps <= needed) best = (std::min)(best, {solved.key, u});
-      } else if (tries < few_tries) {
-        ++tries;
-        tighten(u);
-      } else {
-        later_.push_back(top);
-        continue;
-      }
-      if (keys_[u].key != never) keyed_number::push(by_key_, {keys_[u].key, u});
-    }
-    if (best.key != never) take(best.number, keys_[best.number].steps);
-    return best.key != never || !later_.empty();
-  }
-  void mark_changed(std::uint32_t j) {
-    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-      mark_unit_changed(split_.unit_of(allocations_[a].node));
-  }
-  void mark_unit_changed(std::uint32_t u) {
-    if (u < split_.first_unit() || u >= split_.last_unit() || keys_[u] == full_key{}) return;
-    keys_[u] = {};
-    keyed_number::push(by_key_, {0, u});
-  }
-  void evict(std::uint32_t j) {
-    cells_.set_evicted(j, true);
-    mark_changed(j);
-  }
-  // A better lower bound of the next step.
-  void tighten(std::uint32_t u) {
-    const std::uint64_t bound = split_.can_hold_more(u) ? split_.least_cost_in_full(u) : never;
-    keys_[u] = {(std::max)(keys_[u].key, bound), 0, true};
-  }
-  void solve_in_full(std::uint32_t u, std::uint32_t needed) {
-    if (!split_.table_in_full(u, cost_of_unit_)) return;
-    full_key key{never, 0, true};
-    for (std::uint32_t s = 1; s < cost_of_unit_.size() && s <= needed; ++s) {
-      const std::uint64_t each = cost_of_unit_[s] / s + (cost_of_unit_[s] % s != 0 ? 1 : 0);
-      if (each < key.key) key = {each, s, true};
-    }
-    keys_[u] = key;
-  }
-  void take(std::uint32_t u, std::uint32_t steps) {
-    more_.clear();
-    split_.append_evictions_in_full(u, steps, more_);
-    for (std::uint32_t& a : more_) a = cells_.candidate_of(a);
-    sort_unique(more_);
-    bool within = true;
-    for (const std::uint32_t j : more_) within = tally_->add_victim(j);
-    mark_unit_changed(u);
-    if (more_.empty()) {  // more gangs on a node than node_evictions counts
-      keys_[u] = {never, 0, true};
-      return;
-    }
-    if (within) {
-      for (const std::uint32_t j : more_) {
-        evict(j);
-        set_.push_back(j);
-      }
-      return;
-    }
-    for (const std::uint32_t j : more_) tally_->remove_victim(j);
-    protect_beyond_budget();
-  }
-  // The gangs in more_ are too many: protects one that exceeds a budget.
-  void protect_beyond_budget() {
-    lean_vector<std::uint32_t> taken;
-    for (const std::uint32_t j : more_) {
-      if (tally_->try_add_victim(j)) {
-        taken.push_back(j);
-        continue;
-      }
-      protect(j);
-      break;
-    }
-    for (const std::uint32_t j : taken) tally_->remove_victim(j);
-  }
-  void protect(std::uint32_t j) {
-    cells_.set_protected(j, true);
-    protected_.push_back(j);
-    mark_changed(j);
   }
 
   // Empties one node after the other, the cheapest node of a unit first, until the unit holds a
@@ -473,12 +334,13 @@ class group_victim_search {
       std::uint64_t rest = split_.unscaled(split_.solve_split(left()));
       for (const std::uint32_t v : forced_)
         rest = rest == never ? never : rest + candidates_[v].cost;
+      const std::uint64_t before = bound;
       bound = (std::max)(bound, raised(rest));
       if (bound >= cost_ || ended()) return bound;
       j = gang_to_branch_on();
       try_chosen();
       if (bound >= cost_ || j == none || ended()) return bound;
-      if (round + 1 < rounds && !split_.move_costs()) break;
+      if ((round > 1 && bound == before) || round + 1 == rounds || !split_.move_costs()) break;
     }
     force(j, true);
     const std::uint64_t with = forced_within_budgets() ? branch(bound, 2) : never;
@@ -549,7 +411,6 @@ class group_victim_search {
     try_set();
     for (const std::uint32_t j : forced_) cells_.set_evicted(j, true);
   }
-  static constexpr std::uint32_t tries_of_solving = 16;
   static constexpr std::uint64_t few_evictions = 512;
 
   static constexpr std::uint32_t max_rounds = 8;
@@ -565,13 +426,8 @@ class group_victim_search {
   std::uint64_t begun_ = 0;          // work then
   bool has_set_ = false;             // a set of victims is known
   disruption_tally* tally_ = nullptr;
-  lean_vector<full_key> keys_;        // of each unit of the root
-  lean_vector<keyed_number> by_key_;  // a heap of the units of the root
-  lean_vector<keyed_number> later_;   // not looked at before the next step is taken
   lean_vector<keyed_number> by_cost_;
-  lean_vector<std::uint32_t> protected_;
   lean_vector<std::uint32_t> more_;
-  lean_vector<std::uint64_t> cost_of_unit_;
   incremental_sort cheapest_;
   lean_vector<std::uint32_t> set_;
   lean_vector<std::uint32_t> minimal_;

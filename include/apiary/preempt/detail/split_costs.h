@@ -25,8 +25,8 @@ namespace detail {
 // Splits the cost of each gang among its allocations, so that each cell has a lower bound of its
 // own on the cost of evictions there, and the bounds of several cells can be added.
 // Requires: as group_capacity.
-// Cost:     begin O(nodes + allocations + candidates); first_least_cost O(nodes of the cell);
-//           least_cost and least_cost_in_full O(nodes of the cell + their allocations).
+// Cost:     begin O(nodes + allocations + candidates); least_cost O(nodes of the cell + their
+//           allocations).
 class group_costs {
  public:
   // Right after in.begin().
@@ -38,47 +38,26 @@ class group_costs {
   // The cost of a gang that is counted with this allocation, times 2^scale().
   [[nodiscard]] std::uint64_t& cost_of_allocation(std::uint32_t a) noexcept { return split_[a]; }
   [[nodiscard]] std::uint32_t scale() const noexcept { return scale_; }
-  // After least_cost() or first_least_cost(): the least cost of one gang that a set must have, and
-  // the most tasks that the cell may hold after evictions.
-  [[nodiscard]] std::uint64_t least_gang() const noexcept { return least_gang_; }
+  // After least_cost(): the most tasks that the cell may hold after evictions.
   [[nodiscard]] std::uint64_t possible() const noexcept { return possible_; }
   // A lower bound, with split costs, on what one more step of tasks costs in the cell: the cheapest
   // tasks of all its nodes. `tasks`: how many tasks the cell must hold.
   [[nodiscard]] std::uint64_t least_cost(std::size_t h, std::uint32_t c, std::uint32_t tasks) {
-    return sum_of_cheapest(in_->levels().nodes(h, c), tasks, [&](std::uint32_t n) {
-      return list_prices(n, [&](const item& i) { return split_[i.allocation]; });
-    });
-  }
-  // The same right after begin(), while no gang is evicted and no cost has changed.
-  [[nodiscard]] std::uint64_t first_least_cost(std::size_t h, std::uint32_t c,
-                                               std::uint32_t tasks) {
-    return sum_of_cheapest(in_->levels().nodes(h, c), tasks,
-                           [&](std::uint32_t n) { return list_first_prices(n); });
-  }
-  // The same if the cost of each gang is split among its allocations in this cell alone: a lower
-  // bound on the cost in full, not times 2^scale().
-  [[nodiscard]] std::uint64_t least_cost_in_full(std::size_t h, std::uint32_t c,
-                                                 std::uint32_t tasks) {
-    const auto nodes = in_->levels().nodes(h, c);
-    in_cell_.resize(in_->candidates().size(), 0);
-    gangs_in_cell_.clear();
-    for (std::uint32_t n = nodes.first; n < nodes.second; ++n) {
-      if (in_->most_on(n) == in_->tasks_on(n)) continue;
-      for (const item& i : in_->on(n)) {
-        std::uint64_t& weight = in_cell_[i.candidate];
-        if (weight == 0) gangs_in_cell_.push_back(i.candidate);
-        weight += (std::max)(i.gpus, 1U);
-      }
-      in_->add_work(in_->on(n).size());
-    }
-    for (const std::uint32_t j : gangs_in_cell_)
-      in_cell_[j] = quotient(in_->candidates()[j].cost << scale_, in_cell_[j]);
-    const std::uint64_t sum = sum_of_cheapest(nodes, tasks, [&](std::uint32_t n) {
-      return list_prices(
-          n, [&](const item& i) { return in_cell_[i.candidate] * (std::max)(i.gpus, 1U); });
-    });
-    for (const std::uint32_t j : gangs_in_cell_) in_cell_[j] = 0;
-    return unscaled(sum);
+    const auto [first, last] = in_->levels().nodes(h, c);
+    prices_.clear();
+    std::uint64_t present = 0;
+    for (std::uint32_t n = first; n < last; ++n) present += list_prices(n);
+    possible_ = present + prices_.size();
+    in_->add_work(last - first + prices_.size());
+    if (present >= tasks) return 0;
+    const std::uint64_t missing = tasks - present;
+    if (prices_.size() < missing) return never;
+    const auto end = prices_.begin() + static_cast<std::ptrdiff_t>(missing);
+    if (missing == 1) return *std::min_element(prices_.begin(), prices_.end());
+    if (end != prices_.end()) std::nth_element(prices_.begin(), end, prices_.end());
+    std::uint64_t sum = 0;
+    for (auto p = prices_.begin(); p != end; ++p) sum += *p;
+    return sum;
   }
   // Without the factor 2^scale(), rounded up.
   [[nodiscard]] std::uint64_t unscaled(std::uint64_t cost) const noexcept {
@@ -94,24 +73,6 @@ class group_costs {
     return (b & (b - 1)) == 0 ? a >> std::countr_zero(b) : a / b;
   }
 
-  // What the gangs on a node cost.
-  struct node_costs {
-    std::uint64_t all = 0;               // of the gangs that have GPUs there
-    std::uint64_t least = never;         // of one gang
-    std::uint64_t least_of_gpu = never;  // of one GPU
-    std::uint64_t least_gang = never;    // of one gang, in full
-    void add(std::uint64_t cost, std::uint32_t gpus, std::uint64_t in_full) noexcept {
-      add(cost, gpus, gpus == 0 ? never : quotient(cost, gpus), in_full);
-    }
-    void add(std::uint64_t cost, std::uint32_t gpus, std::uint64_t of_gpu,
-             std::uint64_t in_full) noexcept {
-      least = (std::min)(least, cost);
-      least_gang = (std::min)(least_gang, in_full);
-      if (gpus == 0) return;
-      all += cost;
-      least_of_gpu = (std::min)(least_of_gpu, of_gpu);
-    }
-  };
   // Splits the cost of each gang among its allocations in a root cell, by GPUs; only allocations
   // where evictions add capacity count.
   void split_costs() {
@@ -119,8 +80,6 @@ class group_costs {
     for (const eviction_candidate& c : in_->candidates()) sum += c.cost;
     scale_ = static_cast<std::uint32_t>((std::max)(std::countl_zero(sum), 2) - 2);
     split_.resize(in_->allocations().size());
-    first_costs_.assign(in_->levels().num_cells(0), {});
-    if (in_->levels().num_cells(in_->levels().root()) == 1) return split_costs_in_one_root();
     lean_vector<std::uint64_t> weight_in(in_->levels().num_cells(in_->levels().root()));
     for (const eviction_candidate& c : in_->candidates()) {
       const auto each = [&](const auto& use) {
@@ -137,26 +96,7 @@ class group_costs {
         if (weight == 0) return;
         if (in != 0) split_[a] += (c.cost << scale_) - quotient(c.cost << scale_, in) * in;
         in = 0;
-        first_costs_[in_->allocations()[a].node].add(split_[a], in_->allocations()[a].gpus, c.cost);
       });
-    }
-  }
-  void split_costs_in_one_root() {
-    for (const eviction_candidate& c : in_->candidates()) {
-      std::uint64_t sum = 0;
-      for (std::uint32_t a = c.first; a < c.last; ++a) sum += split_[a] = weight_of(a);
-      if (sum == 0) continue;
-      const std::uint64_t each = quotient(c.cost << scale_, sum);
-      std::uint64_t rest = (c.cost << scale_) - each * sum;
-      for (std::uint32_t a = c.first; a < c.last; ++a) {
-        if (split_[a] == 0) continue;
-        const auto weight = static_cast<std::uint32_t>(split_[a]);
-        const std::uint64_t of_gpu = rest == 0 ? each : each + rest / weight;
-        split_[a] = split_[a] * each + rest;
-        rest = 0;
-        first_costs_[in_->allocations()[a].node].add(split_[a], in_->allocations()[a].gpus, of_gpu,
-                                                     c.cost);
-      }
     }
   }
   // Zero where no eviction adds capacity.
@@ -164,65 +104,35 @@ class group_costs {
     const auto [n, gpus] = in_->allocations()[a];
     return in_->most_on(n) > in_->tasks_on(n) ? (std::max)(gpus, 1U) : 0;
   }
-  // A lower bound on the cost of this many tasks on these nodes. list(n) appends the prices of node
-  // n to prices_ and returns how many tasks it holds.
-  template <class List>
-  [[nodiscard]] std::uint64_t sum_of_cheapest(std::pair<std::uint32_t, std::uint32_t> nodes,
-                                              std::uint64_t tasks, const List& list) {
-    prices_.clear();
-    least_gang_ = never;
-    std::uint64_t present = 0;
-    for (std::uint32_t n = nodes.first; n < nodes.second; ++n) present += list(n);
-    possible_ = present + prices_.size();
-    in_->add_work(nodes.second - nodes.first + prices_.size());
-    if (present >= tasks) return 0;
-    const std::uint64_t missing = tasks - present;
-    if (prices_.size() < missing) return never;
-    const auto end = prices_.begin() + static_cast<std::ptrdiff_t>(missing);
-    if (missing == 1) return *std::min_element(prices_.begin(), prices_.end());
-    if (end != prices_.end()) std::nth_element(prices_.begin(), end, prices_.end());
-    std::uint64_t sum = 0;
-    for (auto p = prices_.begin(); p != end; ++p) sum += *p;
-    return sum;
-  }
-  // Appends lower bounds of the costs of each task that a node may hold more, if item i costs
-  // cost_of(i). Returns how many tasks it holds.
-  template <class CostOf>
-  std::uint32_t list_prices(std::uint32_t n, const CostOf& cost_of) {
+  // Appends lower bounds of the costs of each task that a node may hold more. Returns how many
+  // tasks it holds.
+  std::uint32_t list_prices(std::uint32_t n) {
     const std::uint32_t present = in_->tasks_on(n);
     if (in_->most_on(n) == present) return present;
-    node_costs costs;
+    const std::uint64_t free = in_->amounts(n).gpus;
     node_amounts all = in_->amounts(n);
+    std::uint64_t cost_of_all = 0;       // of the gangs that have GPUs there
+    std::uint64_t least = never;         // of one gang
+    std::uint64_t least_of_gpu = never;  // of one GPU
     for (const item& i : in_->on(n)) {
       if (!in_->running(i.candidate)) continue;
       all += in_->freed_by(i);
-      costs.add(cost_of(i), i.gpus, in_->candidates()[i.candidate].cost);
+      const std::uint64_t cost = split_[i.allocation];
+      least = (std::min)(least, cost);
+      if (i.gpus == 0) continue;
+      cost_of_all += cost;
+      least_of_gpu = (std::min)(least_of_gpu, quotient(cost, i.gpus));
     }
     in_->add_work(in_->on(n).size());
-    list_prices(n, all, in_->node_capacity(all), costs);
-    return present;
-  }
-  std::uint32_t list_first_prices(std::uint32_t n) {
-    const std::uint32_t present = in_->tasks_on(n);
-    if (in_->most_on(n) != present)
-      list_prices(n, in_->most_amounts(n), in_->most_on(n), first_costs_[n]);
-    return present;
-  }
-  // The same if the node can have `all` free, and then holds `most` tasks.
-  void list_prices(std::uint32_t n, const node_amounts& all, std::uint32_t most,
-                   const node_costs& costs) {
-    const std::uint32_t present = in_->tasks_on(n);
-    const std::uint64_t free = in_->amounts(n).gpus;
-    least_gang_ = (std::min)(least_gang_, costs.least_gang);
+    const std::uint32_t most = in_->node_capacity(all);
     const auto cost_of_tasks = [&](std::uint64_t tasks) {
       const std::uint64_t needs = tasks * in_->task().gpus;
-      if (needs == all.gpus) return (std::max)(costs.all, costs.least);
-      if (needs <= free) return costs.least;
-      return (std::max)(costs.least_of_gpu * (needs - free), costs.least);
+      if (needs == all.gpus) return (std::max)(cost_of_all, least);
+      return needs <= free ? least : (std::max)(least_of_gpu * (needs - free), least);
     };
     if (most == present + 1) {
       prices_.push_back(cost_of_tasks(most));
-      return;
+      return present;
     }
     of_tasks_.assign(1, 0);
     for (std::uint32_t k = present + 1; k <= most; ++k)
@@ -239,18 +149,15 @@ class group_costs {
       prices_.append(best - i, price);
       i = best;
     }
+    return present;
   }
 
   group_capacity* in_ = nullptr;
   std::uint32_t scale_ = 0;
-  std::uint64_t least_gang_ = never;
   std::uint64_t possible_ = 0;
-  lean_vector<std::uint64_t> split_;    // of each allocation
-  lean_vector<std::uint64_t> in_cell_;  // of each candidate: 0 between calls
-  lean_vector<std::uint32_t> gangs_in_cell_;
+  lean_vector<std::uint64_t> split_;     // of each allocation
   lean_vector<std::uint64_t> prices_;    // of tasks
   lean_vector<std::uint64_t> of_tasks_;  // of one node: the cost of so many tasks more
-  lean_vector<node_costs> first_costs_;  // of each node, right after begin()
 };
 
 // A lower bound on the cost of victims for one group of tasks in one cell, the root. The root is
@@ -265,11 +172,10 @@ class group_costs {
 class split_costs {
  public:
   struct unit {
-    std::uint64_t rate = 0;             // split: a lower bound on the cost of one step more
-    std::uint64_t first_key = 0;        // the same in full, while no gang is evicted
+    std::uint64_t rate = 0;             // a lower bound on the cost of one step more
     std::uint32_t possible = 0;         // at most so many steps more
-    bool solved = false;                // split: `cost` is valid
-    lean_vector<std::uint64_t> cost{};  // split: of so many steps more than now
+    bool solved = false;                // `cost` is valid
+    lean_vector<std::uint64_t> cost{};  // of so many steps more than now
   };
   // Begins with no gang evicted, right after cells.begin().
   void begin(group_capacity& cells) {
@@ -326,25 +232,9 @@ class split_costs {
   [[nodiscard]] std::uint64_t unscaled(std::uint64_t cost) const noexcept {
     return costs_.unscaled(cost);
   }
-  // A lower bound on the cost in full of one step more of a unit that can hold more.
-  [[nodiscard]] std::uint64_t least_cost_in_full(std::uint32_t u) {
-    return costs_.least_cost_in_full(at_, u, capacity(u) + step());
-  }
-  // The costs in full of so many steps more than the unit holds now. False if the limit is reached.
-  [[nodiscard]] bool table_in_full(std::uint32_t u, lean_vector<std::uint64_t>& cost) {
-    tables_.count_in_full(true);
-    return read_table(u, cost);
-  }
-  // Appends the allocations that table_in_full() has counted for so many steps more.
-  void append_evictions_in_full(std::uint32_t u, std::uint32_t steps,
-                                lean_vector<std::uint32_t>& to) {
-    tables_.count_in_full(true);
-    tables_.append_evictions(at_, u, capacity(u) / step() + steps, to);
-  }
   // With split costs: the least cost of the missing steps, and in chosen() its victims.
   std::uint64_t solve_split(std::uint64_t budget) {
     const std::uint64_t end = cells_->work() + budget;
-    tables_.count_in_full(false);
     list_by_rate(first_unit_, last_unit_);
     cells_->add_work((last_unit_ - first_unit_) / 32);
     const std::uint32_t needed = missing(root_);
@@ -430,22 +320,13 @@ class split_costs {
     for (std::uint32_t u = 0; u < n; ++u) {
       const auto [first, last] = levels_->nodes(at_, u);
       for (std::uint32_t i = first; i < last; ++i) unit_of_[i] = u;
-      set_rate(u, [&](std::uint32_t tasks) { return costs_.first_least_cost(at_, u, tasks); });
-      units_[u].first_key = never;
-      if (units_[u].rate == never) continue;
-      const std::uint64_t rate = units_[u].rate >> costs_.scale();
-      const std::uint64_t gang = costs_.least_gang() == never ? 0 : costs_.least_gang();
-      units_[u].first_key = (std::max)(rate, gang / (std::max)(units_[u].possible, 1U));
+      refresh_rate(u);
     }
   }
   void refresh_rate(std::uint32_t u) {
-    set_rate(u, [&](std::uint32_t tasks) { return costs_.least_cost(at_, u, tasks); });
-  }
-  template <class LeastCost>
-  void set_rate(std::uint32_t u, const LeastCost& least_cost) {
     units_[u].solved = false;
     const std::uint32_t now = capacity(u);
-    units_[u].rate = can_hold_more(u) ? least_cost(now + step()) : never;
+    units_[u].rate = can_hold_more(u) ? costs_.least_cost(at_, u, now + step()) : never;
     units_[u].possible = units_[u].rate == never
                              ? 0
                              : levels_->bound(at_, costs_.possible()) / step() - now / step();
@@ -458,7 +339,7 @@ class split_costs {
   }
   [[nodiscard]] std::uint64_t first_bound(std::uint32_t root) {
     if (at_ == levels_->root())
-      return costs_.unscaled(costs_.first_least_cost(at_, root, levels_->tasks));
+      return costs_.unscaled(costs_.least_cost(at_, root, levels_->tasks));
     const auto [first, last] = units_of(root);
     list_by_rate(first, last);
     std::uint64_t bound = 0;

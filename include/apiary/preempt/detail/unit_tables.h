@@ -196,11 +196,6 @@ class group_capacity {
     if (!hosted_) return {free_[n], 0, 0};
     return {free_[n], hosts_[n].cpu_milli, hosts_[n].memory_mib};
   }
-  // The same if all candidates were evicted.
-  [[nodiscard]] node_amounts most_amounts(std::uint32_t n) const noexcept {
-    if (!hosted_) return {most_free_[n], 0, 0};
-    return {most_free_[n], most_hosts_[n].cpu_milli, most_hosts_[n].memory_mib};
-  }
   [[nodiscard]] node_amounts freed_by(const item& i) const noexcept {
     if (!hosted_) return {i.gpus, 0, 0};
     return {i.gpus, freed_[i.allocation].cpu_milli, freed_[i.allocation].memory_mib};
@@ -216,18 +211,13 @@ class group_capacity {
 
  private:
   enum class state : std::uint8_t { running, gone, kept };
-  // Lists the allocations by node, and sums up what they free.
+  // Lists the allocations by node.
   void list_by_node() {
     first_on_.assign(free_.size() + 1, 0);
-    most_free_ = free_;
-    most_hosts_ = hosts_;
     candidate_of_.resize(allocations_.size());
     for (std::uint32_t j = 0; j < candidates_.size(); ++j)
       for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
-        const auto [n, gpus] = allocations_[a];
-        ++first_on_[n];
-        most_free_[n] += gpus;
-        if (hosted_) most_hosts_[n] += freed_[a];
+        ++first_on_[allocations_[a].node];
         candidate_of_[a] = j;
       }
     std::uint32_t sum = 0;
@@ -245,8 +235,10 @@ class group_capacity {
       most_[h].assign(levels_->num_cells(h), 0);
     }
     for (std::uint32_t n = 0; n < free_.size(); ++n) {
-      capacity_[0][n] = node_capacity(amounts(n));
-      most_[0][n] = node_capacity(most_amounts(n));
+      node_amounts all = amounts(n);
+      capacity_[0][n] = node_capacity(all);
+      for (const item& i : on(n)) all += freed_by(i);
+      most_[0][n] = node_capacity(all);
     }
     for (std::size_t h = 1; h < capacity_.size(); ++h)
       for (std::uint32_t c = 0; c < capacity_[h - 1].size(); ++c) {
@@ -277,8 +269,6 @@ class group_capacity {
   std::span<const resources> freed_;
   lean_vector<std::uint32_t> free_;
   lean_vector<resources> hosts_;
-  lean_vector<std::uint32_t> most_free_;              // of each node, if all candidates are evicted
-  lean_vector<resources> most_hosts_;                 // the same
   lean_vector<state> states_;                         // of each candidate
   lean_vector<std::uint32_t> first_on_;               // of each node
   lean_vector<item> on_;                              // by node
@@ -289,14 +279,12 @@ class group_capacity {
 };
 
 // Computes for a cell the least cost of evictions for each capacity. The cost of a gang is either
-// split among its allocations (then the costs of several cells add up to a lower bound), or counted
-// in full in each cell.
+// split among its allocations: then the costs of several cells add up to a lower bound.
 //
 // In a cell directly above the nodes, gangs on several nodes connect these nodes. For each set of
 // connected nodes the search tries all subsets of the few largest of these gangs, and solves a
-// knapsack of the other gangs on each node. If costs count in full, it chooses the other gangs with
-// their costs split among their nodes, and then counts each of them once. The table of any other
-// cell is the sum of the tables of its children.
+// knapsack of the other gangs on each node. The table of any other cell is the sum of the tables of
+// its children.
 // Requires: as group_costs.
 // Cost:     table O(nodes of the cell * 2^connecting gangs * (GPUs of a node)^2) and O(tasks^2).
 class unit_tables {
@@ -307,8 +295,6 @@ class unit_tables {
     costs_ = costs;
     most_work_ = never;
   }
-  // Whether a gang counts in full in each cell, or with the costs of its allocations there.
-  void count_in_full(bool to) noexcept { full_ = to; }
   // cost[s]: the least cost of evictions after which the cell holds s times the step of its level,
   // for each s that is possible. False if work() would exceed the limit; then the table is empty,
   // and work() is the limit.
@@ -338,8 +324,6 @@ class unit_tables {
     std::uint32_t first_node = 0;  // the first of them
     std::uint32_t tried = none;    // position among the gangs of which all subsets are tried
     std::uint64_t cost = 0;        // in the cell
-    std::uint64_t price = 0;       // its cost for each of its nodes, if costs count in full
-    std::uint32_t solution = 0;    // the last of cost_in_full() in which it is evicted
   };
   struct local_item {
     std::uint32_t gang = 0;  // position in gangs_
@@ -349,16 +333,12 @@ class unit_tables {
   struct component {
     lean_vector<std::uint32_t> nodes;
     lean_vector<std::uint32_t> tried;  // gangs of which all subsets are tried
-    bool all_tried = true;
     lean_vector<std::uint64_t> cost;
     lean_vector<std::uint32_t> subset;  // of `tried`, for each cost
-    lean_vector<std::uint32_t> solved;  // the capacity in whose solution each cost is
   };
 
   static constexpr std::size_t max_tried = 5;          // gangs of which all subsets are tried
   static constexpr std::size_t max_solved_nodes = 64;  // nodes times subsets of a component
-  // Costs in full are no bound: with more nodes, and gangs left to try, no subsets are tried.
-  static constexpr std::size_t max_nodes_with_subsets = 8;
 
   using table_choice = lean_vector<std::uint32_t>;
 
@@ -438,7 +418,7 @@ class unit_tables {
         if ((subset >> g.tried & 1) != 0) left += in_->freed_by(what);
         continue;
       }
-      node_gangs_.push_back({full_ ? g.price : costs_[what.allocation], in_->freed_by(what)});
+      node_gangs_.push_back({costs_[what.allocation], in_->freed_by(what)});
     }
     const eviction_levels::level& at = in_->levels().levels[0];
     const bool solved = node_.solve(left, node_gangs_, in_->task(), at.step, at.most, in_->hosted(),
@@ -449,17 +429,10 @@ class unit_tables {
   [[nodiscard]] bool solve_component(std::uint32_t first, component& at, std::size_t most) {
     at.cost.clear();
     at.subset.clear();
-    at.solved.clear();
     for (std::uint32_t subset = 0; subset < 1U << at.tried.size(); ++subset) {
       std::uint64_t base = 0;
       for (std::size_t t = 0; t < at.tried.size(); ++t)
         if ((subset >> t & 1) != 0) base += gangs_[at.tried[t]].cost;
-      if (full_ && !at.all_tried) {
-        if (!sum_nodes_with_choices(first, at, subset, most)) return false;
-        for (std::uint32_t k = 0; k < sum_.size(); ++k)
-          keep_solution(at, k, base + cost_in_full(at, k), subset);
-        continue;
-      }
       sum_.assign(1, base);
       for (const std::uint32_t n : at.nodes) {
         if (!solve_node(first, n, subset) || !add_table(sum_, node_.cost(), most, nullptr))
@@ -467,12 +440,6 @@ class unit_tables {
       }
       for (std::uint32_t k = 0; k < sum_.size(); ++k) keep_solution(at, k, sum_[k], subset);
     }
-    for (std::size_t k = at.cost.size(); k-- > 1;)
-      if (at.cost[k] < at.cost[k - 1]) {
-        at.cost[k - 1] = at.cost[k];
-        at.subset[k - 1] = at.subset[k];
-        at.solved[k - 1] = at.solved[k];
-      }
     return true;
   }
   static void keep_solution(component& at, std::uint32_t k, std::uint64_t cost,
@@ -480,12 +447,10 @@ class unit_tables {
     if (k >= at.cost.size()) {
       at.cost.resize(k + 1, never);
       at.subset.resize(k + 1, 0);
-      at.solved.resize(k + 1, 0);
     }
     if (cost >= at.cost[k]) return;
     at.cost[k] = cost;
     at.subset[k] = subset;
-    at.solved[k] = k;
   }
   // Fills sum_ with the costs of the nodes of a component if the subset is evicted, and choices_
   // and sets_ with the gangs that are evicted on each node.
@@ -518,20 +483,6 @@ class unit_tables {
         set >>= 1;
       }
     }
-  }
-  // The sum of their costs, each gang once.
-  [[nodiscard]] std::uint64_t cost_in_full(const component& at, std::size_t k) {
-    std::uint64_t cost = 0;
-    ++solution_;
-    for_each_evicted(at, k, [&](const local_item& i) {
-      local_gang& g = gangs_[i.gang];
-      in_->add_work(1);
-      if (g.solution == solution_) return;
-      g.solution = solution_;
-      cost += g.cost;
-    });
-    in_->add_work(at.nodes.size());
-    return cost;
   }
   // A cell directly above the nodes.
   [[nodiscard]] bool solve_lowest(std::uint32_t c, std::uint32_t steps,
@@ -567,8 +518,7 @@ class unit_tables {
         for (const local_item& i : items_)
           if (i.gang == at.tried[t]) to.push_back(i.what.allocation);
     if (!sum_nodes_with_choices(first, at, subset, most)) return false;
-    for_each_evicted(at, at.solved[k],
-                     [&](const local_item& i) { to.push_back(i.what.allocation); });
+    for_each_evicted(at, k, [&](const local_item& i) { to.push_back(i.what.allocation); });
     return true;
   }
 
@@ -588,11 +538,11 @@ class unit_tables {
         if (!in_->running(j) || (!in_->hosted() && on_node.gpus == 0)) continue;
         if (local_of_[j] == none) {
           local_of_[j] = static_cast<std::uint32_t>(gangs_.size());
-          gangs_.push_back({j, 0, n - first, none, 0, 0, 0});
+          gangs_.push_back({j, 0, n - first, none, 0});
         }
         local_gang& g = gangs_[local_of_[j]];
         ++g.nodes;
-        g.cost = full_ ? in_->candidates()[j].cost : g.cost + costs_[on_node.allocation];
+        g.cost += costs_[on_node.allocation];
         items_.push_back({local_of_[j], on_node});
         const std::uint32_t x = representative(g.first_node);
         const std::uint32_t y = representative(n - first);
@@ -600,10 +550,7 @@ class unit_tables {
       }
     }
     first_item_.push_back(static_cast<std::uint32_t>(items_.size()));
-    for (local_gang& g : gangs_) {
-      local_of_[g.candidate] = none;
-      g.price = g.nodes > 1 ? g.cost / g.nodes : g.cost;
-    }
+    for (const local_gang& g : gangs_) local_of_[g.candidate] = none;
     in_->add_work(items_.size() + joined_.size());
   }
   // The components of the nodes; in each, of which gangs all subsets are tried.
@@ -633,8 +580,6 @@ class unit_tables {
         std::sort(at.tried.begin(), at.tried.end(), [&](std::uint32_t a, std::uint32_t b) {
           return gangs_[a].nodes != gangs_[b].nodes ? gangs_[a].nodes > gangs_[b].nodes : a < b;
         });
-      at.all_tried = tried == at.tried.size();
-      if (full_ && !at.all_tried && at.nodes.size() >= max_nodes_with_subsets) tried = 0;
       at.tried.resize(tried);
       for (std::uint32_t t = 0; t < tried; ++t) gangs_[at.tried[t]].tried = t;
     }
@@ -647,7 +592,6 @@ class unit_tables {
 
   group_capacity* in_ = nullptr;
   std::span<const std::uint64_t> costs_;
-  bool full_ = false;
   lean_vector<local_gang> gangs_;
   lean_vector<local_item> items_;
   lean_vector<std::uint32_t> first_item_;  // of each node of the cell
@@ -663,7 +607,6 @@ class unit_tables {
   lean_vector<node_evictions::gang> node_gangs_;
   std::vector<table_choice> choices_;             // of each node of a component
   std::vector<lean_vector<std::uint64_t>> sets_;  // of each node of a component, by capacity
-  std::uint32_t solution_ = 0;
   std::uint64_t most_work_ = never;
 };
 
