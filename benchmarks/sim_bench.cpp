@@ -581,7 +581,7 @@ const std::vector<policy>& policies() {
           "gandiva_hived",
           [](const server_spec& spec, std::uint32_t tenants) {
             return gandiva_hived::create(
-                       hived_job_placer::create(equal_cells(spec, tenants)).value(),
+                       hived_placer::create(equal_cells(spec, tenants), true).value(),
                        {.migrations = {.jobs = 4, .cost = 100}})
                 .value();
           },

@@ -465,7 +465,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     status = run(std::move(made));
   } else if (policy == "gandiva_hived") {
     APIARY_ASSIGN_OR_RETURN(auto below,
-                            apiary::hived_job_placer::create(cells_of(cluster, quotas)));
+                            apiary::hived_placer::create(cells_of(cluster, quotas), true));
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_hived::create(std::move(below), slices));
     status = run(std::move(made));
   } else if (policy == "gang" || policy == "gang_backfill") {

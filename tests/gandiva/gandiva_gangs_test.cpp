@@ -7,6 +7,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/gandiva/time_sharing.h>
+#include <apiary/hived/queries.h>
 
 #include <doctest/doctest.h>
 
@@ -439,9 +440,10 @@ struct random_test_cluster {
     gangs.measure =
         random.uniform(2) == 0 ? gang_migration::metric::broken : gang_migration::metric::spread;
     gangs.guaranteed = random.uniform(4) == 0;
-    gangs.trials = 1 + random.uniform(4);
+    options.migrations.trials = 1 + random.uniform(4);
     options.quantum = random.uniform(8) == 0 ? max_time : 1 + random.uniform(60);
-    options.migrations = {random.uniform(4), random.uniform(2) * random.uniform(1500)};
+    options.migrations.jobs = random.uniform(4);
+    options.migrations.cost = random.uniform(2) * random.uniform(1500);
     options.max_wait = static_cast<std::uint32_t>(options.quantum % 4);
   }
 };

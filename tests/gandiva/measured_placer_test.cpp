@@ -60,11 +60,9 @@ std::int64_t naive_fragmentation(const std::vector<std::uint32_t>& idle,
 
 template <class Placer>
 gandiva_with_placer<Placer> sharing_of(const server_spec& spec, const fragmentation& metric,
-                                       const time_sharing_options::migration_limits& limits,
-                                       std::uint32_t trials = 4) {
-  return gandiva_with_placer<Placer>::create(
-             {placer_of<Placer>(spec, metric), spec, metric, trials},
-             {.quantum = max_time, .migrations = limits})
+                                       const time_sharing_options::migration_limits& limits) {
+  return gandiva_with_placer<Placer>::create({placer_of<Placer>(spec, metric), spec, metric},
+                                             {.quantum = max_time, .migrations = limits})
       .value();
 }
 
@@ -176,9 +174,9 @@ TEST_CASE_TEMPLATE(
       kinds.emplace_back(1 + random.uniform(8), 1 + random.uniform(9));
     const fragmentation metric(mix_of(kinds));
     const std::uint32_t trials = 1 + random.uniform(4);
-    const time_sharing_options::migration_limits limits{random.uniform(4),
-                                                        random.uniform(2) * random.uniform(2000)};
-    auto q = sharing_of<Placer>(spec, metric, limits, trials);
+    const time_sharing_options::migration_limits limits{
+        random.uniform(4), random.uniform(2) * random.uniform(2000), trials};
+    auto q = sharing_of<Placer>(spec, metric, limits);
     std::map<job_id, std::pair<job_request, job_placement>> jobs;
     std::set<job_id> fixed;  // jobs that may not migrate
     job_id next{0};

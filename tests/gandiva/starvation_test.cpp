@@ -49,7 +49,7 @@ gandiva_hived cells_of(const std::vector<std::uint32_t>& gpus, std::uint32_t wai
   for (std::uint32_t n = 0; n < nodes; ++n)
     config.physical_cells[0].children.push_back({.address = "n" + std::to_string(n)});
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}};
-  return gandiva_hived::create(hived_job_placer::create(config).value(),
+  return gandiva_hived::create(hived_placer::create(config, true).value(),
                                {.quantum = quantum, .migrations = {.jobs = 1}, .max_wait = wait})
       .value();
 }

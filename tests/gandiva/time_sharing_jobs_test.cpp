@@ -58,8 +58,8 @@ gandiva_fgd by_fragmentation(const server_spec& spec, const time_sharing_options
           .value();
   return gandiva_fgd::create({std::move(placer), spec, metric}, options).value();
 }
-hived_job_placer cells_of_tenants(const gang_migration& moves = {}) {
-  return hived_job_placer::create(apiary_test::two_racks(), moves).value();
+hived_placer cells_of_tenants(const gang_migration& moves = {}) {
+  return hived_placer::create(apiary_test::two_racks(), true, moves).value();
 }
 gandiva_hived by_tenants(const time_sharing_options& options, const gang_migration& moves = {}) {
   return gandiva_hived::create(cells_of_tenants(moves), options).value();
@@ -287,7 +287,7 @@ TEST_CASE("time_sharing: after an error of the placer no job is lost") {
 }
 
 TEST_CASE("time_sharing: a guaranteed job that the placer fails to place gets time slices") {
-  using placer = placer_that_fails<hived_job_placer>;
+  using placer = placer_that_fails<hived_placer>;
   auto q = time_sharing<placer>::create(placer(cells_of_tenants(), 0), {.quantum = 60}).value();
   using phase = decltype(q)::phase;
   REQUIRE(q.submit(job_of(0, 0, 8), 0).ok());
@@ -382,7 +382,7 @@ TEST_CASE("time_sharing: a guaranteed job starts where another one migrated away
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}}};
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}, {.name = "none", .cells = {}}};
   gandiva_hived q =
-      gandiva_hived::create(hived_job_placer::create(config, {.guaranteed = true}).value(),
+      gandiva_hived::create(hived_placer::create(config, true, {.guaranteed = true}).value(),
                             {.quantum = 60, .migrations = {4, 0}})
           .value();
   const auto comes = [&](const job_request& r, time_ms now) {
@@ -661,7 +661,8 @@ TEST_CASE(
     options.shares_gpu_time = seed >= 10;
     const gang_migration moves{
         random.uniform(2) == 0 ? gang_migration::metric::broken : gang_migration::metric::spread,
-        random.uniform(2) == 0, 1 + random.uniform(4)};
+        random.uniform(2) == 0};
+    options.migrations.trials = 1 + random.uniform(4);
     const std::uint64_t a =
         play(random, 4, 9, 3, done, [&] { return boxed(by_tenants(options, moves)); });
     if (seed < 10) log.add(a);

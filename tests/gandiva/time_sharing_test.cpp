@@ -67,7 +67,6 @@ struct gpu_counter {
   [[nodiscard]] std::uint32_t idle_gpus() const { return healthy ? left() : 0; }
   [[nodiscard]] std::uint32_t total_gpus() const { return all; }
   [[nodiscard]] kind kind_of(const request& r) const { return kind_of_request(r); }
-  [[nodiscard]] std::int32_t priority(const request& r) const { return r.priority; }
   absl::Status check(const request& r) {
     return r.gpus > all ? absl::InvalidArgumentError("too large") : absl::OkStatus();
   }

@@ -131,10 +131,10 @@ mutant(victims_left fgd/detail/preemption_book.h "forgotten update: a task that 
 mutant(victim_ended fgd/detail/preemption_book.h "forgotten update: a job that has ended stays a victim"
   FROM [[preemptor_of_.erase(found);]] TO [[]] STATEMENT)
 mutant(sharing_idle fgd/gpu_sharing_placer.h "dropped condition: GPUs of a bad server become idle"
-  FROM [[scheduler_.nodes()[p.node].healthy]] TO [[true]])
+  FROM [=[!scheduler_.nodes()[n].healthy]=] TO [[false]])
 mutant(sharing_rest fgd/gpu_sharing_placer.h "wrong comparison: a job that fills the idle cluster is refused"
   FROM [[rest <= largest_rest_]] TO [[rest < largest_rest_]])
 mutant(sharing_named_twice fgd/gpu_sharing_placer.h "forgotten step: a server that a placement names twice counts twice"
   FROM [[detail::sort_unique(servers);]] TO [[detail::merge_sort(servers);]] STATEMENT)
 mutant(sharing_free_tasks fgd/gpu_sharing_placer.h "forgotten update: servers that become idle do not count"
-  FROM [[free_tasks_ += free_tasks_on(found->second) - before;]] TO [[]] STATEMENT)
+  FROM [[count(servers, 1);]] TO [[]] STATEMENT)

@@ -184,7 +184,7 @@ mutant(queue_bad_wait hived/hived_queue.h "dropped condition: a job that fits on
 mutant(queue_outranked hived/hived_queue.h "dropped condition: on idle GPUs a lower priority comes first"
   FROM [[std::exchange(passed, size) == size]] TO [[false]])
 mutant(placer_guarantee hived/hived_placer.h "forgotten argument: a job that comes back gets other cells than it had"
-  FROM [[scheduler_.recover(gang, as.tasks, as.whole_cells)]] TO [[scheduler_.recover(gang, as.tasks)]])
+  FROM [[gangs_.put_back(gang, as.tasks, as.whole_cells)]] TO [[gangs_.put_back(gang, as.tasks, {})]])
 mutant(placer_remembers hived/hived_placer.h "wrong value: runs before the last start of a job are forgotten"
   FROM [[old_runs_ = runs_.size();]] TO [[old_runs_ = 0;
       runs_.clear();]] STATEMENT)

@@ -16,7 +16,7 @@ mutant(can_place_mask model/node_table.h "off by one: a mask may name a GPU that
   IN [[!node.fits_if_healthy(task) || where.gpu_mask >> node.gpus != 0]]
   FROM [[where.gpu_mask >> node.gpus]] TO [[where.gpu_mask >> (node.gpus + 1)]])
 mutant(place_keeps_host model/node_table.h "forgotten update: a removed task keeps its CPU and memory"
-  FROM [[node.left += task.host();]] TO [[]] STATEMENT)
+  FROM [[left += task.host();]] TO [[]] STATEMENT)
 mutant(task_sizes_of_part model/node_table.h "wrong index: tasks on part of a GPU count as tasks on whole ones"
   FROM [[task.wants_whole_gpus() ? task.gpus : 0]] TO [[task.gpus]])
 mutant(task_sizes_last model/node_table.h "forgotten update: the size of the last removed task stays"

@@ -225,7 +225,7 @@ class naive_gandiva_gangs {
     std::size_t at = 0;
     while (at < movable.size() && movable[at] < next_) ++at;
     std::vector<apiary::job_id> moved;
-    for (std::uint32_t i = 0; i < gangs_.trials && i < movable.size(); ++i) {
+    for (std::uint32_t i = 0; i < options_.migrations.trials && i < movable.size(); ++i) {
       if (moved.size() == options_.migrations.jobs) break;
       const apiary::job_id id = movable[(at + i) % movable.size()];
       next_ = apiary::job_id(id.value + 1);

@@ -27,7 +27,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,7 +35,7 @@ APIARY_NAMESPACE_BEGIN
 // A placer that uses a node score, for example FGD's. A job that fits on some server is one task. A
 // larger job is a gang: tasks as large as the smallest server with GPUs, and one with the rest.
 // Cost: propose, commit, finish as gang_sharing_scheduler, but propose O(1) for a gang whose tasks
-//       have no idle servers; jobs_on O(running jobs).
+//       have no idle servers.
 template <NodeScore Score>
 class gpu_sharing_placer : public job_placer_types {
  public:
@@ -96,55 +95,34 @@ class gpu_sharing_placer : public job_placer_types {
       return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
                                                      " GPUs; the placement has ", gpus));
     }
-    for (const placement& p : where) {
-      if (scheduler_.nodes().contains(p.node)) continue;
-      return absl::NotFoundError(absl::StrCat("there is no server ", p.node.value));
-    }
-    const std::uint32_t before = free_tasks_on(where);
-    if (where.size() == 1) {
-      APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), where[0]));
-    } else {
+    return change(where, [&] {
+      if (where.size() == 1) return scheduler_.commit(task(r.job, gpus), where[0]);
       topology_constraints gang;
       std::vector<task_placement> tasks;
       for (const placement& p : where) {
         tasks.push_back({static_cast<std::uint32_t>(gang.groups.size()), p});
         gang.groups.push_back({.tasks = 1, .gpus = p.num_gpus()});
       }
-      APIARY_RETURN_IF_ERROR(scheduler_.commit(r.job, gang, tasks));
-    }
-    running_.try_emplace(r.job.value, where);
-    idle_ -= gpus;
-    free_tasks_ += free_tasks_on(where) - before;
-    return absl::OkStatus();
+      return scheduler_.commit(r.job, gang, tasks);
+    });
   }
   // The job has ended. kNotFound: it does not run.
   [[nodiscard]] absl::Status finish(job_id job) {
-    const auto found = running_.find(job.value);
-    if (found == running_.end()) return scheduler_.finish(job);
-    const std::uint32_t before = free_tasks_on(found->second);
-    APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
-    for (const placement& p : found->second) {
-      if (scheduler_.nodes()[p.node].healthy) idle_ += p.num_gpus();
-    }
-    free_tasks_ += free_tasks_on(found->second) - before;
-    running_.erase(found);
-    return absl::OkStatus();
+    job_placement where;
+    for (const auto& t : scheduler_.tasks_of(job)) where.push_back(t.where);
+    return change(where, [&] { return scheduler_.finish(job); });
   }
 
   // The server gets no new job; its jobs continue. kNotFound: there is no such server.
-  [[nodiscard]] absl::Status mark_bad(node_id n) { return set_health(n, false); }
-  // The server gets new jobs again. kNotFound: there is no such server.
-  [[nodiscard]] absl::Status mark_healthy(node_id n) { return set_health(n, true); }
-  // The jobs on the server, ascending.
-  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
-    std::vector<job_id> jobs;
-    for (const auto& [job, where] : running_) {
-      if (std::any_of(where.begin(), where.end(), [&](placement p) { return p.node == n; }))
-        jobs.emplace_back(job);
-    }
-    std::sort(jobs.begin(), jobs.end());
-    return jobs;
+  [[nodiscard]] absl::Status mark_bad(node_id n) {
+    return change({{n, 0}}, [&] { return scheduler_.mark_bad(n); });
   }
+  // The server gets new jobs again. kNotFound: there is no such server.
+  [[nodiscard]] absl::Status mark_healthy(node_id n) {
+    return change({{n, 0}}, [&] { return scheduler_.mark_healthy(n); });
+  }
+  // The jobs on the server, ascending.
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const { return scheduler_.jobs_on(n); }
   // Idle GPUs on healthy servers.
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return idle_; }
   // All GPUs, including those on bad servers.
@@ -171,36 +149,31 @@ class gpu_sharing_placer : public job_placer_types {
     }
     free_tasks_ = whole_tasks_;
   }
-  // How many tasks of `task_` GPUs fit on the idle GPUs of the healthy servers of this placement,
-  // which may name a server more than once.
-  [[nodiscard]] std::uint32_t free_tasks_on(const job_placement& where) const {
-    std::vector<node_id> servers;
-    for (const placement& p : where) servers.push_back(p.node);
-    detail::sort_unique(servers);
-    std::uint32_t tasks = 0;
-    for (const node_id n : servers) {
-      const node_state& server = scheduler_.nodes()[n];
-      if (server.healthy) tasks += server.free_gpus() / task_;
-    }
-    return tasks;
-  }
-
   [[nodiscard]] static task_request task(job_id job, std::uint32_t gpus) noexcept {
     return {.job = job, .gpus = gpus, .gpu_milli = whole_gpu};
   }
-  [[nodiscard]] absl::Status set_health(node_id n, bool healthy) {
-    const bool known = scheduler_.nodes().contains(n);
-    const bool changes = known && scheduler_.nodes()[n].healthy != healthy;
-    APIARY_RETURN_IF_ERROR(healthy ? scheduler_.mark_healthy(n) : scheduler_.mark_bad(n));
-    if (!changes) return absl::OkStatus();
-    const std::uint32_t free = scheduler_.nodes()[n].free_gpus();
-    idle_ = healthy ? idle_ + free : idle_ - free;
-    free_tasks_ = healthy ? free_tasks_ + free / task_ : free_tasks_ - free / task_;
-    return absl::OkStatus();
+  // Calls apply(), which changes these servers. They may be named more than once.
+  template <class F>
+  [[nodiscard]] absl::Status change(const job_placement& where, F&& apply) {
+    std::vector<node_id> servers;
+    for (const placement& p : where) servers.push_back(p.node);
+    detail::sort_unique(servers);
+    count(servers, ~0U);
+    const absl::Status done = apply();
+    count(servers, 1);
+    return done;
+  }
+  // Counts the idle GPUs of the healthy ones among these servers, and their tasks.
+  void count(const std::vector<node_id>& servers, std::uint32_t times) {
+    for (const node_id n : servers) {
+      if (!scheduler_.nodes().contains(n) || !scheduler_.nodes()[n].healthy) continue;
+      const std::uint32_t free = scheduler_.nodes()[n].free_gpus();
+      idle_ += times * free;
+      free_tasks_ += times * (free / task_);
+    }
   }
 
   gang_sharing_scheduler<Score> scheduler_;
-  std::unordered_map<std::uint32_t, job_placement> running_;
   std::uint32_t largest_ = 0;               // GPUs of the largest server
   std::uint32_t task_ = max_gpus_per_node;  // GPUs of a task of a gang
   std::uint32_t whole_tasks_ = 0;           // the most such tasks in an idle cluster

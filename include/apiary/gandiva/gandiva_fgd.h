@@ -21,8 +21,6 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -44,11 +42,9 @@ class measured_placer {
   using placement_type = job_placement;  // see Placer
   using kind = typename Below::kind;     // see Placer
   // servers: the placer's. metric: the measure that migrations lower; its tasks are whole GPUs
-  // without CPU. trials: jobs that a decision tries to migrate, round robin. Requires: nothing runs
-  // on the placer's servers.
-  measured_placer(Below below, const server_spec& servers, fragmentation metric,
-                  std::uint32_t trials = 4)
-      : below_(std::move(below)), metric_(std::move(metric)), trials_(trials) {
+  // without CPU. Requires: nothing runs on the placer's servers.
+  measured_placer(Below below, const server_spec& servers, fragmentation metric)
+      : below_(std::move(below)), metric_(std::move(metric)) {
     for (const std::uint32_t gpus : servers.gpus) nodes_.add({.gpus = gpus});
   }
   // The placer below.
@@ -99,17 +95,14 @@ class measured_placer {
     const auto unit = static_cast<std::int64_t>(metric_.total_weight()) * r.gpus;
     return (gain - 1) / unit + 1;
   }
-  // See MigratingPlacer.
-  [[nodiscard]] std::uint32_t trials() const noexcept { return trials_; }
-  // See MigratingPlacer.
+  // See MeasuredPlacer.
   [[nodiscard]] bool may_migrate(job_id /*j*/) const noexcept { return true; }
 
  private:
   // The server after these devices have been taken, or released.
   [[nodiscard]] node_state with(const placement& p, bool taken) const noexcept {
     node_state node = nodes_[p.node];
-    for (std::uint32_t mask = p.gpu_mask; mask != 0; mask &= mask - 1)
-      node.gpu_left[static_cast<std::size_t>(std::countr_zero(mask))] = taken ? 0 : whole_gpu;
+    node.change({.gpus = p.num_gpus(), .gpu_milli = whole_gpu}, p.gpu_mask, taken);
     return node;
   }
   // By how much W * F of the cluster would grow if a job that does not run ran at `where`.
@@ -125,7 +118,6 @@ class measured_placer {
   Below below_;
   node_table nodes_;
   fragmentation metric_;
-  std::uint32_t trials_;
   std::unordered_map<std::uint32_t, job_placement> running_;
 };
 
@@ -143,7 +135,7 @@ using gandiva_with_placer = time_sharing<measured_placer<Placer>>;
 // Gandiva with FGD as the placer, for jobs of whole GPUs. For tasks see gandiva_tasks.
 using gandiva_fgd = gandiva_with_placer<gpu_sharing_placer<fragmentation_gradient>>;
 
-static_assert(MigratingPlacer<measured_placer<server_placer>>);
+static_assert(MeasuredPlacer<measured_placer<server_placer>>);
 static_assert(JobScheduler<gandiva_with_placer<server_placer>> && JobScheduler<gandiva_fgd>);
 
 APIARY_NAMESPACE_END

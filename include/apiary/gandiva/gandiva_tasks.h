@@ -118,17 +118,7 @@ class fragmentation_migrations {
   [[nodiscard]] static node_state with(const node_state& before, const task_request& task,
                                        std::uint32_t mask, bool taken) noexcept {
     node_state node = before;
-    if (taken) {
-      node.left -= task.host();
-    } else {
-      node.left += task.host();
-    }
-    for (std::uint32_t i = 0; i < node.gpus; ++i) {
-      if ((mask >> i & 1) == 0) continue;
-      const std::uint32_t milli = node.gpu_left[i];
-      node.gpu_left[i] =
-          static_cast<milli_gpu>(taken ? milli - task.gpu_milli : milli + task.gpu_milli);
-    }
+    node.change(task, mask, taken);
     return node;
   }
   // The devices of this node where the task gains most.

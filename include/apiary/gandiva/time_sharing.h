@@ -37,6 +37,8 @@ struct time_sharing_options {
   struct migration_limits {
     std::uint32_t jobs = 1;  // at most so many jobs migrate; 0: none
     std::uint32_t cost = 0;  // thousandths a GPU; a migration must lower the measure by more
+    // Jobs that are tried, round robin; a BestMigrationPlacer looks at all jobs.
+    std::uint32_t trials = 4;
   };
   // Options of one job.
   struct job_options {
@@ -49,53 +51,6 @@ struct time_sharing_options {
   // Jobs of whole GPUs share GPU-time: a job of g GPUs counts as one of weight 1000 * weight / g,
   // rounded down, but at least 1. False: jobs share time, whatever their GPUs, as published.
   bool shares_gpu_time = true;
-};
-
-// A placer some of whose jobs are guaranteed: they do not run in time slices.
-//
-// (p: a placer, r: a request)
-// | expression    | meaning                                                                      |
-// |---------------|------------------------------------------------------------------------------|
-// | p.priority(r) | below 0: the job runs in time slices. From 0 up: the job is guaranteed and   |
-// |               | runs until it ends; a higher number starts first, and only a guaranteed job  |
-// |               | of a higher number may stop it                                               |
-// | p.reserve(j)  | propose_preempting() has just named victims for job j: its GPUs are kept for |
-// |               | it until they have ended, when propose_preempting() finds them               |
-//
-// For jobs of whole GPUs also p.entitled_gpus(t): GPUs of tenant t that no guaranteed job has.
-template <class P>
-concept GuaranteeingPlacer = PreemptingPlacer<P> &&
-    requires(P& p, const P& constant, const typename P::request& r, job_id j) {
-  { constant.priority(r) } -> std::same_as<std::int32_t>;
-  { p.reserve(j) } -> std::same_as<absl::Status>;
-};
-
-// A placer whose jobs migrate, a few of them tried in each decision, round robin: a job is stopped
-// and proposed again, and migrates if the gain is above
-// time_sharing_options::migration_limits::cost.
-//
-// (p: a placer, j: a running job)
-// | expression         | meaning                              |
-// |--------------------|--------------------------------------|
-// | p.trials()         | how many jobs a decision tries       |
-// | p.may_migrate(j)   | whether the job may be tried         |
-template <class P>
-concept MigratingPlacer = MeasuredPlacer<P> && requires(const P& p, job_id j) {
-  { p.trials() } -> std::same_as<std::uint32_t>;
-  { p.may_migrate(j) } -> std::same_as<bool>;
-};
-
-// A placer that finds the best migration itself.
-//
-// (p: a placer, jobs: a span of P::running_request, each {task, where})
-// | expression                   | meaning                                                       |
-// |------------------------------|---------------------------------------------------------------|
-// | p.best_migration(jobs, cost) | an optional {task, to}: the index of the job whose migration  |
-// |                              | gains most, if that is more than `cost` thousandths a GPU     |
-template <class P>
-concept BestMigrationPlacer = Placer<P> &&
-    requires(P& p, std::span<const typename P::running_request> jobs, std::uint32_t cost) {
-  { p.best_migration(jobs, cost)->to } -> std::convertible_to<typename P::placement_type>;
 };
 
 // Runs jobs in time slices on what a placer places, and migrates them. For a JobPlacer it is a
@@ -349,7 +304,7 @@ class time_sharing {
       if (options_.shares_gpu_time) added->weight = detail::gpu_time_weight(options.weight, r.gpus);
     }
     if constexpr (has_owners) {
-      added->priority = placer().priority(r);
+      added->priority = r.priority;
       added->owner = added->priority >= 0;
       added->by_right = added->kind;
       entitle(*added, false);
@@ -631,9 +586,10 @@ class time_sharing {
   [[nodiscard]] absl::StatusOr<bool> migrate() {
     const std::uint32_t limit = options_.migrations.jobs;
     std::uint32_t moved = 0;
-    if constexpr (MigratingPlacer<P>) {
+    if constexpr (MeasuredPlacer<P>) {
       auto at = movable_.lower_bound(next_);
-      const std::size_t trials = (std::min<std::size_t>)(placer().trials(), movable_.size());
+      const std::size_t trials =
+          (std::min<std::size_t>)(options_.migrations.trials, movable_.size());
       for (std::size_t i = 0; i < trials && moved < limit; ++i) {
         if (at == movable_.end()) at = movable_.begin();
         record& r = jobs_[*at];
@@ -663,7 +619,7 @@ class time_sharing {
     became_idle(r);
   }
   // Migrates the job if that gains enough. Returns whether it did.
-  [[nodiscard]] absl::StatusOr<bool> try_migration(record& r) requires MigratingPlacer<P> {
+  [[nodiscard]] absl::StatusOr<bool> try_migration(record& r) requires MeasuredPlacer<P> {
     const job_id job = r.request.job;
     const auto pays = [&](const P& without, const std::optional<placement_type>& to) {
       return to && without.gain(r.request, r.where, *to) > options_.migrations.cost;

@@ -70,10 +70,6 @@ class hived_queries {
   [[nodiscard]] static std::vector<level_t> whole_cell_levels(const hived& h,
                                                               const gang_record& gang);
 
-  // The number of leaves of a cell that no gang uses, bad leaves included. Cost: O(1).
-  [[nodiscard]] static std::uint32_t unused_leaves(const hived& scheduler, std::uint32_t chain,
-                                                   cell_id c, level_t level) noexcept;
-
   // A measure of fragmentation: the unused leaves, bad ones included, each counted once for every
   // level at which the cell around it is partly in use. Cost: O(cells).
   [[nodiscard]] static std::uint64_t broken_leaves(const hived& scheduler);

@@ -104,6 +104,20 @@ struct alignas(64) node_state {
     for (const milli_gpu left_here : gpu_left) n += left_here == whole_gpu ? 1 : 0;
     return n;
   }
+  // The task gets its CPU and memory and these GPUs, or gives them back; not in `task_sizes`.
+  // Requires: so much is left, or was taken.
+  void change(const task_request& task, std::uint32_t gpu_mask, bool in) noexcept {
+    if (in) {
+      left -= task.host();
+    } else {
+      left += task.host();
+    }
+    for (; gpu_mask != 0; gpu_mask &= gpu_mask - 1) {
+      milli_gpu& milli = gpu_left[static_cast<std::uint32_t>(std::countr_zero(gpu_mask))];
+      milli = static_cast<milli_gpu>(in ? milli - task.gpu_milli : milli + task.gpu_milli);
+      APIARY_VERIFY(milli <= whole_gpu);
+    }
+  }
   friend bool operator==(const node_state&, const node_state&) noexcept = default;
 };
 static_assert(sizeof(node_state) == 64);
@@ -209,16 +223,14 @@ class node_table {
   // Subtracts the resources of the task. Requires: is_free(task, where).
   void place(const task_request& task, placement where) noexcept {
     APIARY_ASSERT(is_free(task, where));
-    states_[where.node].left -= task.host();
     change(task, where, true);
   }
   // Undoes place with equal arguments. Requires: the task is placed there.
   void remove(const task_request& task, placement where) noexcept {
-    node_state& node = states_[where.node];
-    APIARY_ASSERT(where.num_gpus() == task.gpus && where.gpu_mask >> node.gpus == 0);
-    node.left += task.host();
-    APIARY_ASSERT(node.left.fits_in(shapes_[where.node].host));
+    APIARY_ASSERT(where.num_gpus() == task.gpus);
+    APIARY_ASSERT(where.gpu_mask >> states_[where.node].gpus == 0);
     change(task, where, false);
+    APIARY_ASSERT(states_[where.node].left.fits_in(shapes_[where.node].host));
   }
   friend bool operator==(const node_table&, const node_table&) = default;
 
@@ -234,14 +246,10 @@ class node_table {
     for (std::uint32_t i = 0; i < shape.gpus; ++i) state.gpu_left[i] = whole_gpu;
     return state;
   }
-  // Adds the task to the GPUs of the placement and to task_sizes, or removes it.
+  // Adds the task, or removes it, also in task_sizes.
   void change(const task_request& task, placement where, bool in) noexcept {
     node_state& node = states_[where.node];
-    for (std::uint32_t mask = where.gpu_mask; mask != 0; mask &= mask - 1) {
-      milli_gpu& left = node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))];
-      left = static_cast<milli_gpu>(in ? left - task.gpu_milli : left + task.gpu_milli);
-      APIARY_VERIFY(left <= whole_gpu);
-    }
+    node.change(task, where.gpu_mask, in);
     if (!task.wants_gpu()) return;
     const std::uint32_t size = task.wants_whole_gpus() ? task.gpus : 0;
     std::uint32_t& count = tasks_by_size_[where.node][size];

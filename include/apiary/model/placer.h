@@ -14,6 +14,7 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -89,17 +90,51 @@ concept PreemptingPlacer = Placer<P> && requires(P& p, const typename P::request
     } -> std::same_as<absl::StatusOr<placer_answer<typename P::placement_type>>>;
 };
 
-// A placer that measures what a migration gains.
+// A PreemptingPlacer some of whose jobs are guaranteed: those whose priority is not below 0. Only a
+// guaranteed job of a higher priority stops such a job. For jobs of whole GPUs, time_sharing also
+// needs p.entitled_gpus(t): the GPUs of tenant t that no guaranteed job has.
 //
-// (p: a placer, r: a request that does not run, from, to: placements of r)
+// (p: a placer, r: a request, j: a job)
+// | expression   | meaning                                                                       |
+// |--------------|-------------------------------------------------------------------------------|
+// | r.priority   | its priority                                                                  |
+// | p.reserve(j) | propose_preempting() has just named victims for job j: its GPUs are kept for  |
+// |              | it until they have ended, when propose() finds them                           |
+template <class P>
+concept GuaranteeingPlacer = PreemptingPlacer<P> &&
+    requires(P& p, const typename P::request& r, job_id j) {
+  { r.priority } -> std::convertible_to<std::int32_t>;
+  { p.reserve(j) } -> std::same_as<absl::Status>;
+};
+
+// A placer that measures what a migration gains: a job is stopped and proposed again, and migrates
+// if the gain is enough.
+//
+// (p: a placer, r: a request that does not run, from, to: placements of r, j: a running job)
 // | expression          | meaning                                                            |
 // |---------------------|--------------------------------------------------------------------|
-// | p.gain(r, from, to) | by how much its measure falls if r runs at `to` and not at `from`, |
-// |                     | in thousandths for each GPU of r, rounded up                       |
+// | p.may_migrate(j)    | whether the job may be tried                                       |
+// | p.gain(r, from, to) | by how much its measure falls if r runs at `to`, which was just    |
+// |                     | proposed, and not at `from`, in thousandths for each GPU of r,     |
+// |                     | rounded up                                                         |
 template <class P>
-concept MeasuredPlacer = Placer<P> &&
-    requires(const P& p, const typename P::request& r, const typename P::placement_type& w) {
+concept MeasuredPlacer = Placer<P> && requires(const P& p, const typename P::request& r,
+                                               const typename P::placement_type& w, job_id j) {
+  { p.may_migrate(j) } -> std::same_as<bool>;
   { p.gain(r, w, w) } -> std::same_as<std::int64_t>;
+};
+
+// A placer that finds the best migration itself.
+//
+// (p: a placer, jobs: a span of P::running_request, each {task, where})
+// | expression                   | meaning                                                       |
+// |------------------------------|---------------------------------------------------------------|
+// | p.best_migration(jobs, cost) | an optional {task, to}: the index of the job whose migration  |
+// |                              | gains most, if that is more than `cost` thousandths a GPU     |
+template <class P>
+concept BestMigrationPlacer = Placer<P> &&
+    requires(P& p, std::span<const typename P::running_request> jobs, std::uint32_t cost) {
+  { p.best_migration(jobs, cost)->to } -> std::convertible_to<typename P::placement_type>;
 };
 
 // The kind of a job for placers that know nothing but its GPUs and its demand.

@@ -140,6 +140,10 @@ class physical_chain {
   [[nodiscard]] std::uint32_t opportunistic_leaves(cell_id c) const noexcept {
     return use_.used(c, opportunistic);
   }
+  // The number of leaves of c, a cell of level l, that no gang uses; bad ones count.
+  [[nodiscard]] std::uint32_t unused(cell_id c, level_t l) const noexcept {
+    return tree().leaves_per_cell(l) - use_.used(c, opportunistic) - use_.used(c, guaranteed);
+  }
   // The virtual cell that c is bound to; not valid: c is unbound.
   [[nodiscard]] virtual_cell owner(cell_id c) const noexcept { return owner_[c.value]; }
   void set_owner(cell_id c, virtual_cell to) noexcept { owner_[c.value] = to; }

@@ -114,22 +114,13 @@ APIARY_INLINE std::vector<level_t> hived_queries::whole_cell_levels(const hived&
   return levels;
 }
 
-APIARY_INLINE std::uint32_t hived_queries::unused_leaves(const hived& scheduler,
-                                                         std::uint32_t chain, cell_id c,
-                                                         level_t level) noexcept {
-  const detail::physical_chain& in = scheduler.cells().chain(chain);
-  return in.tree().leaves_per_cell(level) -
-         in.use().used(c, detail::physical_chain::opportunistic) -
-         in.use().used(c, detail::physical_chain::guaranteed);
-}
-
 APIARY_INLINE std::uint64_t hived_queries::broken_leaves(const hived& scheduler) {
   std::uint64_t sum = 0;
   for (std::uint32_t c = 0; c < scheduler.cells().num_chains(); ++c) {
     const detail::physical_chain& in = scheduler.cells().chain(c);
     for (level_t l = 1; l < in.tree().num_levels(); ++l) {
       for (const cell_id cell : in.tree().cells(l)) {
-        const std::uint32_t unused = unused_leaves(scheduler, c, cell, l);
+        const std::uint32_t unused = in.unused(cell, l);
         if (unused < in.tree().leaves_per_cell(l)) sum += unused;
       }
     }
