@@ -1,5 +1,6 @@
 // apiary/tests/alloc/server_pool_test.cpp - places on the fewest servers, against all subsets.
 // SPDX-License-Identifier: MIT
+#include "support/naive_pool.h"
 #include "support/scale.h"
 #include <apiary/alloc/server_pool.h>
 #include <apiary/core/rng.h>
@@ -135,6 +136,61 @@ TEST_CASE("server_pool: random jobs take the fewest servers and never a device t
       std::uint32_t in_racks = 0;
       for (std::uint32_t r = 0; r < pool.num_racks(); ++r) in_racks += pool.idle(r);
       REQUIRE(in_racks == idle);
+    }
+  }
+}
+
+TEST_CASE("server_pool: the answers of a list of devices") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::vector<std::uint32_t> gpus(1 + random.uniform(12));
+    for (std::uint32_t& g : gpus) g = random.uniform(seed % 3 == 0 ? 17 : 5);
+    const std::uint32_t per_rack = 1 + random.uniform(4);
+    server_pool pool(gpus, per_rack);
+    apiary_test::naive_pool naive(gpus, per_rack);
+    std::vector<job_placement> running;
+    for (std::uint32_t step = 0; step < 80; ++step) {
+      const std::uint32_t rack = random.uniform(pool.num_racks());
+      const id_range<node_id> among =
+          random.uniform(3) == 0 ? pool.servers_of(rack) : pool.servers();
+      const std::uint32_t most = 1 + random.uniform(5);
+      const job_placement place = pool.fit(among, 1 + random.uniform(3) * random.uniform(9), most);
+      const std::uint32_t wanted = place.empty() ? 1 + random.uniform(20) : size_of(place);
+      REQUIRE(pool.fit(among, wanted, most) == naive.fit(among, wanted, most));
+      REQUIRE(pool.most_idle(among, most) == naive.most_idle(among, most));
+      if (!place.empty()) {
+        pool.take(job_id(step), place);
+        naive.take(job_id(step), place);
+        running.push_back(place);
+      }
+      if (!running.empty() && random.uniform(2) == 0) {
+        const auto gone =
+            running.begin() + random.uniform(static_cast<std::uint32_t>(running.size()));
+        pool.give(*gone);
+        naive.give(*gone);
+        running.erase(gone);
+      }
+      const node_id flipped(random.uniform(pool.num_servers()));
+      if (random.uniform(8) == 0) {
+        naive.set_health(flipped, !naive.healthy(flipped));
+        pool.set_health(flipped, naive.healthy(flipped));
+      }
+      REQUIRE(pool.idle() == naive.idle());
+      REQUIRE(pool.usable() == naive.usable());
+      REQUIRE(pool.total() == naive.total());
+      for (std::uint32_t r = 0; r < pool.num_racks(); ++r) {
+        REQUIRE(pool.servers_of(r) == naive.servers_of(r));
+        REQUIRE(pool.idle(r) == naive.idle(r));
+        REQUIRE(pool.total(r) == naive.total(r));
+      }
+      for (const node_id n : pool.servers()) {
+        REQUIRE(pool.idle(n) == naive.idle(n));
+        const std::uint32_t k = random.uniform(naive.idle(n) + 1);
+        REQUIRE(pool.pick_idle(n, k) == naive.pick_idle(n, k));
+        for (std::uint32_t d = 0; d < pool.gpus(n); ++d)
+          REQUIRE(pool.owner(n, d) == naive.owner(n, d));
+      }
     }
   }
 }

@@ -1,7 +1,6 @@
 // apiary/tests/philly/philly_test.cpp - every edge of the state machine by a virtual clock, quotas,
 // preemption, and every second of delay with its cause, over either pool.
 // SPDX-License-Identifier: MIT
-#include "support/naive_pool.h"
 #include "support/philly_loads.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -35,27 +34,13 @@ philly_options small_philly() {
           .max_tries = 1};
 }
 
-// Philly over servers of its own, and over a list of devices that each search reads.
-using philly_by_scan = philly_scheduler<apiary_test::naive_pool>;
-
-template <class P>
-P make_philly(const philly_options& options) {
-  if constexpr (std::is_same_v<P, philly>) {
-    return P::create(options).value();
-  } else {
-    const server_spec& servers = options.servers;
-    return P::create(options, apiary_test::naive_pool(servers.gpus, servers.servers_per_rack))
-        .value();
-  }
-}
-
 // A scheduler and what it did, by job.
-template <class P>
 struct philly_host {
-  P scheduler;
+  philly scheduler;
   std::map<std::uint32_t, job_action> last{};
 
-  explicit philly_host(const philly_options& options) : scheduler(make_philly<P>(options)) {}
+  explicit philly_host(const philly_options& options)
+      : scheduler(philly::create(options).value()) {}
 
   void submit(std::uint32_t job, std::uint32_t gpus, time_ms now, std::uint32_t tenant = 0) {
     const absl::Status status =
@@ -73,16 +58,15 @@ struct philly_host {
     for (job_action& a : actions) last[a.job.value] = std::move(a);
     REQUIRE(scheduler.wake() > now);
   }
-  [[nodiscard]] typename P::standing at(std::uint32_t job) const {
+  [[nodiscard]] philly::standing at(std::uint32_t job) const {
     return scheduler.find(job_id(job)).value();
   }
   [[nodiscard]] const job_placement& where(std::uint32_t job) const { return last.at(job).where; }
 };
 
 // A GPU of every server is taken by jobs 0, 1, 2, 3: no whole server is idle.
-template <class P>
-philly_host<P> one_taken_of_each(const philly_options& options) {
-  philly_host<P> m(options);
+philly_host one_taken_of_each(const philly_options& options) {
+  philly_host m(options);
   for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0);
   for (std::uint32_t job = 0; job < 4; ++job) {
     m.finish(job, 0);
@@ -129,9 +113,8 @@ TEST_CASE("philly: what is no cluster and no job") {
   CHECK(p.mark_healthy(node_id(4), 0).code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE_TEMPLATE("philly: small_philly jobs are packed, large ones go to the least occupied rack",
-                   P, philly, philly_by_scan) {
-  philly_host<P> m(small_philly());
+TEST_CASE("philly: small_philly jobs are packed, large ones go to the least occupied rack") {
+  philly_host m(small_philly());
   m.submit(0, 1, 0);
   m.submit(1, 2, 0);
   CHECK(m.where(0) == job_placement{{node_id(0), 1}});
@@ -140,11 +123,10 @@ TEST_CASE_TEMPLATE("philly: small_philly jobs are packed, large ones go to the l
   CHECK(m.where(2) == job_placement{{node_id(2), 15}, {node_id(3), 1}});
 }
 
-TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time", P, philly,
-                   philly_by_scan) {
-  philly_host<P> m = one_taken_of_each<P>(small_philly());
+TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);  // whole servers of a rack: it collects three GPUs of two
-  CHECK(m.at(20) == typename P::standing{P::phase::acquire, job_locality::packed, 0, 6});
+  CHECK(m.at(20) == philly::standing{philly::phase::acquire, job_locality::packed, 0, 6});
   CHECK(m.scheduler.pool().idle() == 6);
   m.finish(0, 60);  // what falls idle there is its own
   CHECK(m.at(20).held == 7);
@@ -152,63 +134,61 @@ TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time
   m.submit(21, 7, 70);  // passes by: it does not fit, and collects nothing
   CHECK(m.at(21).held == 0);
   m.finish(1, 159);
-  CHECK(m.at(20) == typename P::standing{P::phase::run, job_locality::packed, 0, 8});
+  CHECK(m.at(20) == philly::standing{philly::phase::run, job_locality::packed, 0, 8});
   CHECK(m.where(20) == job_placement{{node_id(0), 15}, {node_id(1), 15}});
   CHECK(m.last.at(20).waited.total() == 149);
 }
 
-TEST_CASE_TEMPLATE("philly: ACQUIRE to BACKOFF at the time, everything released, and back", P,
-                   philly, philly_by_scan) {
-  philly_host<P> m = one_taken_of_each<P>(small_philly());
+TEST_CASE("philly: ACQUIRE to BACKOFF at the time, everything released, and back") {
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);
   m.decide(159);
-  CHECK(m.at(20).phase == P::phase::acquire);
+  CHECK(m.at(20).phase == philly::phase::acquire);
   m.decide(160);
-  CHECK(m.at(20) == typename P::standing{P::phase::backoff, job_locality::packed, 1, 0});
+  CHECK(m.at(20) == philly::standing{philly::phase::backoff, job_locality::packed, 1, 0});
   CHECK(m.scheduler.pool().idle() == 12);
   m.finish(0, 170);
   m.finish(1, 170);  // it would fit, but it backs off
-  CHECK(m.at(20).phase == P::phase::backoff);
+  CHECK(m.at(20).phase == philly::phase::backoff);
   m.decide(279);
-  CHECK(m.at(20).phase == P::phase::backoff);
+  CHECK(m.at(20).phase == philly::phase::backoff);
   m.decide(280);
-  CHECK(m.at(20) == typename P::standing{P::phase::run, job_locality::packed, 1, 8});
+  CHECK(m.at(20) == philly::standing{philly::phase::run, job_locality::packed, 1, 8});
   CHECK(m.last.at(20).waited[delay_cause::fragmentation] == 270);
 }
 
-TEST_CASE_TEMPLATE("philly: locality relaxes step by step, after more tries than allowed", P,
-                   philly, philly_by_scan) {
-  philly_host<P> m = one_taken_of_each<P>(small_philly());
+TEST_CASE("philly: locality relaxes step by step, after more tries than allowed") {
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 0);
-  std::vector<typename P::standing> seen;
+  std::vector<philly::standing> seen;
   for (time_ms now = 0; now <= 2000; ++now) {
     if (m.scheduler.wake() == now) m.decide(now);
-    const typename P::standing s = m.at(20);
+    const philly::standing s = m.at(20);
     if (seen.empty() || !(seen.back() == s)) seen.push_back(s);
-    if (s.phase == P::phase::run) {
+    if (s.phase == philly::phase::run) {
       // Two cycles of 270 s at each of two localities.
       CHECK(now == 4 * 270);
       break;
     }
   }
-  const std::vector<typename P::standing> expected{
-      {P::phase::acquire, job_locality::packed, 0, 6},
-      {P::phase::backoff, job_locality::packed, 1, 0},
-      {P::phase::acquire, job_locality::packed, 1, 6},
-      {P::phase::backoff, job_locality::packed, 2, 0},
-      {P::phase::acquire, job_locality::one_rack, 0, 6},
-      {P::phase::backoff, job_locality::one_rack, 1, 0},
-      {P::phase::acquire, job_locality::one_rack, 1, 6},
-      {P::phase::backoff, job_locality::one_rack, 2, 0},
-      {P::phase::run, job_locality::anywhere, 0, 8}};
+  const std::vector<philly::standing> expected{
+      {philly::phase::acquire, job_locality::packed, 0, 6},
+      {philly::phase::backoff, job_locality::packed, 1, 0},
+      {philly::phase::acquire, job_locality::packed, 1, 6},
+      {philly::phase::backoff, job_locality::packed, 2, 0},
+      {philly::phase::acquire, job_locality::one_rack, 0, 6},
+      {philly::phase::backoff, job_locality::one_rack, 1, 0},
+      {philly::phase::acquire, job_locality::one_rack, 1, 6},
+      {philly::phase::backoff, job_locality::one_rack, 2, 0},
+      {philly::phase::run, job_locality::anywhere, 0, 8}};
   CHECK(seen == expected);
   CHECK(m.where(20).size() == 3);
 }
 
-TEST_CASE_TEMPLATE("philly: a job that never relaxes waits for a rack", P, philly, philly_by_scan) {
+TEST_CASE("philly: a job that never relaxes waits for a rack") {
   philly_options options = small_philly();
   options.max_tries = philly_options::no_limit;
-  philly_host<P> m = one_taken_of_each<P>(options);
+  philly_host m = one_taken_of_each(options);
   m.submit(20, 8, 0);
   for (time_ms now = m.scheduler.wake(); now < 100'000; now = m.scheduler.wake()) m.decide(now);
   CHECK(m.at(20).locality == job_locality::packed);
@@ -216,63 +196,59 @@ TEST_CASE_TEMPLATE("philly: a job that never relaxes waits for a rack", P, phill
   CHECK(m.scheduler.waited(job_id(20), 100'000)->total() == 100'000);
 }
 
-TEST_CASE_TEMPLATE(
-    "philly: idle GPUs are for all, jobs within quota come first, delays have their causes", P,
-    philly, philly_by_scan) {
+TEST_CASE("philly: idle GPUs are for all, jobs within quota come first, delays have their causes") {
   philly_options options = small_philly();
   options.quotas = {12, 4};
   options.preempt_percent.reset();
-  philly_host<P> m(options);
+  philly_host m(options);
   for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0, 1);
   CHECK(m.scheduler.used(tenant_id(1)) == 16);  // beyond the quota
   m.submit(4, 4, 10, 1);                        // beyond its quota
   m.submit(5, 4, 20, 0);                        // within
   m.finish(0, 50);
-  CHECK(m.at(5).phase == P::phase::run);  // came later, but within quota
+  CHECK(m.at(5).phase == philly::phase::run);  // came later, but within quota
   CHECK(m.last.at(5).waited[delay_cause::capacity] == 30);
-  CHECK(m.at(4).phase == P::phase::acquire);
+  CHECK(m.at(4).phase == philly::phase::acquire);
   m.finish(1, 60);
-  CHECK(m.at(4).phase == P::phase::run);
+  CHECK(m.at(4).phase == philly::phase::run);
   CHECK(m.last.at(4).waited[delay_cause::quota] == 50);
   CHECK(m.last.at(4).waited.total() == 50);
 }
 
-TEST_CASE_TEMPLATE(
-    "philly: preemption from 90 % of use, the last started of those beyond quota first", P, philly,
-    philly_by_scan) {
+TEST_CASE("philly: preemption from 90 % of use, the last started of those beyond quota first") {
   for (const std::uint32_t taken : {14U, 15U, 16U}) {
     CAPTURE(taken);
     philly_options options = small_philly();
     options.quotas = {8, 8};
-    philly_host<P> m(options);
+    philly_host m(options);
     m.submit(0, 4, 0, 1);
     m.submit(1, 4, 1, 1);
     m.submit(2, 4, 2, 1);
     m.submit(3, taken - 12, 3, 1);
     m.submit(4, 4, 10, 0);
     if (taken == 14) {  // 87.5 %
-      CHECK(m.at(4).phase == P::phase::acquire);
-      CHECK(m.at(3).phase == P::phase::run);
+      CHECK(m.at(4).phase == philly::phase::acquire);
+      CHECK(m.at(3).phase == philly::phase::run);
     } else {
-      CHECK(m.at(4).phase == P::phase::run);
+      CHECK(m.at(4).phase == philly::phase::run);
       CHECK(m.last.at(3).what == job_action::verb::suspend);
-      CHECK(m.at(3).phase == P::phase::acquire);  // waits again
-      CHECK(m.at(2).phase == P::phase::run);
+      CHECK(m.at(3).phase == philly::phase::acquire);  // waits again
+      CHECK(m.at(2).phase == philly::phase::run);
       m.submit(5, 4, 11, 0);
-      CHECK(m.at(5).phase == P::phase::run);
-      CHECK(m.at(2).phase == P::phase::acquire);
+      CHECK(m.at(5).phase == philly::phase::run);
+      CHECK(m.at(2).phase == philly::phase::acquire);
       m.submit(6, 4, 12, 0);  // beyond quota now: no job stops for it
-      CHECK(m.at(6).phase == P::phase::acquire);
-      CHECK(m.at(1).phase == P::phase::run);
+      CHECK(m.at(6).phase == philly::phase::acquire);
+      CHECK(m.at(1).phase == philly::phase::run);
     }
   }
 }
 
-TEST_CASE_TEMPLATE("philly: no job is suspended for nothing", P, philly, philly_by_scan) {
+TEST_CASE("philly: no job is suspended for nothing") {
   for (const std::uint32_t quota : {8U, 4U}) {
     philly_options options = small_philly();
     options.quotas = {8, quota};
-    philly_host<P> m(options);
+    philly_host m(options);
     for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, job, 1);
     m.finish(1, 5);
     m.submit(11, 4, 6, 1);
@@ -280,20 +256,19 @@ TEST_CASE_TEMPLATE("philly: no job is suspended for nothing", P, philly, philly_
     const bool fits = quota == 4;
     // Of those beyond the quota, 11 and 3 were started last: not in one rack. With 2 there is one,
     // and 11 stays.
-    CHECK(m.at(20).phase == (fits ? P::phase::run : P::phase::acquire));
-    CHECK(m.at(11).phase == P::phase::run);
-    CHECK(m.at(3).phase == (fits ? P::phase::acquire : P::phase::run));
-    CHECK(m.at(2).phase == (fits ? P::phase::acquire : P::phase::run));
-    CHECK(m.at(0).phase == P::phase::run);
+    CHECK(m.at(20).phase == (fits ? philly::phase::run : philly::phase::acquire));
+    CHECK(m.at(11).phase == philly::phase::run);
+    CHECK(m.at(3).phase == (fits ? philly::phase::acquire : philly::phase::run));
+    CHECK(m.at(2).phase == (fits ? philly::phase::acquire : philly::phase::run));
+    CHECK(m.at(0).phase == philly::phase::run);
   }
 }
 
-TEST_CASE_TEMPLATE("philly: what a tenant collects makes none of its running jobs a victim", P,
-                   philly, philly_by_scan) {
+TEST_CASE("philly: what a tenant collects makes none of its running jobs a victim") {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
   options.quotas = {4, 8};
-  philly_host<P> m(options);
+  philly_host m(options);
   m.submit(0, 3, 0, 1);
   m.submit(1, 3, 1, 1);
   m.submit(2, 3, 2, 0);
@@ -304,17 +279,16 @@ TEST_CASE_TEMPLATE("philly: what a tenant collects makes none of its running job
   REQUIRE(m.scheduler.used(tenant_id(1)) == 9);
   REQUIRE(m.scheduler.pool().idle() == 0);
   m.submit(6, 1, 10, 0);
-  CHECK(m.at(6).phase == P::phase::acquire);
-  for (const std::uint32_t job : {0U, 1U, 4U, 5U}) CHECK(m.at(job).phase == P::phase::run);
+  CHECK(m.at(6).phase == philly::phase::acquire);
+  for (const std::uint32_t job : {0U, 1U, 4U, 5U}) CHECK(m.at(job).phase == philly::phase::run);
 }
 
-TEST_CASE_TEMPLATE("philly: what the collector wants is no quota for others of its tenant", P,
-                   philly, philly_by_scan) {
+TEST_CASE("philly: what the collector wants is no quota for others of its tenant") {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4}, .servers_per_rack = 2};
   options.quotas = {3, 5, 0};
   options.preempt_percent.reset();
-  philly_host<P> m(options);
+  philly_host m(options);
   m.submit(0, 3, 0, 1);
   for (std::uint32_t job = 1; job <= 5; ++job)
     m.submit(job, 1, job, 2);  // beyond the quota, the first beside 0
@@ -324,18 +298,17 @@ TEST_CASE_TEMPLATE("philly: what the collector wants is no quota for others of i
   m.submit(7, 1, 10, 1);  // with 6 it would be beyond the quota
   m.submit(8, 1, 20, 0);  // within
   m.finish(2, 30);
-  CHECK(m.at(8).phase == P::phase::run);
-  CHECK(m.at(7).phase == P::phase::acquire);
+  CHECK(m.at(8).phase == philly::phase::run);
+  CHECK(m.at(7).phase == philly::phase::acquire);
   m.finish(3, 40);  // beyond the quota
-  CHECK(m.at(7).phase == P::phase::run);
+  CHECK(m.at(7).phase == philly::phase::run);
 }
 
-TEST_CASE_TEMPLATE("philly: no job beyond its quota starts that would be preempted at once", P,
-                   philly, philly_by_scan) {
+TEST_CASE("philly: no job beyond its quota starts that would be preempted at once") {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
   options.quotas = {8, 12};
-  philly_host<P> m(options);
+  philly_host m(options);
   for (std::uint32_t job = 0; job < 3; ++job) m.submit(job, 4, job, 1);
   m.submit(3, 2, 3, 1);  // beyond the quota
   m.submit(4, 4, 4, 0);
@@ -349,15 +322,14 @@ TEST_CASE_TEMPLATE("philly: no job beyond its quota starts that would be preempt
   CHECK(actions[0] == job_action{job_action::verb::suspend, job_id(3), {}, {}});
   CHECK(actions[1].what == job_action::verb::start);
   CHECK(actions[1].job == job_id(6));
-  CHECK(m.at(5).phase == P::phase::acquire);
+  CHECK(m.at(5).phase == philly::phase::acquire);
 }
 
-TEST_CASE_TEMPLATE("philly: a job that has just collected all is no victim in the same decision", P,
-                   philly, philly_by_scan) {
+TEST_CASE("philly: a job that has just collected all is no victim in the same decision") {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
   options.quotas = {4, 8, 0};
-  philly_host<P> m(options);
+  philly_host m(options);
   m.submit(0, 2, 0, 2);
   m.submit(1, 1, 1, 2);
   m.submit(2, 3, 2, 1);
@@ -377,55 +349,53 @@ TEST_CASE_TEMPLATE("philly: a job that has just collected all is no victim in th
   CHECK(actions[2].job == job_id(7));
 }
 
-TEST_CASE_TEMPLATE("philly: broken servers are neither used nor to be used", P, philly,
-                   philly_by_scan) {
+TEST_CASE("philly: broken servers are neither used nor to be used") {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
   options.quotas = {8, 8};
   for (const std::uint32_t last : {2U, 4U}) {
     CAPTURE(last);
-    philly_host<P> m(options);
+    philly_host m(options);
     for (const std::uint32_t n : {3U, 4U}) REQUIRE(m.scheduler.mark_bad(node_id(n), 0).ok());
     m.submit(0, 4, 0, 1);
     m.submit(1, 4, 1, 1);
     m.submit(2, last, 2, 1);  // beyond the quota
     m.submit(3, 4, 10, 0);
     // 10 of 12 are too few, though only 2 of 20 are idle.
-    CHECK(m.at(2).phase == (last == 2 ? P::phase::run : P::phase::acquire));
-    CHECK(m.at(3).phase == (last == 2 ? P::phase::acquire : P::phase::run));
+    CHECK(m.at(2).phase == (last == 2 ? philly::phase::run : philly::phase::acquire));
+    CHECK(m.at(3).phase == (last == 2 ? philly::phase::acquire : philly::phase::run));
   }
 }
 
-TEST_CASE_TEMPLATE("philly: failures are retried by their class", P, philly, philly_by_scan) {
+TEST_CASE("philly: failures are retried by their class") {
   philly_options options = small_philly();
   options.max_retries = 2;
-  philly_host<P> m(options);
-  const auto fails = [&](std::uint32_t job, typename P::failure why, time_ms now) {
+  philly_host m(options);
+  const auto fails = [&](std::uint32_t job, philly::failure why, time_ms now) {
     const absl::StatusOr<bool> again = m.scheduler.fail(job_id(job), why, now);
     REQUIRE(again.ok());
     m.decide(now);
     return *again;
   };
   m.submit(0, 4, 0);
-  for (time_ms now = 1; now < 50; ++now) CHECK(fails(0, P::failure::transient, now));
-  CHECK(!fails(0, P::failure::permanent, 50));
+  for (time_ms now = 1; now < 50; ++now) CHECK(fails(0, philly::failure::transient, now));
+  CHECK(!fails(0, philly::failure::permanent, 50));
   CHECK(!m.scheduler.find(job_id(0)));
   m.submit(1, 4, 60);
-  CHECK(fails(1, P::failure::unknown, 61));
-  CHECK(fails(1, P::failure::unknown, 62));
-  CHECK(!fails(1, P::failure::unknown, 63));
+  CHECK(fails(1, philly::failure::unknown, 61));
+  CHECK(fails(1, philly::failure::unknown, 62));
+  CHECK(!fails(1, philly::failure::unknown, 63));
   CHECK(m.scheduler.pool().idle() == 16);
 }
 
-TEST_CASE_TEMPLATE("philly: a broken server stops its jobs and what is collected there", P, philly,
-                   philly_by_scan) {
-  philly_host<P> m = one_taken_of_each<P>(small_philly());
+TEST_CASE("philly: a broken server stops its jobs and what is collected there") {
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);
   const auto stopped = m.scheduler.mark_bad(node_id(0), 20);
   CHECK(stopped.value() == std::vector{job_id(0)});
   CHECK(m.at(20).held == 0);
   m.decide(20);
-  CHECK(m.at(0).phase == P::phase::run);  // elsewhere
+  CHECK(m.at(0).phase == philly::phase::run);  // elsewhere
   CHECK(m.scheduler.mark_healthy(node_id(0), 30).ok());
   m.decide(30);
 }
@@ -433,8 +403,7 @@ TEST_CASE_TEMPLATE("philly: a broken server stops its jobs and what is collected
 namespace {
 
 // What must hold after every decision, counted from the servers and the jobs.
-template <class P>
-void audit(const P& p, const std::vector<job_request>& jobs,
+void audit(const philly& p, const std::vector<job_request>& jobs,
            const std::vector<std::uint32_t>& quotas) {
   std::map<std::uint32_t, std::uint32_t> has;
   std::uint32_t idle = 0;
@@ -450,18 +419,18 @@ void audit(const P& p, const std::vector<job_request>& jobs,
   std::vector<std::uint32_t> collectors(quotas.size(), 0);
   std::size_t counted = 0;
   for (const job_request& r : jobs) {
-    const std::optional<typename P::standing> s = p.find(r.job);
+    const std::optional<philly::standing> s = p.find(r.job);
     if (!s) {
       REQUIRE(!has.contains(r.job.value));
       continue;
     }
     ++counted;
     REQUIRE(s->held == (has.contains(r.job.value) ? has[r.job.value] : 0));
-    if (s->phase == P::phase::run) REQUIRE(s->held == r.gpus);
-    if (s->phase == P::phase::backoff) REQUIRE(s->held == 0);
-    if (s->phase == P::phase::acquire) REQUIRE(s->held < r.gpus);
+    if (s->phase == philly::phase::run) REQUIRE(s->held == r.gpus);
+    if (s->phase == philly::phase::backoff) REQUIRE(s->held == 0);
+    if (s->phase == philly::phase::acquire) REQUIRE(s->held < r.gpus);
     used[r.tenant.value] += s->held;
-    collectors[r.tenant.value] += s->phase == P::phase::acquire && s->held > 0 ? 1U : 0U;
+    collectors[r.tenant.value] += s->phase == philly::phase::acquire && s->held > 0 ? 1U : 0U;
   }
   REQUIRE(counted == p.num_jobs());
   for (std::uint32_t t = 0; t < quotas.size(); ++t) {
@@ -471,9 +440,8 @@ void audit(const P& p, const std::vector<job_request>& jobs,
 }
 
 // Audits a scheduler whenever it has decided.
-template <class P>
 struct audited {
-  P p;
+  philly p;
   std::vector<std::uint32_t> quotas;
   std::vector<job_request> jobs{};
   std::uint64_t preemptions = 0;
@@ -516,8 +484,8 @@ struct audited {
   absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     std::vector<std::uint32_t> running(quotas.size(), 0);
     for (const job_request& r : jobs) {
-      const std::optional<typename P::standing> s = p.find(r.job);
-      if (s && s->phase == P::phase::run) running[r.tenant.value] += r.gpus;
+      const std::optional<philly::standing> s = p.find(r.job);
+      if (s && s->phase == philly::phase::run) running[r.tenant.value] += r.gpus;
     }
     absl::Status status = p.decide(t, actions);
     audit(p, jobs, quotas);
@@ -525,7 +493,7 @@ struct audited {
     for (const job_action& a : actions) {
       if (a.what != job_action::verb::start) continue;
       // A placement obeys the locality that its job had.
-      const std::optional<typename P::standing> s = p.find(a.job);
+      const std::optional<philly::standing> s = p.find(a.job);
       if (!s || s->locality == job_locality::anywhere) continue;
       const job_request& r = jobs[a.job.value];
       const auto rack = [&](node_id n) { return p.pool().rack_of(n); };
@@ -540,9 +508,7 @@ struct audited {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE(
-    "philly: random loads: books that balance, every job ends, every second has its cause", P,
-    philly, philly_by_scan) {
+TEST_CASE("philly: random loads: books that balance, every job ends, every second has its cause") {
   std::uint64_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
     CAPTURE(seed);
@@ -557,7 +523,7 @@ TEST_CASE_TEMPLATE(
     }
     std::sort(outages.begin(), outages.end(),
               [](const outage& a, const outage& b) { return a.from < b.from; });
-    audited<P> scheduler{make_philly<P>(options), options.quotas};
+    audited scheduler{philly::create(options).value(), options.quotas};
     const auto run = simulate(
         scheduler, jobs, outages, {}, [](const timed_job&, const job_placement&) { return 1000U; },
         [](const simulation_event&) {});
@@ -574,50 +540,28 @@ TEST_CASE_TEMPLATE(
   CHECK(preemptions > 0);
 }
 
-TEST_CASE("philly: what the host has of a server that breaks is no job's") {
-  auto p = philly::create({.servers = {.gpus = {4, 4}, .servers_per_rack = 2}, .quotas = {8}});
-  REQUIRE(p.ok());
-  std::vector<job_action> actions;
-  REQUIRE(p->submit({.job = job_id(3), .tenant = tenant_id(0), .gpus = 2}, 0).ok());
-  REQUIRE(p->submit({.job = job_id(9), .tenant = tenant_id(0), .gpus = 4}, 0).ok());
-  REQUIRE(p->decide(0, actions).ok());
-  REQUIRE(actions.size() == 2);
-  const node_id here = actions[0].where[0].node;
-  // Under an id that no job has, and under one of a job that runs elsewhere.
-  const placement first = p->pool().pick_idle(here, 1);
-  p->use_pool([&](server_pool& pool) { pool.take(job_id(7), {&first, 1}); });
-  const placement second = p->pool().pick_idle(here, 1);
-  p->use_pool([&](server_pool& pool) { pool.take(job_id(9), {&second, 1}); });
-  const auto stopped = p->mark_bad(here, 1);
-  REQUIRE(stopped.ok());
-  CHECK(*stopped == std::vector<job_id>{job_id(3)});
-  CHECK(p->find(job_id(9))->phase == philly::phase::run);
-}
-
-TEST_CASE_TEMPLATE("philly: a job within its quota since this moment preempts as its cycle begins",
-                   P, philly, philly_by_scan) {
+TEST_CASE("philly: a job within its quota since this moment preempts as its cycle begins") {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4}, .servers_per_rack = 4};
   options.quotas = {8, 8};
   options.preempt_percent = 50;
-  philly_host<P> m(options);
+  philly_host m(options);
   m.submit(0, 4, 0, 0);
   m.submit(1, 12, 1, 1);  // beyond the quota
   m.submit(2, 8, 10, 0);  // beyond it beside job 0
   REQUIRE(m.at(2).held == 0);
   REQUIRE(m.scheduler.wake() > 280);
   m.finish(0, 280);  // the second cycle of job 2 begins; the last decision was when it came
-  CHECK(m.at(2).phase == P::phase::run);
-  CHECK(m.at(1).phase == P::phase::acquire);
+  CHECK(m.at(2).phase == philly::phase::run);
+  CHECK(m.at(1).phase == philly::phase::acquire);
 }
 
-TEST_CASE_TEMPLATE("philly: GPUs that a collector gives up start a job in the same decision", P,
-                   philly, philly_by_scan) {
+TEST_CASE("philly: GPUs that a collector gives up start a job in the same decision") {
   philly_options options = small_philly();
   options.servers = {.gpus = {4, 4, 4, 4, 4, 4}, .servers_per_rack = 3};
   options.quotas = {8, 8, 8};
   options.preempt_percent.reset();
-  philly_host<P> m(options);
+  philly_host m(options);
   m.submit(0, 8, 0, 1);  // servers 0 and 1
   m.submit(1, 3, 0, 2);  // server 2 ...
   m.submit(2, 1, 0, 2);  // ... and its last GPU
@@ -628,11 +572,11 @@ TEST_CASE_TEMPLATE("philly: GPUs that a collector gives up start a job in the sa
   m.submit(6, 8, 2, 0);   // collects three GPUs of server 4, and server 5
   REQUIRE(m.at(6).held == 7);
   m.submit(7, 1, 3, 0);  // on server 2; beyond the quota, as job 6 now is
-  REQUIRE(m.at(7).phase == P::phase::run);
+  REQUIRE(m.at(7).phase == philly::phase::run);
   REQUIRE(m.scheduler.finish(job_id(0), 10).ok());
   m.finish(3, 10);
   // Job 5 comes first and fits into no rack. Then job 6 starts in the first rack, and job 5 in the other.
   CHECK(m.where(6) == job_placement{{node_id(0), 15}, {node_id(1), 15}});
-  REQUIRE(m.at(5).phase == P::phase::run);
+  REQUIRE(m.at(5).phase == philly::phase::run);
   CHECK(m.where(5) == job_placement{{node_id(3), 15}, {node_id(4), 14}, {node_id(5), 15}});
 }

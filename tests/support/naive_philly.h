@@ -25,18 +25,16 @@ namespace apiary_test {
 // The rules of philly/philly.h step by step: each job moves from one state to the next at a moment of
 // its own, at which the host is to call, and whoever is next is looked for among all of them.
 // Requires: calls that philly takes, decide() exactly at wake().
-template <apiary::ServerPool Pool>
-class naive_philly_over {
+class naive_philly {
  public:
-  using scheduler = apiary::philly_scheduler<Pool>;
-  using phase = typename scheduler::phase;
-  using standing = typename scheduler::standing;
-  using failure = typename scheduler::failure;
+  using phase = apiary::philly::phase;
+  using standing = apiary::philly::standing;
+  using failure = apiary::philly::failure;
   using time_ms = apiary::time_ms;
 
-  naive_philly_over(const apiary::philly_options& options, Pool pool)
+  explicit naive_philly(const apiary::philly_options& options)
       : options_(options),
-        places_(std::move(pool)),
+        places_({options.servers.gpus, options.servers.servers_per_rack}),
         used_(options.quotas.size()),
         collector_(options.quotas.size()) {}
 
@@ -114,11 +112,6 @@ class naive_philly_over {
     return next == nullptr ? apiary::max_time : next->timer;
   }
   [[nodiscard]] std::uint32_t total_gpus() const { return places_.pool().total(); }
-
-  template <class Use>
-  decltype(auto) use_pool(Use&& use) {
-    return std::forward<Use>(use)(places_.changing_pool());
-  }
 
   [[nodiscard]] std::optional<standing> find(apiary::job_id job) const {
     const auto found = jobs_.find(job.value);
@@ -310,16 +303,11 @@ class naive_philly_over {
   }
 
   apiary::philly_options options_;
-  apiary::detail::locality_search<Pool> places_;
+  apiary::detail::locality_search places_;
   std::vector<std::uint32_t> used_;        // by tenant
   std::vector<apiary::job_id> collector_;  // by tenant
   std::map<std::uint32_t, record> jobs_;
   std::vector<apiary::job_id> begun_;
-};
-
-struct naive_philly : naive_philly_over<apiary::server_pool> {
-  explicit naive_philly(const apiary::philly_options& options)
-      : naive_philly_over(options, {options.servers.gpus, options.servers.servers_per_rack}) {}
 };
 
 }  // namespace apiary_test

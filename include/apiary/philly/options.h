@@ -27,7 +27,7 @@ enum class job_locality : std::uint8_t {
 
 // Options of the Philly scheduler. The default times are the published ones.
 struct philly_options {
-  server_spec servers{};  // `anywhere` is not used; nothing of it is used with a pool of the caller
+  server_spec servers{};                // `anywhere` is not used
   std::vector<std::uint32_t> quotas{};  // GPUs of each tenant
   time_ms acquire_time = 150'000;       // a job tries to get its GPUs; published: 2 to 3 minutes
   time_ms backoff_time = 120'000;       // how long it pauses after that
@@ -39,9 +39,12 @@ struct philly_options {
   // For max_tries: a job keeps its first locality.
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 
-  // kInvalidArgument: no tenant, quotas that add up to more than `gpus`, a percentage above 100, or
-  // a time not above 0.
-  [[nodiscard]] absl::Status check(std::uint64_t gpus) const {
+  // kInvalidArgument: as servers.check(); no tenant, quotas that add up to more GPUs than there are,
+  // a percentage above 100, or a time not above 0.
+  [[nodiscard]] absl::Status check() const {
+    APIARY_RETURN_IF_ERROR(servers.check());
+    std::uint64_t gpus = 0;
+    for (const std::uint32_t here : servers.gpus) gpus += here;
     if (quotas.empty()) return absl::InvalidArgumentError("no tenant has a quota");
     std::uint64_t reserved = 0;
     for (const std::uint32_t quota : quotas) reserved += quota;
@@ -55,13 +58,6 @@ struct philly_options {
     if (acquire_time > 0 && backoff_time > 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("acquire_time ", acquire_time, ", backoff_time ",
                                                    backoff_time, ": both must be above 0"));
-  }
-  // The same for `servers`. kInvalidArgument also: as servers.check().
-  [[nodiscard]] absl::Status check() const {
-    APIARY_RETURN_IF_ERROR(servers.check());
-    std::uint64_t gpus = 0;
-    for (const std::uint32_t here : servers.gpus) gpus += here;
-    return check(gpus);
   }
 };
 

@@ -17,7 +17,6 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -46,43 +45,31 @@ APIARY_NAMESPACE_BEGIN
 // Model:      "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
 //             (USENIX ATC 2019), sections 2.3 and 3. The module's page names what we chose.
 // Requires:   times >= 0 that never decrease; decide() at wake() and after each time at which a job
-//             was submitted, ended or failed, a server broke or was repaired, or the pool was used.
+//             was submitted, ended or failed, or a server broke or was repaired.
 // Cost:       submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
 //             jobs), and a search for each job that starts and each GPU count and locality that
 //             does not fit: a fit() for one server, else O(racks), a fit() and O(log racks) for
 //             each rack tried.
-// Pool:       any ServerPool. It decides which GPUs a gang gets. GPUs of other users of the pool
-//             count as used for preemption, but in no quota, and are never preempted.
-template <ServerPool Pool>
-class philly_scheduler {
+// Example:    examples/philly.cpp
+class philly {
  public:
   // The state of a job.
   enum class phase : std::uint8_t { acquire, backoff, run };
   // The state of a job, with details.
   struct standing {
-    philly_scheduler::phase phase = phase::acquire;  // what it does
-    job_locality locality = job_locality::packed;    // the locality that it requires now
-    std::uint32_t tries = 0;                         // tries at this locality that have failed
-    std::uint32_t held = 0;                          // GPUs that it has collected or runs on
+    philly::phase phase = phase::acquire;          // what it does
+    job_locality locality = job_locality::packed;  // the locality that it requires now
+    std::uint32_t tries = 0;                       // tries at this locality that have failed
+    std::uint32_t held = 0;                        // GPUs that it has collected or runs on
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
   // Why a job failed; `unknown`: it waits again up to max_retries times.
   using failure = failure_class;
 
   // A scheduler for the idle cluster options.servers. kInvalidArgument: as options.check().
-  [[nodiscard]] static absl::StatusOr<philly_scheduler> create(
-      const philly_options& options) requires
-      std::constructible_from<Pool, std::span<const std::uint32_t>, std::uint32_t> {
+  [[nodiscard]] static absl::StatusOr<philly> create(const philly_options& options) {
     APIARY_RETURN_IF_ERROR(options.check());
-    return philly_scheduler(options, Pool(options.servers.gpus, options.servers.servers_per_rack));
-  }
-  // A scheduler over a pool in which no job has GPUs yet; options.servers is not used.
-  // kInvalidArgument: the pool has no server; or as options.check(pool.total()).
-  [[nodiscard]] static absl::StatusOr<philly_scheduler> create(const philly_options& options,
-                                                               Pool pool) {
-    if (pool.num_servers() == 0) return absl::InvalidArgumentError("the pool has no server");
-    APIARY_RETURN_IF_ERROR(options.check(pool.total()));
-    return philly_scheduler(options, std::move(pool));
+    return philly(options);
   }
 
   // A job arrives. kInvalidArgument: no job id, no such tenant, no GPUs, or more than the cluster
@@ -150,12 +137,6 @@ class philly_scheduler {
     return jobs_.set_health(n, true).status();
   }
 
-  // Returns use(pool), which may take idle GPUs and give them back. Requires: decide() afterwards.
-  template <class Use>
-  decltype(auto) use_pool(Use&& use) {
-    return std::forward<Use>(use)(jobs_.changing_pool());
-  }
-
   // Starts and suspends jobs: applies and appends the actions, which the host carries out in order.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const time_ms from = (std::min)(wake(), now);
@@ -206,13 +187,12 @@ class philly_scheduler {
   // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool().total(); }
   // The pool.
-  [[nodiscard]] const Pool& pool() const noexcept { return jobs_.pool(); }
+  [[nodiscard]] const server_pool& pool() const noexcept { return jobs_.pool(); }
   // The number of jobs that wait or run.
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
 
  private:
-  philly_scheduler(const philly_options& options, Pool pool)
-      : options_(options), jobs_(options, std::move(pool)) {}
+  explicit philly(const philly_options& options) : options_(options), jobs_(options) {}
   void queue(detail::philly_job& r, time_ms now) {
     jobs_.queue(r, now);
     now_ = now;
@@ -242,7 +222,7 @@ class philly_scheduler {
   }
   // Starts every job that fits: jobs within their quota, then, if `beyond_quota`, the others.
   void start_all(bool beyond_quota, time_ms now, std::vector<job_action>& actions) {
-    detail::locality_search<Pool>& search = jobs_.search();
+    detail::locality_search& search = jobs_.search();
     for (bool again = true; again;) {
       again = false;
       search.begin_round();
@@ -311,7 +291,7 @@ class philly_scheduler {
 
   // The next time at which a job begins to acquire that could start, preempt or collect now.
   [[nodiscard]] time_ms next_chance() {
-    detail::locality_search<Pool>& search = jobs_.search();
+    detail::locality_search& search = jobs_.search();
     search.begin_round();
     const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {
       return (!jobs_.tenants()[t.value].collector.valid() && jobs_.within_quota(t, gpus)) ||
@@ -325,17 +305,12 @@ class philly_scheduler {
   }
 
   philly_options options_;
-  detail::philly_jobs<Pool> jobs_;
+  detail::philly_jobs jobs_;
   std::vector<job_id> begun_;  // began to wait since the last decide()
   time_ms now_ = 0;            // the latest time seen
   time_ms decided_ = -1;       // time of the last decide()
   time_ms next_ = max_time;    // next_chance() at that time
 };
-
-// Philly over its own servers, with best fit (alloc/server_pool.h).
-//
-// Example: examples/philly.cpp
-using philly = philly_scheduler<server_pool>;
 
 static_assert(JobScheduler<philly>);
 

@@ -37,29 +37,22 @@ namespace detail {
 // Cost: a search: one fit() for a job of one server, else O(racks), and a fit() and O(log racks)
 //       for each rack that is tried. aim: O(racks) and a most_idle(); O(servers log servers) if
 //       servers differ in size and those with the most idle GPUs are too small.
-template <ServerPool Pool>
 class locality_search {
  public:
   // Requires: the pool has a server.
-  explicit locality_search(Pool pool) : pool_(std::move(pool)) {
+  explicit locality_search(server_pool pool) : pool_(std::move(pool)) {
     for (std::uint32_t rack = 0; rack < pool_.num_racks(); ++rack) {
       largest_.push_back(sums_of_largest(pool_.servers_of(rack)));
     }
-    all_largest_ = sums_of_largest(pool_.servers());
   }
 
   // The pool.
-  [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
-  // The pool, for other users; GPUs may become idle.
-  [[nodiscard]] Pool& changing_pool() noexcept {
-    given_ = true;
-    return pool_;
-  }
+  [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
 
   // A placement of `gpus` GPUs; empty if there is none now. Requires: 0 < gpus <= pool().total().
   [[nodiscard]] job_placement look(std::uint32_t gpus, job_locality locality) {
     if (gpus > pool_.idle()) return {};
-    if (gpus <= all_largest_.front()) {
+    if (pool_.fewest_servers(gpus) == 1) {
       job_placement where = pool_.fit(pool_.servers(), gpus, 1);
       if (!where.empty() || locality == job_locality::packed) return where;
     }
@@ -72,14 +65,14 @@ class locality_search {
       while (!open_racks_.empty()) {
         const std::uint32_t rack = open_racks_.front();
         job_placement where =
-            pool_.fit(pool_.servers_of(rack), gpus, max_servers(largest_[rack], gpus, locality));
+            pool_.fit(pool_.servers_of(rack), gpus, max_servers_of(rack, gpus, locality));
         if (!where.empty()) return where;
         std::pop_heap(open_racks_.begin(), open_racks_.end(), later);
         open_racks_.pop_back();
       }
       return {};
     }
-    return pool_.fit(pool_.servers(), gpus, max_servers(all_largest_, gpus, locality));
+    return pool_.fit(pool_.servers(), gpus, max_servers(gpus, locality));
   }
   // As look(); remembers a failure for failed().
   [[nodiscard]] job_placement find(std::uint32_t gpus, job_locality locality) {
@@ -100,13 +93,13 @@ class locality_search {
   // most idle GPUs, in the rack with the most idle GPUs of those that could hold the job.
   [[nodiscard]] std::vector<node_id> aim(std::uint32_t gpus, job_locality locality) const {
     id_range<node_id> among = pool_.servers();
-    std::uint32_t most = max_servers(all_largest_, gpus, locality);
+    std::uint32_t most = max_servers(gpus, locality);
     if (locality != job_locality::anywhere && in_a_rack(gpus) && most > 1) {
       std::optional<std::uint32_t> rack;
       for (std::uint32_t r = 0; r < pool_.num_racks(); ++r)
         if (pool_.total(r) >= gpus && (!rack || is_before(r, *rack))) rack = r;
       among = pool_.servers_of(*rack);
-      most = max_servers(largest_[*rack], gpus, locality);
+      most = max_servers_of(*rack, gpus, locality);
     }
     std::vector<node_id> servers = pool_.most_idle(among, most);
     std::uint32_t size = 0;
@@ -168,8 +161,13 @@ class locality_search {
     return std::any_of(largest_.begin(), largest_.end(),
                        [&](const auto& sums) { return sums.back() >= gpus; });
   }
-  [[nodiscard]] static std::uint32_t max_servers(std::span<const std::uint32_t> sums,
-                                                 std::uint32_t gpus, job_locality locality) {
+  // How many servers a job of so many GPUs may span: of all, and of a rack that could hold it.
+  [[nodiscard]] std::uint32_t max_servers(std::uint32_t gpus, job_locality locality) const {
+    return locality == job_locality::packed ? pool_.fewest_servers(gpus) : pool_.num_servers();
+  }
+  [[nodiscard]] std::uint32_t max_servers_of(std::uint32_t rack, std::uint32_t gpus,
+                                             job_locality locality) const {
+    const std::vector<std::uint32_t>& sums = largest_[rack];
     if (locality != job_locality::packed) return static_cast<std::uint32_t>(sums.size());
     const auto enough = std::lower_bound(sums.begin(), sums.end(), gpus);
     return static_cast<std::uint32_t>(enough - sums.begin()) + 1;
@@ -179,9 +177,8 @@ class locality_search {
     return pool_.idle(a) != pool_.idle(b) ? pool_.idle(a) > pool_.idle(b) : a < b;
   }
 
-  Pool pool_;
+  server_pool pool_;
   std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest for each rack
-  std::vector<std::uint32_t> all_largest_;
   std::vector<std::pair<std::uint32_t, job_locality>> failed_;
   std::vector<std::uint32_t> open_racks_;  // of the search that runs
   bool given_ = false;                     // GPUs have become idle since failed_ was cleared
@@ -198,10 +195,9 @@ struct philly_candidate {
 // not fit even without all. Removes candidates in order until the job fits; then puts back, from
 // the last one on, each one that is not needed. At the end `search` is unchanged.
 // Requires: the candidates run at their placements. Cost: O(candidates) searches for a placement.
-template <ServerPool Pool>
-[[nodiscard]] std::vector<std::size_t> choose_victims(locality_search<Pool>& search,
-                                                      std::span<const philly_candidate> candidates,
-                                                      std::uint32_t gpus, job_locality locality) {
+[[nodiscard]] inline std::vector<std::size_t> choose_victims(
+    locality_search& search, std::span<const philly_candidate> candidates, std::uint32_t gpus,
+    job_locality locality) {
   std::size_t n = 0;
   bool fits = false;
   while (n < candidates.size() && !fits) {

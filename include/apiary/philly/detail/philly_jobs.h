@@ -55,29 +55,23 @@ struct philly_tenant {
   weighted_tree running{};  // by -began; the weight is the GPUs
 };
 
-// The jobs, their queues, quotas and placements, kept consistent. philly_scheduler decides which
+// The jobs, their queues, quotas and placements, kept consistent. philly decides which
 // changes to make. Cost: O(log jobs + servers of the job) for each change.
-template <ServerPool Pool>
 class philly_jobs {
  public:
-  // Requires: options.check(pool.total()) is OK.
-  philly_jobs(const philly_options& options, Pool pool)
+  // Requires: options.check() is OK.
+  explicit philly_jobs(const philly_options& options)
       : max_tries_(options.max_tries),
-        search_(std::move(pool)),
+        search_({options.servers.gpus, options.servers.servers_per_rack}),
         queues_({(std::min)(options.acquire_time, longest),
                  (std::min)(options.backoff_time, longest)}) {
     for (const std::uint32_t quota : options.quotas) tenants_.push_back({.quota = quota});
   }
 
   // The pool.
-  [[nodiscard]] const Pool& pool() const noexcept { return search_.pool(); }
+  [[nodiscard]] const server_pool& pool() const noexcept { return search_.pool(); }
   // The pool with locality. A caller that takes or gives GPUs here must undo that.
-  [[nodiscard]] locality_search<Pool>& search() noexcept { return search_; }
-  // The pool, for users other than these jobs. GPUs may become idle.
-  [[nodiscard]] Pool& changing_pool() {
-    changed(true);
-    return search_.changing_pool();
-  }
+  [[nodiscard]] locality_search& search() noexcept { return search_; }
   // The queues, the tenants, and the number of jobs.
   [[nodiscard]] const philly_wait_queues& queues() const noexcept { return queues_; }
   [[nodiscard]] philly_wait_queues& queues() noexcept { return queues_; }
@@ -212,11 +206,6 @@ class philly_jobs {
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
     APIARY_ASSIGN_OR_RETURN(std::vector<job_id> there, search_.set_health(n, healthy));
     changed(healthy);
-    std::erase_if(there, [&](job_id job) {
-      const philly_job* const r = find(job);
-      return r == nullptr || std::none_of(r->where.begin(), r->where.end(),
-                                          [&](const placement& p) { return p.node == n; });
-    });
     return there;
   }
   // Whether GPUs became idle since the last clear_freed().
@@ -299,7 +288,7 @@ class philly_jobs {
   }
 
   std::uint32_t max_tries_;
-  locality_search<Pool> search_;
+  locality_search search_;
   std::vector<philly_tenant> tenants_;
   std::unordered_map<std::uint32_t, philly_job> jobs_;
   philly_wait_queues queues_;
