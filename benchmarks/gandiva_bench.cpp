@@ -76,7 +76,7 @@ BENCHMARK(at_load)
 // A cluster of so many nodes of the trace, after arrivals of as many GPUs as it has.
 struct loaded_cluster {
   node_table nodes;
-  std::vector<detail::placed_task> tasks;
+  std::vector<detail::placed_request> tasks;
 
   explicit loaded_cluster(std::uint32_t count) {
     const experiment& e = openb();
@@ -95,7 +95,7 @@ struct loaded_cluster {
     }
   }
   void move(const detail::fragmentation_migration& m) {
-    detail::placed_task& t = tasks[m.task];
+    detail::placed_request& t = tasks[m.task];
     nodes.remove(t.task, t.where);
     t.where = m.to;
     nodes.place(t.task, t.where);

@@ -186,7 +186,7 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
           const bool moves = a.what == task_verb::migrate;
           if (moves) acted.erase(a.job);  // until the naive choice was made
           if (moves && twice == 0) {
-            std::vector<placed_task> tasks;
+            std::vector<placed_request> tasks;
             std::vector<job_id> of;
             for (const auto& [job, where] : running) {
               if (acted.contains(job) || !jobs.at(job).second) continue;
@@ -210,7 +210,7 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
         REQUIRE(g.num_waiting() == jobs.size() - running.size());
         for (const auto& [job, where] : running) REQUIRE(g.placement_of(job) == where);
         if (twice == 0 && actions.empty() && limits.jobs > 0) {  // nothing was left to gain
-          std::vector<placed_task> tasks;
+          std::vector<placed_request> tasks;
           for (const auto& [job, where] : running)
             if (jobs.at(job).second) tasks.push_back({jobs.at(job).first, where});
           REQUIRE(!apiary_test::naive_best_move(mix, nodes, tasks, limits.cost));

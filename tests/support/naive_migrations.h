@@ -3,7 +3,7 @@
 #pragma once
 
 #include "naive_sharing.h"
-#include <apiary/gandiva/gandiva_tasks.h>
+#include <apiary/fgd/detail/fragmentation_migrations.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 
@@ -25,7 +25,7 @@ namespace apiary_test {
 // Every task, every node, every device: what fragmentation_migrations::best should find.
 [[nodiscard]] inline std::optional<apiary::detail::fragmentation_migration> naive_best_move(
     const apiary::task_mix& mix, const apiary::node_table& nodes,
-    std::span<const apiary::detail::placed_task> tasks, std::uint32_t cost) {
+    std::span<const apiary::detail::placed_request> tasks, std::uint32_t cost) {
   const std::uint64_t before = weighted_fragmentation(mix, nodes);
   std::optional<apiary::detail::fragmentation_migration> best;
   std::uint64_t best_gpus = 1;

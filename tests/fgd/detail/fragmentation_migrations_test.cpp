@@ -1,10 +1,10 @@
-// apiary/tests/gandiva/detail/fragmentation_migrations_test.cpp - the best move of one task, against trying all.
+// apiary/tests/fgd/detail/fragmentation_migrations_test.cpp - the best move of one task, against trying all.
 // SPDX-License-Identifier: MIT
 #include "support/naive_migrations.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/gandiva_tasks.h>
+#include <apiary/fgd/detail/fragmentation_migrations.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
@@ -34,9 +34,9 @@ TEST_CASE("two halves on two GPUs of a node go together where whole GPUs are ask
   const fragmentation metric(task_mix({{{.cpu_milli = 1000, .gpus = 1, .gpu_milli = 1000}, 1}}));
   node_table nodes;
   nodes.add(two_gpus);
-  std::vector<placed_task> tasks = {{part_of_gpu(500), {node_id(0), 1}},
-                                    {part_of_gpu(500), {node_id(0), 2}}};
-  for (const placed_task& t : tasks) nodes.place(t.task, t.where);
+  std::vector<placed_request> tasks = {{part_of_gpu(500), {node_id(0), 1}},
+                                       {part_of_gpu(500), {node_id(0), 2}}};
+  for (const placed_request& t : tasks) nodes.place(t.task, t.where);
   fragmentation_migrations moves(metric);
   // 1000 thousandths less, for half a GPU moved.
   CHECK(moves.best(nodes, tasks, 1999) == fragmentation_migration{0, {node_id(0), 2}, 1000});
@@ -48,7 +48,7 @@ TEST_CASE("an empty mix moves nothing") {
   node_table nodes;
   nodes.add(two_gpus);
   nodes.add(two_gpus);
-  const placed_task t{part_of_gpu(500), {node_id(0), 1}};
+  const placed_request t{part_of_gpu(500), {node_id(0), 1}};
   nodes.place(t.task, t.where);
   fragmentation_migrations moves{fragmentation(task_mix())};
   CHECK(!moves.best(nodes, std::vector{t}, 0));
@@ -62,7 +62,7 @@ TEST_CASE("random clusters: the move that trying all of them finds, until none i
     const task_mix mix = apiary_test::random_mix(random);
     node_table nodes = apiary_test::random_nodes(random, 1 + random.uniform(5));
     fragmentation_migrations moves{fragmentation(mix)};
-    std::vector<placed_task> tasks;
+    std::vector<placed_request> tasks;
     for (std::uint32_t round = 0; round < 12; ++round) {
       // Some tasks start wherever they fit; some end; health changes.
       for (std::uint32_t j = 0; j < 6; ++j) {
@@ -96,7 +96,7 @@ TEST_CASE("random clusters: the move that trying all of them finds, until none i
         const auto found = moves.best(nodes, tasks, cost);
         REQUIRE(found == apiary_test::naive_best_move(mix, nodes, tasks, cost));
         if (!found) break;
-        placed_task& t = tasks[found->task];
+        placed_request& t = tasks[found->task];
         const node_id from = t.where.node;
         nodes.remove(t.task, t.where);
         t.where = found->to;
