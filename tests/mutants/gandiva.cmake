@@ -49,9 +49,9 @@ mutant(relocate_failed gandiva/detail/migration.h "wrong comparison: a higher pr
 mutant(defragment_most gandiva/detail/migration.h "wrong choice: the first server that gains, not the best"
   FROM [[most_gain = gain;]] TO [[most_gain = {INT64_MAX, INT64_MAX};]] STATEMENT)
 mutant(consolidate_tightest gandiva/detail/migration.h "wrong choice: the last server of a job is not the tightest"
-  FROM [=[if (free[order[j]] < free[order[best]]) best = j;]=] TO [=[]=] STATEMENT)
+  FROM [=[if (servers[j].free < servers[best].free) best = j;]=] TO [=[]=] STATEMENT)
 mutant(consolidate_own gandiva/detail/migration.h "wrong tie: a job leaves its servers for equal ones"
-  FROM [=[if (own[a] != own[b]) return own[a] > own[b];]=] TO [[]] STATEMENT)
+  FROM [[if ((a.own > 0) != (b.own > 0)) return a.own > 0;]] TO [[]] STATEMENT)
 mutant(fewer_own gandiva/detail/migration.h "missing addition: the servers of a job do not count"
   FROM [=[++servers[unsubscribed + p.num_gpus()];]=] TO [[]] STATEMENT)
 mutant(fewer_others gandiva/detail/migration.h "missing term: the other servers do not count"

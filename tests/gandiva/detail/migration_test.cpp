@@ -29,6 +29,12 @@ namespace {
 struct small_cluster {
   std::vector<server_capacity> servers{};
   std::vector<running_job> jobs{};
+  [[nodiscard]] running_job& record_of(job_id job) {
+    const auto found =
+        std::find_if(jobs.begin(), jobs.end(), [&](const running_job& r) { return r.job == job; });
+    REQUIRE(found != jobs.end());
+    return *found;
+  }
 };
 
 // The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
@@ -50,7 +56,7 @@ small_cluster cluster_with(std::uint32_t gpus,
                            const std::vector<std::vector<std::uint32_t>>& sizes) {
   small_cluster c;
   for (std::uint32_t s = 0; s < sizes.size(); ++s) {
-    c.servers.push_back({gpus, gpus});
+    c.servers.push_back({node_id(s), gpus, gpus});
     for (const std::uint32_t g : sizes[s]) {
       c.jobs.push_back({job_id(static_cast<std::uint32_t>(c.jobs.size())), s, g});
       c.servers[s].free -= g;
@@ -71,15 +77,11 @@ std::size_t in_use(const std::vector<server_capacity>& servers) {
       servers.begin(), servers.end(), [](const server_capacity& s) { return s.free < s.gpus; }));
 }
 void carry_out(small_cluster& c, const migration& m) {
-  REQUIRE(m.to.size() == 1);
-  const auto job = std::find_if(c.jobs.begin(), c.jobs.end(),
-                                [&](const running_job& r) { return r.job == m.job; });
-  REQUIRE(job != c.jobs.end());
-  REQUIRE(m.to[0].gpus == job->gpus);
-  REQUIRE(c.servers[m.to[0].server].free >= job->gpus);
+  running_job* const job = &c.record_of(m.job);
+  REQUIRE(c.servers[m.to.value].free >= job->gpus);
   c.servers[job->server].free += job->gpus;
-  c.servers[m.to[0].server].free -= job->gpus;
-  job->server = m.to[0].server;
+  c.servers[m.to.value].free -= job->gpus;
+  job->server = m.to.value;
 }
 
 // A typical workload: so many GPUs, how often.
@@ -146,7 +148,7 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
         to = s;
       }
       if (to == ~0U) continue;
-      moves.push_back({job_id(job), {{to, gpus}}});
+      moves.push_back({job_id(job), node_id(to)});
       moved.insert(job_id(job));
       carry_out(c, moves.back());
     }
@@ -170,7 +172,8 @@ std::size_t check_defragmentation(small_cluster c, std::uint32_t threshold,
       REQUIRE(counted_gain(before, c.servers, typical) > move_gain{});
       REQUIRE(in_use(c.servers) <= in_use(before));
       if (!typical.empty()) continue;
-      REQUIRE(usable(c.servers) >= usable(before) + 2 * std::uint64_t{m.to[0].gpus} * m.to[0].gpus);
+      const std::uint64_t gpus = c.record_of(m.job).gpus;
+      REQUIRE(usable(c.servers) >= usable(before) + 2 * gpus * gpus);
     }
     total += moves.size();
   }
@@ -196,7 +199,7 @@ TEST_CASE("migrate: the free GPUs of four servers come together, the published w
   CHECK(server_fragmentation(c.servers).unusable(3) == 1.0);
   CHECK(server_fragmentation(c.servers).unusable(1) == doctest::Approx(1.0 / 9));
   const std::vector<migration> moves = defragment(c.servers, c.jobs, 3);
-  CHECK(moves == std::vector<migration>{{job_id(0), {{1, 1}}}, {job_id(4), {{2, 1}}}});
+  CHECK(moves == std::vector<migration>{{job_id(0), node_id(1)}, {job_id(4), node_id(2)}});
   for (const migration& m : moves) carry_out(c, m);
   CHECK(in_use(c.servers) == 2);
   CHECK(server_fragmentation(c.servers).unusable(3) == doctest::Approx(1.0 / 9));
@@ -222,12 +225,12 @@ TEST_CASE("migrate: what is typical decides where a job goes, and whether") {
   // Free: 4, 2, 3 of 8; one GPU of the first server may move.
   small_cluster c = cluster_with(8, {{1, 3}, {6}, {5}});
   c.jobs[1].movable = false;
-  CHECK(defragment(c.servers, c.jobs, 4) == moves{{job_id(0), {{1, 1}}}});
+  CHECK(defragment(c.servers, c.jobs, 4) == moves{{job_id(0), node_id(1)}});
   // Of two free GPUs and three a pair is left of the three.
-  CHECK(defragment(c.servers, c.jobs, 4, gains_of({{2, 1}})) == moves{{job_id(0), {{2, 1}}}});
+  CHECK(defragment(c.servers, c.jobs, 4, gains_of({{2, 1}})) == moves{{job_id(0), node_id(2)}});
   c = cluster_with(8, {{1, 3}, {4}});
   c.jobs[1].movable = c.jobs[2].movable = false;
-  CHECK(defragment(c.servers, c.jobs, 4) == moves{{job_id(0), {{1, 1}}}});
+  CHECK(defragment(c.servers, c.jobs, 4) == moves{{job_id(0), node_id(1)}});
   CHECK(defragment(c.servers, c.jobs, 4, gains_of({{4, 1}})).empty());  // two fours became one
 }
 
@@ -237,11 +240,12 @@ TEST_CASE("migrate: the gain of a move is what the fragmentation of its two serv
   for (std::uint32_t from = 0; from < 32; ++from) {
     for (std::uint32_t to = 1; to <= 32; ++to) {
       for (std::uint32_t gpus = 1; gpus <= std::min(to, 32 - from); ++gpus) {
-        REQUIRE(gains(from, to, gpus) == counted_gain({{32, from}, {32, to}},
-                                                      {{32, from + gpus}, {32, to - gpus}},
+        REQUIRE(gains(from, to, gpus) == counted_gain({{{}, 32, from}, {{}, 32, to}},
+                                                      {{{}, 32, from + gpus}, {{}, 32, to - gpus}},
                                                       typical));
         REQUIRE(migration_gains()(from, to, gpus) ==
-                counted_gain({{32, from}, {32, to}}, {{32, from + gpus}, {32, to - gpus}}, {}));
+                counted_gain({{{}, 32, from}, {{}, 32, to}},
+                             {{{}, 32, from + gpus}, {{}, 32, to - gpus}}, {}));
       }
     }
   }
@@ -274,7 +278,7 @@ TEST_CASE("migrate: random clusters of servers that differ") {
     small_cluster c;
     for (std::uint32_t s = 1 + random.uniform(12); s-- > 0;) {
       const std::uint32_t gpus = random.uniform(9);
-      c.servers.push_back({gpus, gpus});
+      c.servers.push_back({node_id(static_cast<std::uint32_t>(c.servers.size())), gpus, gpus});
     }
     for (std::uint32_t s = 0; s < c.servers.size(); ++s) {
       std::uint32_t& free = c.servers[s].free;
@@ -298,21 +302,23 @@ TEST_CASE("migrate: random clusters of servers that differ") {
 }
 
 TEST_CASE("migrate: a scattered job comes together where it fits, where it has most already") {
-  const auto free = [](const std::vector<std::uint32_t>& counts) {
+  using counts = std::vector<std::uint32_t>;
+  const auto consolidated = [](const counts& free, const counts& own) {
     std::vector<server_capacity> servers;
-    for (const std::uint32_t f : counts) servers.push_back({4, f});
-    return servers;
+    for (std::uint32_t n = 0; n < free.size(); ++n)
+      servers.push_back({node_id(n), 4, free[n], own[n]});
+    return consolidate(servers);
   };
-  using shares = std::vector<gpus_on_server>;
-  const shares now{{0, 1}, {1, 2}, {2, 1}};
-  CHECK(consolidate(free({0, 0, 0, 3}), now) == shares{{0, 1}, {3, 3}});
-  CHECK(consolidate(free({0, 2, 0, 4}), now) == shares{{1, 4}});  // rather than all over there
-  CHECK(consolidate(free({0, 1, 0, 3}), now) == shares{{0, 1}, {1, 3}});
-  CHECK(consolidate(free({0, 1, 0, 1}), now) == shares{{0, 1}, {1, 3}});
-  CHECK(consolidate(free({0, 0, 0, 1}), now).empty());
+  using shares = gpus_by_server;
+  const counts own{1, 2, 1, 0};
+  CHECK(consolidated({0, 0, 0, 3}, own) == shares{{node_id(0), 1}, {node_id(3), 3}});
+  CHECK(consolidated({0, 2, 0, 4}, own) == shares{{node_id(1), 4}});  // rather than all over there
+  CHECK(consolidated({0, 1, 0, 3}, own) == shares{{node_id(0), 1}, {node_id(1), 3}});
+  CHECK(consolidated({0, 1, 0, 1}, own) == shares{{node_id(0), 1}, {node_id(1), 3}});
+  CHECK(consolidated({0, 0, 0, 1}, own).empty());
   // Of servers with equally many free GPUs, one where it runs already.
-  CHECK(consolidate(free({4, 2, 0, 0}), shares{{1, 2}, {2, 2}}) == shares{{1, 4}});
-  CHECK(consolidate(free({4, 4, 4, 4}), shares{{2, 4}}).empty());  // is together
+  CHECK(consolidated({4, 2, 0, 0}, {0, 2, 2, 0}) == shares{{node_id(1), 4}});
+  CHECK(consolidated({4, 4, 0, 4}, {0, 0, 4, 0}).empty());  // is together
 }
 
 TEST_CASE("migrate: the fewest servers of all sets of servers") {
@@ -321,44 +327,43 @@ TEST_CASE("migrate: the fewest servers of all sets of servers") {
     CAPTURE(seed);
     rng random(seed);
     const std::uint32_t n = 2 + random.uniform(6);
-    std::vector<server_capacity> servers(n, {4, 0});
-    std::vector<gpus_on_server> now;
+    std::vector<server_capacity> servers;
+    gpus_by_server now;
     std::uint32_t gpus = 0;
     for (std::uint32_t s = 0; s < n; ++s) {
       const std::uint32_t own = random.uniform(2) == 0 ? 0 : 1 + random.uniform(4);
-      if (own > 0) now.push_back({s, own});
+      if (own > 0) now.emplace_back(node_id(s), own);
       gpus += own;
-      servers[s].free = random.uniform(5 - own);
+      servers.push_back({node_id(s), 4, random.uniform(5 - own), own});
     }
     if (now.empty()) continue;
     std::vector<std::uint32_t> idle(n);
-    for (std::uint32_t s = 0; s < n; ++s) idle[s] = servers[s].free;
-    for (const gpus_on_server& share : now) idle[share.server] += share.gpus;
+    for (std::uint32_t s = 0; s < n; ++s) idle[s] = servers[s].free + servers[s].own;
     std::size_t fewest = n;
     for (std::uint32_t set = 1; set < 1U << n; ++set) {
       std::uint32_t sum = 0;
       for (std::uint32_t s = 0; s < n; ++s) sum += (set >> s & 1) != 0 ? idle[s] : 0;
       if (sum >= gpus) fewest = std::min(fewest, static_cast<std::size_t>(std::popcount(set)));
     }
-    const std::vector<gpus_on_server> to = consolidate(servers, now);
+    const gpus_by_server to = consolidate(servers);
     REQUIRE(to.empty() == (fewest >= now.size()));
     if (to.empty()) continue;
     ++gathered;
     REQUIRE(to.size() == fewest);
     std::uint32_t sum = 0;
     for (std::size_t i = 0; i < to.size(); ++i) {
-      REQUIRE((i == 0 || to[i - 1].server < to[i].server));
-      REQUIRE(to[i].gpus <= idle[to[i].server]);
-      sum += to[i].gpus;
+      REQUIRE((i == 0 || to[i - 1].first < to[i].first));
+      REQUIRE(to[i].second <= idle[to[i].first.value]);
+      sum += to[i].second;
     }
     REQUIRE(sum == gpus);
     // The metric of the library agrees: servers are the cells of level 1.
     const uniform_tree tree{n, 4};
-    const auto spanned = [&](const std::vector<gpus_on_server>& shares) {
+    const auto spanned = [&](const gpus_by_server& shares) {
       std::vector<cell_id> cells;
-      for (const gpus_on_server& share : shares) {
-        for (std::uint32_t k = 0; k < share.gpus; ++k)
-          cells.push_back(tree.cells(0)[share.server * 4 + k]);
+      for (const auto& [server, share] : shares) {
+        for (std::uint32_t k = 0; k < share; ++k)
+          cells.push_back(tree.cells(0)[server.value * 4 + k]);
       }
       return spanned_cells(tree, cells, 1);
     };

@@ -83,7 +83,7 @@ TEST_CASE("gandiva_migration: a job over several servers goes where consolidate(
     for (std::uint32_t& gpus : sizes) gpus = 2 + random.uniform(7);
     gandiva_scene s(sizes);
     gpus_by_server split;
-    std::vector<gpus_on_server> own;
+    std::vector<std::uint32_t> own(sizes.size());
     std::uint32_t gpus = 0;
     for (std::uint32_t n = 0; n < sizes.size(); ++n) {
       const std::uint32_t used = random.uniform(sizes[n] + 1);
@@ -91,22 +91,22 @@ TEST_CASE("gandiva_migration: a job over several servers goes where consolidate(
       const std::uint32_t held = random.uniform(sizes[n] - used + 1);
       if (held == 0 || random.uniform(2) == 0) continue;
       split.emplace_back(node_id(n), held);
-      own.push_back({n, held});
+      own[n] = held;
       gpus += held;
     }
-    if (own.size() < 2) continue;
+    if (split.size() < 2) continue;
     s.jobs.add({.job = job_id(2), .gpus = gpus}, 0);
     s.decide(0, [&] { s.jobs.start_multi_server(s.at(2), split); });
     std::vector<server_capacity> servers;
     for (std::uint32_t n = 0; n < sizes.size(); ++n)
-      servers.push_back({sizes[n], s.jobs.servers().unsubscribed(node_id(n))});
-    const std::vector<gpus_on_server> to = consolidate(servers, own);
+      servers.push_back({node_id(n), sizes[n], s.jobs.servers().unsubscribed(node_id(n)), own[n]});
+    const gpus_by_server to = consolidate(servers);
     s.decide(5, [&] { gandiva_migration(3, 0, {}).consolidate(s.jobs, 5); });
     REQUIRE(s.actions.size() == (to.empty() ? 0 : 1));
     ++(to.empty() ? stayed : moved);
     if (to.empty()) continue;
-    std::vector<gpus_on_server> went;
-    for (const placement& p : s.actions[0].where) went.push_back({p.node.value, p.num_gpus()});
+    gpus_by_server went;
+    for (const placement& p : s.actions[0].where) went.emplace_back(p.node, p.num_gpus());
     REQUIRE(went == to);
   }
   CHECK(moved > 0);

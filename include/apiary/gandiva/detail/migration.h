@@ -131,27 +131,23 @@ class gandiva_relocation {
 
 // The GPUs of a server; a broken one has no free GPUs.
 struct server_capacity {
+  node_id server{};
   std::uint32_t gpus = 0;
   std::uint32_t free = 0;  // GPUs to which a job may migrate
-};
-// A number of GPUs of a server; servers are numbered 0, 1, ...
-struct gpus_on_server {
-  std::uint32_t server = 0;
-  std::uint32_t gpus = 0;
-  friend constexpr bool operator==(gpus_on_server, gpus_on_server) noexcept = default;
+  std::uint32_t own = 0;   // other GPUs, of the job that migrates
 };
 // A running job on one server.
 struct running_job {
   job_id job{};
-  std::uint32_t server = 0;
+  std::uint32_t server = 0;  // its position in a list of servers
   std::uint32_t gpus = 1;
   bool movable = true;  // it may migrate now
 };
-// The GPUs that a job has after a migration, in ascending order of servers.
+// A migration of a job to one server.
 struct migration {
   job_id job{};
-  std::vector<gpus_on_server> to{};
-  friend bool operator==(const migration&, const migration&) = default;
+  node_id to{};
+  friend constexpr bool operator==(migration, migration) noexcept = default;
 };
 
 // What a migration gains. Gains are compared by `typical`, and if that is equal by `sizes`.
@@ -258,54 +254,46 @@ class migration_gains {
         const std::uint32_t k = free[best];
         set_free(best, k - at->gpus, sources[k].test(best));
         set_free(from, free[from] + at->gpus, false);
-        moves.push_back({at->job, {{best, at->gpus}}});
+        moves.push_back({at->job, servers[best].server});
       }
     }
   }
   return moves;
 }
 
-// Places a job on the fewest servers; returns nothing if these are not fewer than those on which it
-// runs (`now`). The GPUs of the job count as free. Takes the servers with the most free GPUs (ties:
-// the job's own, then the first); the last server is the one with the fewest that are enough.
-// Model:    "Gandiva" (OSDI 2018), §3.2: on departures, jobs on several servers migrate to fewer.
-// Requires: `now` is ascending and names each server at most once.
-// Cost:     O(servers log servers); `servers` may be only those with free GPUs and the job's own.
-[[nodiscard]] inline std::vector<gpus_on_server> consolidate(
-    std::span<const server_capacity> servers, std::span<const gpus_on_server> now) {
-  std::vector<std::uint32_t> free(servers.size());
-  std::vector<std::uint8_t> own(servers.size());  // 1: it runs there
-  std::vector<std::uint32_t> order;
+// Places a job that has `own` GPUs of some of these servers on the fewest of them; returns nothing
+// if these are not fewer. Takes the servers with the most free GPUs, its own included (ties: those
+// where it runs, then the lowest id); the last server is the one with the fewest that are enough.
+// Model: "Gandiva" (OSDI 2018), §3.2: on departures, jobs on several servers migrate to fewer.
+// Cost:  O(servers log servers); `servers` may be only those with free GPUs and the job's own.
+[[nodiscard]] inline gpus_by_server consolidate(std::vector<server_capacity> servers) {
   std::uint32_t gpus = 0;
-  for (std::size_t s = 0; s < servers.size(); ++s) free[s] = servers[s].free;
-  for (const gpus_on_server& held : now) {
-    free[held.server] += held.gpus;
-    own[held.server] = 1;
-    gpus += held.gpus;
+  std::size_t now = 0;  // servers
+  for (server_capacity& s : servers) {
+    s.free += s.own;
+    gpus += s.own;
+    now += s.own > 0 ? 1U : 0U;
   }
-  for (std::uint32_t s = 0; s < free.size(); ++s) {
-    if (free[s] > 0) order.push_back(s);
-  }
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    if (free[a] != free[b]) return free[a] > free[b];
-    if (own[a] != own[b]) return own[a] > own[b];
-    return a < b;
+  std::erase_if(servers, [](const server_capacity& s) { return s.free == 0; });
+  std::sort(servers.begin(), servers.end(), [](const server_capacity& a, const server_capacity& b) {
+    if (a.free != b.free) return a.free > b.free;
+    if ((a.own > 0) != (b.own > 0)) return a.own > 0;
+    return a.server < b.server;
   });
-  std::vector<gpus_on_server> to;
-  for (std::size_t i = 0; gpus > 0 && i < order.size(); ++i) {
-    if (to.size() + 1 == now.size()) return {};
+  gpus_by_server to;
+  for (std::size_t i = 0; gpus > 0 && i < servers.size(); ++i) {
+    if (to.size() + 1 == now) return {};
     std::size_t best = i;
-    if (free[order[i]] >= gpus) {  // the last: the tightest
-      for (std::size_t j = i; j < order.size() && free[order[j]] >= gpus; ++j) {
-        if (free[order[j]] < free[order[best]]) best = j;
+    if (servers[i].free >= gpus) {  // the last: the tightest
+      for (std::size_t j = i; j < servers.size() && servers[j].free >= gpus; ++j) {
+        if (servers[j].free < servers[best].free) best = j;
       }
     }
-    const std::uint32_t here = (std::min)(gpus, free[order[best]]);
-    to.push_back({order[best], here});
+    const std::uint32_t here = (std::min)(gpus, servers[best].free);
+    to.emplace_back(servers[best].server, here);
     gpus -= here;
   }
-  std::sort(to.begin(), to.end(),
-            [](gpus_on_server a, gpus_on_server b) { return a.server < b.server; });
+  std::sort(to.begin(), to.end());
   return to;
 }
 
@@ -326,81 +314,63 @@ class gandiva_migration {
     for (const job_id job : std::vector<job_id>(jobs.dispersed())) {
       gandiva_job& r = jobs.at(job);
       if (!may_move(jobs, r, now) || !fits_on_fewer(jobs, r)) continue;
-      std::vector<node_id> some;
-      for (const placement& p : r.where) some.push_back(p.node);
+      std::vector<server_capacity> some;
+      for (const placement& p : r.where) {
+        some.push_back(
+            {p.node, jobs.pool().gpus(p.node), jobs.servers().unsubscribed(p.node), p.num_gpus()});
+      }
       for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
         const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
         std::size_t left = r.where.size();
         for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && left > 0;
              n = candidates.find_next(n + 1)) {
           if (runs_on(r, node_id(n))) continue;
-          some.push_back(node_id(n));
+          some.push_back({node_id(n), jobs.pool().gpus(node_id(n)), k});
           --left;
         }
       }
-      const view v(jobs, std::move(some));
-      std::vector<gpus_on_server> own;
-      for (const placement& p : r.where) own.push_back({v.index_of(p.node), p.num_gpus()});
-      const std::vector<gpus_on_server> to = detail::consolidate(v.capacities, own);
-      if (to.empty()) continue;
-      jobs.migrate(r, v.on_nodes(to));
+      const gpus_by_server to = detail::consolidate(std::move(some));
+      if (!to.empty()) jobs.migrate(r, to);
     }
   }
   // Returns whether a job migrated, or may migrate later.
   bool defragment(gandiva_jobs& jobs, time_ms now) const {
     bool any = false;
-    std::vector<node_id> some;
+    std::vector<server_capacity> some;
     for (std::uint32_t k = max_gpus_per_node; k > 0 && (any || k >= threshold_); --k) {
       const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
       for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos;
            n = candidates.find_next(n + 1)) {
         if (jobs.servers().load(node_id(n)) == 0) continue;
         any = true;
-        some.push_back(node_id(n));
+        some.push_back({node_id(n), jobs.pool().gpus(node_id(n)), k});
       }
     }
-    const view v(jobs, std::move(some));
+    std::sort(some.begin(), some.end(), [](const server_capacity& a, const server_capacity& b) {
+      return a.server < b.server;
+    });
     std::vector<running_job> running;
     bool more = false;
-    for (std::uint32_t at = 0; at < v.servers.size(); ++at) {
-      if (v.capacities[at].free < threshold_) continue;
-      for (const job_id job : jobs.servers().jobs(v.servers[at])) {
+    for (std::uint32_t at = 0; at < some.size(); ++at) {
+      if (some[at].free < threshold_) continue;
+      for (const job_id job : jobs.servers().jobs(some[at].server)) {
         const gandiva_job& r = jobs.at(job);
-        if (r.home != v.servers[at] || !r.runs() || r.packed()) continue;
+        if (r.home != some[at].server || !r.runs() || r.packed()) continue;
         const bool may = may_move(jobs, r, now);
         more |= !may;
         running.push_back({job, at, r.request.gpus, may});
       }
     }
-    for (const migration& m : detail::defragment(v.capacities, running, threshold_, gains_)) {
+    for (const migration& m : detail::defragment(some, running, threshold_, gains_)) {
       more = true;
       gandiva_job& r = jobs.at(m.job);
       if (jobs.acted(r)) break;  // it shrank for a new job: the other migrations wait
-      jobs.migrate(r, v.on_nodes(m.to));
+      jobs.migrate(r, {{m.to, r.request.gpus}});
     }
     return more;
   }
 
  private:
-  // Some of the servers, numbered in ascending order.
-  struct view {
-    view(const gandiva_jobs& jobs, std::vector<node_id> some) : servers(std::move(some)) {
-      sort_unique(servers);
-      for (const node_id n : servers)
-        capacities.push_back({jobs.pool().gpus(n), jobs.servers().unsubscribed(n)});
-    }
-    [[nodiscard]] std::uint32_t index_of(node_id n) const {
-      return static_cast<std::uint32_t>(std::lower_bound(servers.begin(), servers.end(), n) -
-                                        servers.begin());
-    }
-    [[nodiscard]] gpus_by_server on_nodes(const std::vector<gpus_on_server>& gpus) const {
-      gpus_by_server to;
-      for (const gpus_on_server& g : gpus) to.emplace_back(servers[g.server], g.gpus);
-      return to;
-    }
-    std::vector<node_id> servers;
-    std::vector<server_capacity> capacities{};
-  };
   [[nodiscard]] static bool runs_on(const gandiva_job& r, node_id n) {
     const auto at = std::lower_bound(r.where.begin(), r.where.end(), n,
                                      [](const placement& p, node_id o) { return p.node < o; });
