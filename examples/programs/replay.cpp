@@ -2,6 +2,7 @@
 // under seven scores, and compares how many GPUs are allocated and how many of the others typical
 // tasks cannot use.
 // SPDX-License-Identifier: MIT
+#include "../text/decimal.h"
 #include "load_curves.h"
 #include "published_fragmentation.h"
 #include "replay_options.h"

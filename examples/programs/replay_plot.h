@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "../text/decimal.h"
 #include "load_curves.h"
-#include <apiary/trace/decimal.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -98,8 +98,8 @@ inline std::string end_labels(std::span<const named_curves> all, panel_values va
   }
   std::string text = "unset label\n";
   for (const label& l : labels) {
-    text += "set label '" + all[l.curve].policy + " " + apiary::fixed_text(l.value, 1) +
-            "' at graph 1.02, first " + apiary::fixed_text(l.y, 4) +
+    text += "set label '" + all[l.curve].policy + " " + fixed_text(l.value, 1) +
+            "' at graph 1.02, first " + fixed_text(l.y, 4) +
             " left noenhanced textcolor '" + color_of(l.curve) + "'\n";
   }
   return text;
@@ -118,8 +118,8 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
     std::string points;
     for (std::size_t load = 0; load < c.allocation.size(); ++load) {
       if (std::isnan(c.allocation[load])) continue;
-      points += std::to_string(load) + " " + apiary::shortest_text(c.allocation[load]) + " " +
-                apiary::shortest_text(c.fragmentation_amount[load]) + "\n";
+      points += std::to_string(load) + " " + shortest_text(c.allocation[load]) + " " +
+                shortest_text(c.fragmentation_amount[load]) + "\n";
       last = std::max(last, load);
       worst = std::max(worst, c.fragmentation_amount[load]);
     }
@@ -157,8 +157,8 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          "set title 'GPUs allocated, % (more is better" +
          (from > 0 ? "; both axes start at " + std::to_string(from) : std::string()) + ")'\n" +
          end_labels(all, &load_curves::allocation, all_placed - from) +
-         "set label 'everything placed' at " + apiary::fixed_text(all_placed - 2.5, 1) + ", " +
-         apiary::fixed_text(all_placed - 1.5, 1) + " right textcolor '#606060'\n" + allocation +
+         "set label 'everything placed' at " + fixed_text(all_placed - 2.5, 1) + ", " +
+         fixed_text(all_placed - 1.5, 1) + " right textcolor '#606060'\n" + allocation +
          "\n"
          "set lmargin at screen 0.545\n"
          "set rmargin at screen 0.855\n"
@@ -166,7 +166,7 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          std::to_string(until) +
          "]\n"
          "set yrange [0:" +
-         apiary::fixed_text(top, 0) +
+         fixed_text(top, 0) +
          "]\n"
          "set title 'GPUs idle but useless to typical tasks, % (less is better)'\n" +
          end_labels(all, &load_curves::fragmentation_amount, top) + fragmentation +

@@ -2,6 +2,7 @@
 // sixteen schedulers of the library, and compares how long jobs wait, for which reasons, and how well
 // the GPUs are used.
 // SPDX-License-Identifier: MIT
+#include "../text/decimal.h"
 #include "replay_output.h"
 #include "simulate_options.h"
 #include "simulate_plot.h"
@@ -16,7 +17,6 @@
 #include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
 #include <apiary/sim/simulation_result.h>
-#include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "../text/decimal.h"
 #include "simulate_picture.h"
 #include "simulate_policies.h"
 #include <apiary/model/job.h>
-#include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class svg_text {
   }
   void raw(const std::string& elements) { body_ += elements; }
 
-  [[nodiscard]] static std::string number(double x) { return apiary::fixed_text(x, 1); }
+  [[nodiscard]] static std::string number(double x) { return fixed_text(x, 1); }
   [[nodiscard]] std::string file(double width, double height) const {
     return "<svg xmlns='http://www.w3.org/2000/svg' width='" + number(width) + "' height='" +
            number(height) + "' viewBox='0 0 " + number(width) + " " + number(height) +
@@ -79,9 +79,9 @@ class svg_text {
 // A duration in the unit that suits it.
 inline std::string span_text(double ms) {
   const double minutes = ms / 60'000;
-  if (minutes < 100) return apiary::fixed_text(minutes, minutes < 10 ? 1 : 0) + " min";
-  if (minutes < 100 * 60) return apiary::fixed_text(minutes / 60, 1) + " h";
-  return apiary::fixed_text(minutes / 1440, 1) + " d";
+  if (minutes < 100) return fixed_text(minutes, minutes < 10 ? 1 : 0) + " min";
+  if (minutes < 100 * 60) return fixed_text(minutes / 60, 1) + " h";
+  return fixed_text(minutes / 1440, 1) + " d";
 }
 
 // The mean of a figure over several lists, and the standard deviation of a single one.
@@ -156,7 +156,7 @@ class simulate_plot {
     for (double t = 0; t * 3'600'000 <= end_; t += step) {
       const double label = days ? t / 24 : t;
       draw_tick({at.x + pixels * t * 3'600'000 / end_, at.y},
-                apiary::fixed_text(label, step < 1 ? 2 : 0) + (days ? " d" : " h"));
+                fixed_text(label, step < 1 ? 2 : 0) + (days ? " d" : " h"));
     }
   }
 
@@ -194,7 +194,7 @@ class simulate_plot {
       const std::array<std::string, 6> figures{span_text(static_cast<double>(m.completion.p50)),
                                                span_text(static_cast<double>(m.completion.p99)),
                                                span_text(static_cast<double>(m.makespan)),
-                                               apiary::fixed_text(100 * m.utilization, 1) + " %",
+                                               fixed_text(100 * m.utilization, 1) + " %",
                                                span_text(static_cast<double>(m.delay.p99)),
                                                span_text(m.delay.mean)};
       for (std::size_t i = 0; i < columns.size(); ++i)
@@ -239,7 +239,7 @@ class simulate_plot {
         base += 20;
       }
       for (const double part : {0.0, 0.5, 1.0})
-        draw_tick({x + wide * part, base - 8}, apiary::fixed_text(most * part, 0));
+        draw_tick({x + wide * part, base - 8}, fixed_text(most * part, 0));
     };
     column(0, "mean completion, min", 60'000, [](const spread_row& r) { return r.completion; });
     column(1, "p99 delay, min", 60'000, [](const spread_row& r) { return r.p99_delay; });
@@ -322,7 +322,7 @@ class simulate_plot {
                "' fill='none' stroke='#b0b0b0' stroke-dasharray='2 2'/>\n");
       const double column = pixels * static_cast<double>(r.picture.width()) / end_;
       out_.raw("<g shape-rendering='crispEdges' transform='translate(" + svg_text::number(strips) +
-               "," + svg_text::number(y) + ") scale(" + apiary::fixed_text(column, 5) + "," +
+               "," + svg_text::number(y) + ") scale(" + fixed_text(column, 5) + "," +
                svg_text::number(scale) + ")'>\n");
       draw_colors(r.picture);
       out_.raw("</g>\n");

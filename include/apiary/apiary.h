@@ -114,7 +114,6 @@
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
-#include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>

@@ -22,6 +22,7 @@ using namespace apiary;
 using example::curves_of;
 using example::load_curves;
 using example::load_sample;
+using example::replay_summary;
 using example::trace_load;
 
 TEST_CASE("curves as CSV") {

@@ -1,4 +1,4 @@
-# apiary/tests/mutants/examples.cmake - mutants of examples/programs/import; ../cmake/mutants.cmake says how to write one.
+# apiary/tests/mutants/examples.cmake - mutants of examples/programs/import and examples/text; ../cmake/mutants.cmake says how to write one.
 # SPDX-License-Identifier: MIT
 
 mutant(block_last examples/programs/import/slurm_topology.h "off by one: the last block of a larger block is left out"
@@ -32,3 +32,7 @@ mutant(load_buckets examples/programs/load_curves.h "off by one: an empty bucket
 mutant(load_used examples/programs/load_curves.h "forgotten update: the use of placed tasks is not summed"
   FROM [[now.used += task.request.total_gpu_milli();]]
   TO [[now.used = task.request.total_gpu_milli();]] STATEMENT)
+mutant(decimal_tiny examples/text/decimal.h "wrong comparison: 0.0001 is written with an exponent"
+  FROM [[std::abs(x) < 1e-4]] TO [[std::abs(x) <= 1e-4]])
+mutant(decimal_point examples/text/decimal.h "swapped condition: whole numbers get no point"
+  FROM [[!tiny && shortest.find('.') == std::string::npos]] TO [[tiny]])

@@ -1,10 +1,6 @@
 # apiary/tests/mutants/trace.cmake - mutants of trace; ../cmake/mutants.cmake says how to write one.
 # SPDX-License-Identifier: MIT
 
-mutant(decimal_tiny trace/decimal.h "wrong comparison: 0.0001 is written with an exponent"
-  FROM [[std::abs(x) < 1e-4]] TO [[std::abs(x) <= 1e-4]])
-mutant(decimal_point trace/decimal.h "swapped condition: whole numbers get no point"
-  FROM [[!tiny && shortest.find('.') == std::string::npos]] TO [[tiny]])
 mutant(generate_weight trace/job_list.h "off by one: sizes of weight 0 are drawn"
   FROM [[pick < size.weight]] TO [[pick <= size.weight]])
 mutant(generate_rest trace/job_list.h "forgotten update: only the first size and the last are drawn"

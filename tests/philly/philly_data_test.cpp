@@ -1,10 +1,10 @@
 // apiary/tests/philly/philly_data_test.cpp - the public Philly list on 91 servers of 8 GPUs.
 // SPDX-License-Identifier: MIT
+#include "../../examples/text/decimal.h"
 #include "support/data.h"
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
-#include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
 #include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
@@ -84,8 +84,8 @@ TEST_CASE("philly: the larger a job, the more of its delay is the cluster's, not
     };
     const double capacity = percent(delay_cause::capacity);
     const double fragmentation = percent(delay_cause::fragmentation);
-    rows += fixed_text(percent(delay_cause::quota), 1) + " | " + fixed_text(capacity, 1) + " | " +
-            fixed_text(fragmentation, 1) + " | " + fixed_text(capacity + fragmentation, 1) + "\n";
+    rows += example::fixed_text(percent(delay_cause::quota), 1) + " | " + example::fixed_text(capacity, 1) + " | " +
+            example::fixed_text(fragmentation, 1) + " | " + example::fixed_text(capacity + fragmentation, 1) + "\n";
     by_cluster.push_back(capacity + fragmentation);
   }
   CHECK(rows ==

@@ -1,5 +1,6 @@
 // apiary/tests/trace/openb_data_test.cpp - the published experiments on openb, number for number.
 // SPDX-License-Identifier: MIT
+#include "../../examples/text/decimal.h"
 #include "../../examples/programs/load_curves.h"
 #include "../../examples/programs/published_fragmentation.h"
 #include "support/data.h"
@@ -11,7 +12,6 @@
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/sim/replay.h>
-#include <apiary/trace/decimal.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
 #include <apiary/trace/workload.h>
@@ -108,7 +108,7 @@ load_curves curves(const experiment& e, const decisions& answers) {
 
 std::string joined(const std::vector<double>& values) {
   std::string text;
-  for (const double v : values) text += (text.empty() ? "" : ",") + shortest_text(v);
+  for (const double v : values) text += (text.empty() ? "" : ",") + example::shortest_text(v);
   return text;
 }
 

@@ -8,19 +8,15 @@
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
-#include <apiary/trace/decimal.h>
 #include <apiary/trace/workload.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -93,39 +89,5 @@ template <class Scheduler>
   }
   return line;
 }
-
-// The figures of one scheduler, a row of table().
-struct replay_summary {
-  std::string policy{};               // name of the scheduler
-  std::uint64_t placed = 0;           // tasks that were placed
-  std::uint64_t failed = 0;           // tasks that were not placed
-  double allocation = 0.0;            // % of the GPUs, at the end
-  double fragmentation = 0.0;         // % of the GPUs, at the end
-  double decisions_per_second = 0.0;  // as measured by the caller
-  // A text table with a title row and aligned columns.
-  [[nodiscard]] static std::string table(std::span<const replay_summary> rows) {
-    using line = std::array<std::string, 6>;
-    std::vector<line> lines{
-        {"policy", "placed", "failed", "GPUs allocated", "fragmentation", "decisions/s"}};
-    for (const replay_summary& r : rows) {
-      lines.push_back({r.policy, std::to_string(r.placed), std::to_string(r.failed),
-                       fixed_text(r.allocation, 2) + " %", fixed_text(r.fragmentation, 2) + " %",
-                       fixed_text(r.decisions_per_second, 0)});
-    }
-    std::array<std::size_t, 6> width{};
-    for (const line& l : lines) {
-      for (std::size_t c = 0; c < l.size(); ++c) width[c] = (std::max)(width[c], l[c].size());
-    }
-    std::string text;
-    for (const line& l : lines) {
-      text += l[0] + std::string(width[0] - l[0].size(), ' ');
-      for (std::size_t c = 1; c < l.size(); ++c) {
-        text += "  " + std::string(width[c] - l[c].size(), ' ') + l[c];
-      }
-      text += '\n';
-    }
-    return text;
-  }
-};
 
 APIARY_NAMESPACE_END

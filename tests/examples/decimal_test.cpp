@@ -1,7 +1,7 @@
-// apiary/tests/trace/decimal_test.cpp - rounding and shortest texts.
+// apiary/tests/examples/decimal_test.cpp - rounding and shortest texts.
 // SPDX-License-Identifier: MIT
+#include "../../examples/text/decimal.h"
 #include <apiary/core/rng.h>
-#include <apiary/trace/decimal.h>
 
 #include <doctest/doctest.h>
 
@@ -10,6 +10,8 @@
 #include <string>
 
 using namespace apiary;
+using example::fixed_text;
+using example::shortest_text;
 
 TEST_CASE("the shortest text has a point or an exponent and reads back") {
   CHECK(shortest_text(12.0) == "12.0");

@@ -1,4 +1,4 @@
-// apiary/trace/decimal.h - numbers as text, fixed or shortest, without a locale.
+// apiary/examples/text/decimal.h - numbers as text, fixed or shortest, without a locale.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <system_error>
 
-APIARY_NAMESPACE_BEGIN
+namespace example {
 
 // The text of x with `digits` digits after the point, correctly rounded.
 // Requires: |x| < 10^15, digits <= 9.
@@ -39,4 +39,4 @@ APIARY_NAMESPACE_BEGIN
   return shortest;
 }
 
-APIARY_NAMESPACE_END
+}  // namespace example
