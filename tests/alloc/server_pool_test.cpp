@@ -71,7 +71,7 @@ TEST_CASE("server_pool: a bad server offers nothing and keeps what runs there") 
   CHECK(pool.usable() == 4);
   CHECK(pool.idle() == 4);
   CHECK(pool.idle(0U) == 0);
-  CHECK(pool.tightest(pool.servers(), 2) == node_id(1));
+  CHECK(pool.fit(pool.servers(), 2, 1) == job_placement{{node_id(1), 0b0011}});
   CHECK(!pool.can_take(job_placement{{node_id(0), 0b0100}}));
   pool.give(job_placement{{node_id(0), 0b0011}});
   CHECK(pool.idle() == 4);

@@ -95,15 +95,6 @@ class server_pool {
   // Whether a server is healthy.
   [[nodiscard]] bool healthy(node_id n) const noexcept { return at(n).healthy; }
 
-  // The (lowest) server of `among` with the fewest idle GPUs, but at least `gpus` > 0; not valid if
-  // there is none.
-  [[nodiscard]] node_id tightest(id_range<node_id> among, std::uint32_t gpus) const noexcept {
-    for (std::uint32_t k = gpus; k <= max_gpus_per_node; ++k) {
-      const std::uint32_t n = by_idle_[k].find_next(among.first.value);
-      if (n < among.last.value) return node_id(n);
-    }
-    return {};
-  }
   // Up to `most` servers of `among` in descending order of idle GPUs; ties go to the lowest id.
   [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
     std::vector<node_id> servers;

@@ -15,7 +15,7 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/queue/server_placer.h>
+#include <apiary/model/server_spec.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -29,62 +29,41 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A JobPlacer that says what a migration gains: a job should run on fewer servers, or on as many
-// servers with less fragmentation of the cluster. All jobs run in time slices; a job's tenant and
-// priority count only if the placer below lets them.
+// A JobPlacer that also says what a migration gains: a job should run on fewer servers, or on as many
+// servers with less fragmentation of the cluster. All jobs run in time slices, unless the placer
+// below is a GuaranteeingPlacer.
 // Model: "Gandiva" (OSDI 2018), §3.2, with that of "Beware of Fragmentation" (ATC 2023), §3.
 // Cost:  commit, finish as those of the placer; gain: fragmentation::weighted() of each old and new
 //        server of the job.
 template <JobPlacer Below>
-class measured_placer {
+class measured_placer : public Below {
  public:
-  using request = job_request;           // see Placer
-  using placement_type = job_placement;  // see Placer
-  using kind = typename Below::kind;     // see Placer
   // servers: the placer's. metric: the measure that migrations lower; its tasks are whole GPUs
   // without CPU. Requires: nothing runs on the placer's servers.
   measured_placer(Below below, const server_spec& servers, fragmentation metric)
-      : below_(std::move(below)), metric_(std::move(metric)) {
+      : Below(std::move(below)), metric_(std::move(metric)) {
     for (const std::uint32_t gpus : servers.gpus) nodes_.add({.gpus = gpus});
   }
   // The placer below.
-  [[nodiscard]] const Below& below() const noexcept { return below_; }
+  [[nodiscard]] const Below& below() const noexcept { return *this; }
   // The idle GPUs of each server, bad servers included.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
 
   // See Placer.
-  [[nodiscard]] kind kind_of(const job_request& r) const { return below_.kind_of(r); }
-  // See Placer.
-  [[nodiscard]] absl::Status check(const job_request& r) { return below_.check(r); }
-  // See Placer.
-  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
-    return below_.propose(r);
-  }
-  // See Placer.
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
-    APIARY_RETURN_IF_ERROR(below_.commit(r, where));
+    APIARY_RETURN_IF_ERROR(Below::commit(r, where));
     for (const placement& p : where) nodes_[p.node] = with(p, true);
     running_.try_emplace(r.job.value, where);
     return absl::OkStatus();
   }
   // See Placer.
   [[nodiscard]] absl::Status finish(job_id job) {
-    APIARY_RETURN_IF_ERROR(below_.finish(job));
+    APIARY_RETURN_IF_ERROR(Below::finish(job));
     const auto found = running_.find(job.value);
     for (const placement& p : found->second) nodes_[p.node] = with(p, false);
     running_.erase(found);
     return absl::OkStatus();
   }
-  // See Placer.
-  [[nodiscard]] absl::Status mark_bad(node_id n) { return below_.mark_bad(n); }
-  // See Placer.
-  [[nodiscard]] absl::Status mark_healthy(node_id n) { return below_.mark_healthy(n); }
-  // See Placer.
-  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const { return below_.jobs_on(n); }
-  // See Placer.
-  [[nodiscard]] std::uint32_t idle_gpus() const { return below_.idle_gpus(); }
-  // See Placer.
-  [[nodiscard]] std::uint32_t total_gpus() const { return below_.total_gpus(); }
 
   // See MeasuredPlacer. Any migration to fewer servers gains more than all others.
   [[nodiscard]] std::int64_t gain(const job_request& r, const job_placement& from,
@@ -115,7 +94,6 @@ class measured_placer {
     return sum;
   }
 
-  Below below_;
   node_table nodes_;
   fragmentation metric_;
   std::unordered_map<std::uint32_t, job_placement> running_;

@@ -5,7 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
-#include <apiary/queue/server_placer.h>
+#include <apiary/model/server_spec.h>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>

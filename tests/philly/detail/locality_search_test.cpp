@@ -22,7 +22,7 @@ namespace locality_search_tests {
 namespace {
 
 using namespace apiary;
-using search_of_pool = detail::locality_search<server_pool>;
+using search_of_pool = detail::locality_search;
 
 constexpr job_locality localities[] = {job_locality::packed, job_locality::one_rack,
                                        job_locality::anywhere};
