@@ -19,11 +19,11 @@ mutant(bound_of_branch preempt/victim_search.h "forgotten update: a complete sea
 mutant(minimal_order preempt/victim_search.h "swapped order: the cheapest victims are reprieved first"
   FROM [[by_cost.push_back({~candidates_[j].cost, j});]] TO [[by_cost.push_back({candidates_[j].cost, j});]] STATEMENT)
 mutant(branch_tally preempt/victim_search.h "forgotten update: a gang that is reprieved stays in the tally"
-  FROM [[problem.remove_victim(k - 1);]] TO [[]] STATEMENT)
+  FROM [=[tally_.remove_victim(order_[k - 1]);]=] TO [[]] STATEMENT)
 mutant(branch_cost preempt/victim_search.h "dropped restore: a gang that is reprieved stays in the cost"
-  FROM [[cost -= costs[k - 1];]] TO [[]] STATEMENT)
+  FROM [=[cost -= candidates_[order_[k - 1]].cost;]=] TO [[]] STATEMENT)
 mutant(branch_certain preempt/victim_search.h "forgotten update: a fit that was not decided counts as none"
-  FROM [[certain = certain && verdict == fit_verdict::does_not_fit;]] TO [[]] STATEMENT)
+  FROM [[certain = certain && found == fit_verdict::does_not_fit;]] TO [[]] STATEMENT)
 mutant(keep_cheapest preempt/victim_search.h "swapped comparison: a more expensive set replaces a cheaper one"
   FROM [[if (cost >= cost_) return;]] TO [[if (cost < cost_ && cost_ != never) return;]] STATEMENT)
 mutant(tally_gpus preempt/detail/disruption_tally.h "forgotten update: GPUs of a gang that is no victim any more count"

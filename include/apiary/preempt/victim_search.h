@@ -27,59 +27,6 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Decides for one gang after the other, in the given order, whether it is evicted. A gang is
-// reprieved first, if the new gang still fits with all undecided gangs evicted; then it is evicted.
-// Sets that cost as much as the best set so far, or exceed a disruption budget, are left out.
-//
-// The caller passes a problem, which decides what fits and keeps the sets that are found. When the
-// search begins, all gangs are evicted and the new gang fits.
-//   problem.cost_to_beat() -> std::uint64_t  only sets that cost less are of use; 0: no set is
-//   problem.pay() -> bool                    whether one more gang may be tried
-//   problem.reprieve(k) -> fit_verdict       gang k keeps running; whether the new gang still fits
-//   problem.evict(k)                         undoes reprieve(k)
-//   problem.add_victim(k) -> bool            gang k is a victim; whether all budgets still hold
-//   problem.remove_victim(k)                 undoes add_victim(k)
-//   problem.keep()                           the new gang fits; no set so far costs less
-// Cost: the calls of the problem, and O(1) for each step. Memory: 1 byte for each gang.
-class branch_and_bound {
- public:
-  // False if the budget ended, for the search or a verdict: then a set may cost less than the best.
-  template <class Problem>
-  bool operator()(Problem&& problem, std::span<const std::uint64_t> costs) {
-    reprieved_.assign(costs.size(), 0);
-    bool certain = true;
-    std::uint64_t cost = 0;
-    std::size_t k = 0;  // gangs decided
-    bool within = true;
-    while (true) {
-      for (; within && cost < problem.cost_to_beat() && k < costs.size(); ++k) {
-        if (!problem.pay()) return false;
-        const fit_verdict verdict = problem.reprieve(k);
-        reprieved_[k] = verdict == fit_verdict::fits ? 1 : 0;
-        if (verdict == fit_verdict::fits) continue;
-        certain = certain && verdict == fit_verdict::does_not_fit;
-        problem.evict(k);
-        cost += costs[k];
-        within = problem.add_victim(k);
-      }
-      if (within && cost < problem.cost_to_beat()) problem.keep();
-      // Back to the last gang that is reprieved: now it is evicted.
-      for (; k > 0 && reprieved_[k - 1] == 0; --k) {
-        cost -= costs[k - 1];
-        problem.remove_victim(k - 1);
-      }
-      if (k == 0) return certain;
-      problem.evict(k - 1);
-      reprieved_[k - 1] = 0;
-      cost += costs[k - 1];
-      within = problem.add_victim(k - 1);
-    }
-  }
-
- private:
-  lean_vector<unsigned char> reprieved_;  // of the gangs decided
-};
-
 // The base of victim_search and topology_victim_search. It keeps the best set of victims so far,
 // reprieves victims that are not needed, and runs branch and bound, within one budget of steps.
 // Evictions (eviction_state or eviction_trial) records which candidates are evicted:
@@ -224,16 +171,47 @@ class victim_search_steps {
     return candidates <= left() / set_steps;
   }
   // Branch and bound over the candidates in order_, the most expensive first; all of them must be
-  // enough. Returns whether it is certain that no set costs less. Leaves candidates evicted.
+  // enough. Decides for one after the other whether it is evicted: it is reprieved first, if the
+  // new gang still fits with all undecided ones evicted; then it is evicted. Sets that cost as much
+  // as the best set so far, or exceed a disruption budget, are left out. Returns whether it is
+  // certain that no set costs less. Leaves candidates evicted.
   template <class Verdict>
   bool branch(const Verdict& verdict) {
-    costs_.clear();
     tally_.clear();
-    for (const std::uint32_t j : order_) {
-      evictions_.evict(j);
-      costs_.push_back(candidates_[j].cost);
+    for (const std::uint32_t j : order_) evictions_.evict(j);
+    reprieved_.assign(order_.size(), 0);
+    bool certain = true;
+    bool within = true;
+    std::uint64_t cost = 0;
+    std::size_t k = 0;  // candidates decided
+    const auto is_better = [&] {
+      return within && cost < cost_to_beat() && bound_ < cost_to_beat();
+    };
+    const auto add_victim = [&](std::uint32_t j) {
+      evictions_.set_evicted(j, true);
+      cost += candidates_[j].cost;
+      within = tally_.add_victim(j);
+    };
+    while (true) {
+      for (; is_better() && k < order_.size(); ++k) {
+        if (!pay_for_set()) return false;
+        evictions_.set_evicted(order_[k], false);
+        const fit_verdict found = verdict();
+        reprieved_[k] = found == fit_verdict::fits ? 1 : 0;
+        if (found == fit_verdict::fits) continue;
+        certain = certain && found == fit_verdict::does_not_fit;
+        add_victim(order_[k]);
+      }
+      if (is_better()) keep();
+      // Back to the last candidate that is reprieved: now it is evicted.
+      for (; k > 0 && reprieved_[k - 1] == 0; --k) {
+        cost -= candidates_[order_[k - 1]].cost;
+        tally_.remove_victim(order_[k - 1]);
+      }
+      if (k == 0) return certain;
+      reprieved_[k - 1] = 0;
+      add_victim(order_[k - 1]);
     }
-    return search_(branches<Verdict>{*this, verdict}, costs_);
   }
 
   std::uint64_t budget_;
@@ -249,33 +227,11 @@ class victim_search_steps {
   disruption_tally tally_;
   incremental_sort cheapest_;
   lean_vector<std::uint32_t> set_;
-  lean_vector<std::uint32_t> order_;  // of branch and bound
+  lean_vector<std::uint32_t> order_;      // of branch and bound
+  lean_vector<unsigned char> reprieved_;  // of those in order_ that are decided
   lean_vector<std::uint32_t> victims_;
   std::uint64_t cost_ = 0;
   std::uint64_t bound_ = 0;
-
- private:
-  // The problem that branch_and_bound solves.
-  template <class Verdict>
-  struct branches {
-    victim_search_steps& in;
-    const Verdict& verdict;
-    [[nodiscard]] std::uint64_t cost_to_beat() const {
-      return in.cost_to_beat() <= in.bound_ ? 0 : in.cost_to_beat();
-    }
-    bool pay() { return in.pay_for_set(); }
-    fit_verdict reprieve(std::size_t k) {
-      in.evictions_.set_evicted(in.order_[k], false);
-      return verdict();
-    }
-    void evict(std::size_t k) { in.evictions_.set_evicted(in.order_[k], true); }
-    bool add_victim(std::size_t k) { return in.tally_.add_victim(in.order_[k]); }
-    void remove_victim(std::size_t k) { in.tally_.remove_victim(in.order_[k]); }
-    void keep() { in.keep(); }
-  };
-
-  branch_and_bound search_;
-  lean_vector<std::uint64_t> costs_;  // of the candidates in order_
 };
 
 }  // namespace detail

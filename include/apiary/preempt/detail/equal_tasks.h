@@ -32,8 +32,8 @@ namespace detail {
 //         that the solution uses, and the bound is computed again, a few times (Lagrangian
 //         decomposition).
 // Sets:   the victims of each such solution; emptied nodes; the best set with one gang exchanged.
-//         While there is no set: the cheapest gangs, and the smallest gangs. No victim in a set can
-//         be reprieved. The rest of the budget is for branch and bound.
+//         While there is no set: the cheapest gangs. No victim in a set can be reprieved. The rest
+//         of the budget is for branch and bound.
 // Cost:   O(nodes + allocations + candidates), the first bound and the first set; the rest is
 //         within the budget. Units are solved in ascending order of cheap bounds, and only as many
 //         as needed.
@@ -79,7 +79,7 @@ class group_victim_search {
       if (bounds_[order_[i].number] < cost_ && !ended())
         raise_bound(order_[i].number, work_left() / (order_.size() - i + 1));
     begin_budget(true);
-    if (victims_.empty()) evict_greedily(all / 16);
+    if (victims_.empty()) evict_cheapest();
     if (!victims_.empty() && bounds_[best_root_] < cost_) {
       empty_nodes(left() - (std::min)(left(), all / 16));
       exchange_victims(left() - (std::min)(left(), all / 16));
@@ -165,11 +165,10 @@ class group_victim_search {
     merge_sort(victims_);
   }
 
-  // Evicts gangs in ascending order of price until the tasks fit in a root cell; then continues as
-  // try_set(). Stops if no more than `reserve` is left of the budget, and the gangs cost as much as
-  // the best set or are more than the budget allows.
-  template <class Price>
-  void evict_in_order(const Price& price, std::uint64_t reserve) {
+  // Evicts the cheapest gangs until the tasks fit in a root cell; then continues as try_set().
+  // Stops if they cost as much as the limit, or are more than the budget allows.
+  void evict_cheapest() {
+    if (*std::min_element(bounds_.begin(), bounds_.end()) >= cost_) return;
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
     tally_->clear();
     set_.clear();
@@ -177,11 +176,12 @@ class group_victim_search {
     // A step may take as long as the eviction of a gang does.
     const std::uint64_t most = few_evictions + (std::min)(budget_, never / 4) / 2 * 3;
     for (std::uint64_t sum = 0; !enough; cheapest_.pop()) {
-      const keyed_number* const top = cheapest_.top(price);
+      const keyed_number* const top =
+          cheapest_.top([&](std::uint32_t j) { return candidates_[j].cost; });
       cells_.add_work(cheapest_.take_work());
       if (top == nullptr) break;
       const std::uint32_t j = top->number;
-      if (left() <= reserve && (sum + candidates_[j].cost >= cost_ || set_.size() >= most)) break;
+      if (sum + candidates_[j].cost >= cost_ || set_.size() >= most) break;
       if (!tally_->try_add_victim(j)) continue;
       sum += candidates_[j].cost;
       set_.push_back(j);
@@ -302,24 +302,6 @@ class group_victim_search {
     return cost_ < before;
   }
 
-  // The cheapest gangs first, and the smallest gangs first. If there are many gangs, it stops as
-  // soon as they cost as much as the best set.
-  void evict_greedily(std::uint64_t budget) {
-    if (*std::min_element(bounds_.begin(), bounds_.end()) >= cost_) return;
-    const std::size_t entries = cells_.num_allocations();
-    const bool many = candidates_.size() + entries > (std::min)(budget, left());
-    evict_in_order([&](std::uint32_t j) { return candidates_[j].cost; },
-                   many ? left() : left() - (std::min)(left(), budget));
-    if (many || left() < budget) return;
-    cells_.add_work(entries);
-    evict_in_order([&](std::uint32_t j) { return gpus_of(j); }, left() - budget);
-  }
-  [[nodiscard]] std::uint64_t gpus_of(std::uint32_t j) const {
-    std::uint64_t sum = 0;
-    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
-      sum += allocations_[a].gpus;
-    return sum;
-  }
   // A bound, and the set that comes with it.
   void raise_bound(std::uint32_t root, std::uint64_t budget) {
     split_.begin_root(root);
