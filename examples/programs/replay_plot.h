@@ -99,8 +99,8 @@ inline std::string end_labels(std::span<const named_curves> all, panel_values va
   std::string text = "unset label\n";
   for (const label& l : labels) {
     text += "set label '" + all[l.curve].policy + " " + fixed_text(l.value, 1) +
-            "' at graph 1.02, first " + fixed_text(l.y, 4) +
-            " left noenhanced textcolor '" + color_of(l.curve) + "'\n";
+            "' at graph 1.02, first " + fixed_text(l.y, 4) + " left noenhanced textcolor '" +
+            color_of(l.curve) + "'\n";
   }
   return text;
 }

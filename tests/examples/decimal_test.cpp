@@ -1,6 +1,7 @@
 // apiary/tests/examples/decimal_test.cpp - rounding and shortest texts.
 // SPDX-License-Identifier: MIT
 #include "../../examples/text/decimal.h"
+
 #include <apiary/core/rng.h>
 
 #include <doctest/doctest.h>

@@ -84,8 +84,9 @@ TEST_CASE("philly: the larger a job, the more of its delay is the cluster's, not
     };
     const double capacity = percent(delay_cause::capacity);
     const double fragmentation = percent(delay_cause::fragmentation);
-    rows += example::fixed_text(percent(delay_cause::quota), 1) + " | " + example::fixed_text(capacity, 1) + " | " +
-            example::fixed_text(fragmentation, 1) + " | " + example::fixed_text(capacity + fragmentation, 1) + "\n";
+    rows += example::fixed_text(percent(delay_cause::quota), 1) + " | " +
+            example::fixed_text(capacity, 1) + " | " + example::fixed_text(fragmentation, 1) +
+            " | " + example::fixed_text(capacity + fragmentation, 1) + "\n";
     by_cluster.push_back(capacity + fragmentation);
   }
   CHECK(rows ==

@@ -1,8 +1,8 @@
 // apiary/tests/trace/openb_data_test.cpp - the published experiments on openb, number for number.
 // SPDX-License-Identifier: MIT
-#include "../../examples/text/decimal.h"
 #include "../../examples/programs/load_curves.h"
 #include "../../examples/programs/published_fragmentation.h"
+#include "../../examples/text/decimal.h"
 #include "support/data.h"
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
