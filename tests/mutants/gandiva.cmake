@@ -6,7 +6,7 @@ mutant(packed_rate gandiva/detail/gandiva_jobs.h "missing reset: a rate that was
 mutant(kept_stays gandiva/detail/gandiva_jobs.h "missing reset: a pack that proved to pay stays so with another job"
   FROM [[follower.kept = false;]] TO [[]] STATEMENT)
 mutant(pass_of_new gandiva/detail/gandiva_jobs.h "wrong choice: a job that comes to a server begins behind all others"
-  FROM [[o.pass < least.pass]] TO [[o.pass > least.pass]])
+  FROM [[other.pass < *least]] TO [[other.pass > *least]])
 mutant(leader_leaves gandiva/detail/gandiva_jobs.h "forgotten update: GPUs of a leader that leaves become idle under its follower"
   FROM [[servers_.pool().take(follower.request.job, r.where);]] TO [[]] STATEMENT)
 mutant(moved_time gandiva/detail/gandiva_jobs.h "forgotten update: a job that has just moved may move again"
@@ -68,8 +68,6 @@ mutant(min_run_time gandiva/detail/migration.h "wrong comparison: a job must run
   FROM [[add_time(r.moved, min_run_time_) <= now]] TO [[add_time(r.moved, min_run_time_) < now]])
 mutant(held_equal gandiva/detail/servers.h "wrong comparison: jobs of equal priority hold GPUs"
   FROM [[at->first > priority]] TO [[at->first >= priority]])
-mutant(least_passes gandiva/detail/gandiva_jobs.h "forgotten update: the least pass stays when the jobs that have it leave"
-  FROM [[least.jobs += comes ? 1U : ~0U;]] TO [[]] STATEMENT)
 mutant(marked_again gandiva/gandiva.h "dropped condition: a server that is marked bad again asks for decisions"
   FROM [[if (!pool().healthy(n)) return ran;]] TO [[]] STATEMENT)
 mutant(assigned_full gandiva/detail/gandiva_jobs.h "dropped condition: a job goes to a full server of its affinity, although another server has free GPUs"

@@ -102,14 +102,14 @@ struct resize {
 
 // The jobs, their servers and the actions of a decision. A decision has at most one action for each
 // job: if a job shrinks and then stops, only the stop remains. A change costs O(log servers + jobs
-// of the server), but it reads these only if a job comes and the jobs that ran least have left or
-// run. Of two packed jobs, one is the leader and the other its follower. Both run on the leader's
-// GPUs, and start and stop together; in the pool only the leader has the GPUs. A follower counts in
-// its server's load until its packing is kept. When one of the two ends, the other keeps the GPUs.
+// of the server), but it reads these only if a job comes. Of two packed jobs, one is the leader and
+// the other its follower. Both run on the leader's GPUs, and start and stop together; in the pool
+// only the leader has the GPUs. A follower counts in its server's load until its packing is kept.
+// When one of the two ends, the other keeps the GPUs.
 class gandiva_jobs {
  public:
   gandiva_jobs(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
-      : servers_(gpus, servers_per_rack), least_(gpus.size()) {}
+      : servers_(gpus, servers_per_rack) {}
   [[nodiscard]] const gandiva_servers& servers() const noexcept { return servers_; }
   [[nodiscard]] const server_pool& pool() const noexcept { return servers_.pool(); }
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
@@ -160,17 +160,13 @@ class gandiva_jobs {
   // Puts the job on the server, suspended. Requires: the job is on no server, or it is suspended
   // and not packed.
   void settle(gandiva_job& r, node_id n) {
-    least_pass& least = least_[n.value];
-    if (least.jobs == 0) {
-      for (const job_id other : servers_.jobs(n)) {
-        const gandiva_job& o = at(other);
-        if (o.home != n) continue;
-        if (least.jobs == 0 || o.pass < least.pass) least = {o.pass, 0};
-        if (o.pass == least.pass) ++least.jobs;
-      }
+    std::optional<std::int64_t> least;  // pass of the jobs whose home the server is
+    for (const job_id job : servers_.jobs(n)) {
+      const gandiva_job& other = at(job);
+      if (other.home == n && (!least || other.pass < *least)) least = other.pass;
     }
     edit(r, [&] {
-      r.pass = least.jobs == 0 ? 0 : least.pass;
+      r.pass = least.value_or(0);
       r.home = n;
       r.phase = gandiva_phase::suspended;
     });
@@ -322,20 +318,6 @@ class gandiva_jobs {
             r.leader.valid() ? 0 : r.request.gpus,
             r.request.priority};
   }
-  struct least_pass {
-    std::int64_t pass = 0;   // the least one of the jobs whose home the server is
-    std::uint32_t jobs = 0;  // that have it; 0: not known, or there is none
-  };
-  // A job with this pass comes to the server, or leaves it. Nothing if its least pass is not known.
-  void count_pass(node_id n, std::int64_t pass, bool comes) {
-    least_pass& least = least_[n.value];
-    if (least.jobs == 0) return;
-    if (pass == least.pass) {
-      least.jobs += comes ? 1U : ~0U;
-    } else if (comes && pass < least.pass) {
-      least = {pass, 1};
-    }
-  }
   // So many GPUs of each server, ascending; jobs that have grown there shrink if necessary.
   [[nodiscard]] job_placement pick(const gpus_by_server& from) {
     job_placement picked;
@@ -351,14 +333,9 @@ class gandiva_jobs {
   template <class Change>
   void edit(gandiva_job& r, Change&& change) {
     const gandiva_claim before = claim(r);
-    const std::int64_t pass = r.pass;
     change();
     const gandiva_claim after = claim(r);
     servers_.change(r.request.job, before, after);
-    if (before.server != after.server || pass != r.pass) {
-      if (before.server.valid()) count_pass(before.server, pass, false);
-      if (after.server.valid()) count_pass(after.server, r.pass, true);
-    }
     if (before.server.valid()) touched_.push_back(before.server);
     if (after.server.valid() && after.server != before.server) touched_.push_back(after.server);
   }
@@ -418,7 +395,6 @@ class gandiva_jobs {
   std::vector<job_id> followers_;  // ascending
   std::vector<job_id> dispersed_;  // ascending
   std::vector<node_id> touched_;
-  std::vector<least_pass> least_;               // by server
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
   std::uint64_t decision_ = 0;
   time_ms now_ = 0;
