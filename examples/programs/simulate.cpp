@@ -13,8 +13,7 @@
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/detail/job_division.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
-#include <apiary/gang_scheduler/gang_queue.h>
-#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/gang_scheduler/gang_placer.h>
 #include <apiary/model/job.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
@@ -81,8 +80,8 @@ std::vector<std::string> reasons_of(const left_out_jobs& jobs, const simulate_op
   return reasons;
 }
 
-// Leaves out jobs that do not fit even into the idle cluster, by their CPU, memory or GPU models:
-// those that a queue of queue/ or gang_queue refuses. Requires: no job has more GPUs than the cluster.
+// Leaves out jobs that do not fit even into the idle cluster, by their CPU, memory or GPU models.
+// Requires: no job has more GPUs than the cluster.
 absl::Status leave_out_never(const simulate_options& o, job_list& list, left_out_jobs& left_out) {
   if (o.cluster.is_plain() && std::all_of(list.jobs.begin(), list.jobs.end(), needs_only_gpus))
     return absl::OkStatus();
@@ -90,27 +89,17 @@ absl::Status leave_out_never(const simulate_options& o, job_list& list, left_out
   const std::vector<job_demand> demands = number_demands(list);
   APIARY_ASSIGN_OR_RETURN(apiary::gang_placer placer,
                           apiary::gang_placer::create(cluster, {.demands = demands}));
-  APIARY_ASSIGN_OR_RETURN(gang_scheduler scheduler, gang_scheduler::create(cluster));
-  gang_queue queue(std::move(scheduler), {.demands = demands});
   std::map<std::pair<std::uint32_t, std::uint32_t>, bool> fit;  // by GPUs and demand
-  absl::Status status;
   std::erase_if(list.jobs, [&](const timed_job& j) {
     const auto [at, is_new] = fit.try_emplace({j.request.gpus, j.request.demand}, false);
-    if (is_new) {
-      const job_request probe{.job = job_id(j.request.demand),
-                              .tenant = tenant_id(0),
-                              .gpus = j.request.gpus,
-                              .demand = j.request.demand};
-      at->second = placer.check(probe).ok() && queue.submit(probe, 0).ok();
-      if (at->second) status.Update(queue.finish(probe.job, 0));
-    }
+    if (is_new) at->second = placer.check(j.request).ok();
     if (at->second) return false;
     const job_demand& d = demands[j.request.demand];
     if (left_out.never++ == 0)
       left_out.first = apiary::detail::text_of_demand(j.request.gpus, d.per_gpu, d.models);
     return true;
   });
-  return status;
+  return absl::OkStatus();
 }
 
 // Removes jobs that the cluster cannot hold, and policies that do not know what the jobs need. An error

@@ -245,26 +245,18 @@ inline apiary::gang_cluster gang_cluster_of(const job_cluster& cluster) {
 inline bool needs_only_gpus(const apiary::timed_job& j) {
   return j.per_gpu == apiary::resources{} && j.model == 0;
 }
-// The demands of the jobs, by job id.
-inline std::vector<job_demand> demands_of(const apiary::job_list& list) {
-  std::vector<job_demand> demands;
-  for (const apiary::timed_job& j : list.jobs) {
-    demands.push_back({.per_gpu = j.per_gpu});
-    if (j.model > 0) demands.back().models = {list.models[j.model - 1]};
-  }
-  return demands;
-}
 // Numbers the demands of the jobs (job_request::demand). Returns them, by number.
 inline std::vector<job_demand> number_demands(apiary::job_list& list) {
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> numbers;
-  const std::vector<job_demand> by_job = demands_of(list);
   std::vector<job_demand> demands;
-  for (std::size_t j = 0; j < list.jobs.size(); ++j) {
-    const auto [cpu, memory] = list.jobs[j].per_gpu;
+  for (apiary::timed_job& j : list.jobs) {
     const auto next = static_cast<std::uint32_t>(demands.size());
-    const auto [at, is_new] = numbers.try_emplace({cpu, memory, list.jobs[j].model}, next);
-    if (is_new) demands.push_back(by_job[j]);
-    list.jobs[j].request.demand = at->second;
+    const auto [at, is_new] =
+        numbers.try_emplace({j.per_gpu.cpu_milli, j.per_gpu.memory_mib, j.model}, next);
+    j.request.demand = at->second;
+    if (!is_new) continue;
+    demands.push_back({.per_gpu = j.per_gpu});
+    if (j.model > 0) demands.back().models = {list.models[j.model - 1]};
   }
   return demands;
 }
@@ -471,7 +463,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
   } else if (policy == "gang" || policy == "gang_backfill") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gang_scheduler::create(gang_cluster_of(cluster)));
     status = run(apiary::gang_queue(
-        std::move(made), {.backfill = policy == "gang_backfill", .demands = demands_of(list)}));
+        std::move(made), {.backfill = policy == "gang_backfill", .demands = number_demands(list)}));
   } else if (policy == "hived") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));
     status = run(std::move(made));

@@ -42,6 +42,13 @@ struct naive_line {
     }
     return std::nullopt;
   }
+  [[nodiscard]] std::optional<item> next_at_most(std::int64_t limit, std::int64_t key,
+                                                 std::uint32_t id) const {
+    for (const item& i : sorted()) {
+      if (i.weight <= limit && (i.key > key || (i.key == key && i.id > id))) return i;
+    }
+    return std::nullopt;
+  }
   [[nodiscard]] std::optional<item> lightest(std::int64_t from, std::int64_t to) const {
     std::optional<item> best;
     for (const item& i : items) {
@@ -151,6 +158,7 @@ TEST_CASE("weighted_tree: random changes as in a sorted list") {
       REQUIRE(tree.first() == line.first_at_most(8));
       REQUIRE(tree.first_at_most(limit) == line.first_at_most(limit));
       REQUIRE(tree.next(key, id) == line.next(key, id));
+      REQUIRE(tree.next_at_most(limit, key, id) == line.next_at_most(limit, key, id));
       const std::int64_t until = random.uniform(keys);
       REQUIRE(tree.lightest(key, until) == line.lightest(key, until));
       REQUIRE(tree.previous(key, id) == line.previous(key, id));

@@ -54,6 +54,7 @@ struct gpu_counter {
   using request = Request;
   using placement_type = std::uint32_t;
   using kind = any_kind;
+  static constexpr bool guarantees = true;
   std::uint32_t all = 0;
   bool healthy = true;
   std::uint64_t tries = 0;  // calls of propose_preempting() and propose()

@@ -33,8 +33,9 @@ gang_queue queue_of(std::uint32_t nodes, gang_queue_options options = {}) {
     cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4});
   return gang_queue(gang_scheduler::create(cluster).value(), options);
 }
+// Its demand has the number of its id.
 job_request job(std::uint32_t id, std::uint32_t gpus, std::int32_t priority = 0) {
-  return {.job = job_id(id), .priority = priority, .gpus = gpus};
+  return {.job = job_id(id), .priority = priority, .gpus = gpus, .demand = id};
 }
 // The GPUs that a job on GPUs of these models starts with on each node, or why it is refused.
 std::string nodes_of_job(const gang_scheduler& scheduler, std::uint32_t gpus,
@@ -420,9 +421,9 @@ TEST_CASE("gang_queue: only short jobs are backfilled before a first job that is
     REQUIRE(q.submit({.job = job_id(0), .gpus = 7, .estimate = 100}, 0).ok());
     CHECK(started(0) == std::vector<std::uint32_t>{0});
     // With 8 steps, nothing is known of job 1: not even that it fits when job 0 has ended.
-    REQUIRE(q.submit({.job = job_id(1), .gpus = 10, .estimate = 10}, 1).ok());
-    REQUIRE(q.submit({.job = job_id(2), .gpus = 3, .estimate = 1'000}, 2).ok());
-    REQUIRE(q.submit({.job = job_id(3), .gpus = 3, .estimate = 50}, 3).ok());
+    REQUIRE(q.submit({.job = job_id(1), .gpus = 10, .estimate = 10, .demand = 1}, 1).ok());
+    REQUIRE(q.submit({.job = job_id(2), .gpus = 3, .estimate = 1'000, .demand = 2}, 2).ok());
+    REQUIRE(q.submit({.job = job_id(3), .gpus = 3, .estimate = 50, .demand = 3}, 3).ok());
     CHECK(started(4) == std::vector<std::uint32_t>{3});
     REQUIRE(q.finish(job_id(3), 54).ok());
     CHECK(started(54).empty());

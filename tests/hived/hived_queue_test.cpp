@@ -521,6 +521,31 @@ TEST_CASE("hived_queue: a job overtakes if it ends in time, or if the first job 
   CHECK(actions[0].waited == delays{{14, 0, 0, 0}});
 }
 
+TEST_CASE("hived_queue: a reservation stays while many jobs suspend others in one decision") {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 32, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n"}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 1}}}};
+  hived_queue queue = queue_of(config, false);
+  const auto submit = [&](std::uint32_t id, std::uint32_t gpus, std::int32_t priority,
+                          time_ms estimate) {
+    job_request r = of_tenant(0, id, gpus, priority);
+    r.estimate = estimate;
+    REQUIRE(queue.submit(r, 0).ok());
+  };
+  submit(1, 1, 9, 1000);
+  for (std::uint32_t id = 2; id <= 32; ++id) submit(id, 1, 0, 5000);
+  REQUIRE(!said(queue, 0).empty());
+  submit(40, 32, 5, 100);  // waits for job 1
+  for (std::uint32_t id = 41; id <= 60; ++id) submit(id, 1, 5, 10);
+  submit(61, 1, 5, 2000);  // would delay job 40
+  submit(62, 1, 5, 10);
+  const std::string all = said(queue, 0);
+  CHECK(all.find("+60") != std::string::npos);
+  CHECK(all.find("+61") == std::string::npos);
+  CHECK(all.find("+62") != std::string::npos);
+}
+
 TEST_CASE("hived_queue: all jobs that end at the same time count as ended") {
   hived_queue queue = queue_of(two_racks(), false);
   for (const std::uint32_t job : {0U, 1U}) {

@@ -1,12 +1,6 @@
 # apiary/tests/mutants/gang_scheduler.cmake - mutants of gang_scheduler; ../cmake/mutants.cmake says how to write one.
 # SPDX-License-Identifier: MIT
 
-mutant(queue_order gang_scheduler/gang_queue.h "swapped order: low priorities come first"
-  FROM [[~static_cast<std::int64_t>(job.priority)]] TO [[static_cast<std::int64_t>(job.priority)]])
-mutant(queue_cause gang_scheduler/gang_queue.h "wrong comparison: a job of exactly the free GPUs waits for capacity"
-  FROM [[free < e.gpus]] TO [[free <= e.gpus]])
-mutant(queue_held_up gang_scheduler/gang_queue.h "forgotten update: a job that waits behind another one keeps its cause"
-  FROM [[entry_of(before->second).clock.set(delay_cause::order, now);]] TO [[]] STATEMENT)
 mutant(queue_rest gang_scheduler/detail/job_division.h "dropped task: GPUs beyond whole nodes are left out"
   FROM [[job.gpus % size != 0]] TO [[job.gpus < size]])
 mutant(taken_kept gang_scheduler/detail/gang_planner.h "missing reset: GPUs of an earlier gang look taken"
@@ -72,34 +66,8 @@ mutant(epochs_of_trials gang_scheduler/detail/scheduled_gangs.h "wrong number: a
 mutant(budget_epoch gang_scheduler/detail/gang_scheduler_inl.h "forgotten update: a plan may exceed a disruption budget that was set after it"
   IN [[  at->second = budget;
   core_->state.next_epoch();]] FROM [[core_->state.next_epoch();]] TO [[]] STATEMENT)
-mutant(backfill_just_before gang_scheduler/gang_queue.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
-  IN [[if (at && (end == max_time || end > *at)) {]] FROM [[end > *at]] TO [[end >= *at]])
-mutant(backfill_ends gang_scheduler/gang_queue.h "forgotten update: a backfilled job never ends for those behind it"
-  FROM [[ends_.try_emplace({e.ends, e.key}, id.value);]] TO [[]] STATEMENT)
-mutant(backfill_delays gang_scheduler/gang_queue.h "wrong comparison: jobs that end when the first one starts are in its way"
-  IN [[for (auto end = ends_.begin(); end != ends_.end() && end->first.first <= at; ++end)]]
-  FROM [[end->first.first <= at]] TO [[end->first.first < at]])
-mutant(backfill_free gang_scheduler/gang_queue.h "wrong count: a backfilled job that ends in time is taken to hold its GPUs"
-  FROM [[if (end > *at) reserved_->free -= e.gpus;]] TO [[reserved_->free -= e.gpus;]] STATEMENT)
-mutant(backfill_suspends gang_scheduler/gang_queue.h "dropped condition: GPUs of jobs that the first one suspends do not count"
-  IN [[if (reserved_->free < gpus && !may_suspend(reserved_->job)) continue;]]
-  FROM [[!may_suspend(reserved_->job)]] TO [[true]])
-mutant(backfill_of_other gang_scheduler/gang_queue.h "missing reset: the first job keeps its time when another one has started before it"
-  IN [[      start(first, plan, now, actions);
-      reserved_.reset();]] FROM [[reserved_.reset();]] TO [[]] STATEMENT)
-mutant(kinds_retry gang_scheduler/detail/waiting_kinds.h "missing reset: a kind that did not fit is not tried again"
-  FROM [[kinds_[n].failed = false;]] TO [[]] STATEMENT)
-mutant(kinds_of_tenants gang_scheduler/gang_queue.h "dropped field: jobs that may be suspended are of one kind with jobs that may not"
-  IN [[kind_key key{job.priority, job.tenant, job.gpus, cpu, memory, models};]]
-  FROM [[job.tenant]] TO [[tenant_id(0)]])
-mutant(kinds_moved gang_scheduler/detail/waiting_kinds.h "forgotten update: the kind that fills a gap in the list keeps its old index"
-  FROM [=[kinds_[waiting_[at]].at = at;]=] TO [[]] STATEMENT)
-mutant(kinds_after_start gang_scheduler/detail/waiting_kinds.h "forgotten step: a kind that would delay is not tried after a start"
-  FROM [[for (const std::uint32_t other : again) offer(other, key, longest);]] TO [[]] STATEMENT)
-mutant(kinds_longest gang_scheduler/detail/waiting_kinds.h "dropped condition: short jobs of a kind that would delay are not tried"
-  FROM [[k.delays ? longest : max_time]] TO [[k.delays ? time_ms{-1} : max_time]])
-mutant(suspended_waited gang_scheduler/gang_queue.h "missing reset: a job that begins to wait has waited since time 0"
-  FROM [[e.begin(now);]] TO [[]] STATEMENT)
+mutant(kinds_of_tenants gang_scheduler/gang_placer.h "dropped field: jobs that may be suspended are of one kind with jobs that may not"
+  FROM [[return {r.priority, r.tenant, r.gpus, r.demand};]] TO [[return {r.priority, {}, r.gpus, r.demand};]] STATEMENT)
 mutant(bound_free_slots gang_scheduler/detail/victim_candidates.h "dropped term: slots that are free are missing"
   FROM [[s.slots > present ? s.slots - present : 0]] TO [[s.slots]])
 mutant(bound_fragments gang_scheduler/detail/victim_candidates.h "wrong bound: a victim gives no slots together with free GPUs"
@@ -205,21 +173,21 @@ mutant(candidate_gpu_time gang_scheduler/detail/scheduled_gangs.h "dropped condi
   FROM [[if (b.started >= now) return 0;]] TO [[]] STATEMENT)
 mutant(mates_of_leader gang_scheduler/detail/task_replacement.h "dropped condition: workers stay with no leader"
   FROM [[leaders != m]] TO [[false]])
-mutant(queue_undecided gang_scheduler/gang_queue.h "dropped case: jobs are backfilled without limit if the first one is undecided"
-  FROM [[can_start(trial, waiting_.begin()->second, at).value_or(true)]] TO [[can_start(trial, waiting_.begin()->second, at).value_or(false)]])
 mutant(queue_products gang_scheduler/detail/job_division.h "dropped condition: a task with more memory than a node can have wraps"
   FROM [[(std::max)(cpu, memory) <= std::uint64_t{~0U}]] TO [[cpu <= std::uint64_t{~0U}]])
-mutant(queue_cancelled gang_scheduler/gang_queue.h "dropped condition: a job that waits cannot be cancelled"
-  FROM [[waits != waiting_.end()]] TO [[false]])
-mutant(queue_taints gang_scheduler/gang_queue.h "dropped condition: a job is divided for the nodes with taints"
-  IN [[if (node.taints.empty()) division_.add(node.model, gpus);]]
+mutant(queue_taints gang_scheduler/gang_placer.h "dropped condition: a job is divided for the nodes with taints"
+  IN [[if (node.taints.empty()) division_.add(node.model, node.gpus);]]
   FROM [[node.taints.empty()]] TO [[true]])
-mutant(queue_tainted_free gang_scheduler/gang_queue.h "dropped term: free GPUs of nodes with taints count for the cause of a delay"
-  FROM [[scheduler.free_gpus() - tainted_free_]] TO [[scheduler.free_gpus()]])
-mutant(queue_tainted_health gang_scheduler/gang_queue.h "forgotten update: a node with taints turns bad, and its GPUs still count"
+mutant(queue_tainted_free gang_scheduler/gang_placer.h "dropped term: free GPUs of nodes with taints count for the cause of a delay"
+  FROM [[scheduler_.free_gpus() - tainted_free_]] TO [[scheduler_.free_gpus()]])
+mutant(queue_tainted_health gang_scheduler/gang_placer.h "forgotten update: a node with taints turns bad, and its GPUs still count"
   FROM [[tainted_free_ += scheduler_.free_gpus() - free;]] TO [[]] STATEMENT)
-mutant(queue_smaller_tasks gang_scheduler/gang_queue.h "dropped step: a job that fits only as smaller tasks is refused"
+mutant(queue_smaller_tasks gang_scheduler/gang_placer.h "dropped step: a job that fits only as smaller tasks is refused"
   FROM [[--size]] TO [[size = 0]])
+mutant(placer_time gang_scheduler/gang_placer.h "forgotten update: jobs that have run for longer are not suspended last"
+  FROM [[now_ = now;]] TO [[]] STATEMENT)
+mutant(placer_copies gang_scheduler/gang_placer.h "dropped condition: a job without preemption is proposed though too few GPUs are idle"
+  FROM [[!options_.preempts && r.gpus > idle_gpus()]] TO [[false]] EQUIVALENT "the scheduler refuses it, too; it takes longer")
 mutant(queue_models gang_scheduler/detail/job_division.h "forgotten update: a job runs on any model"
   FROM [[gang.filter.models = models;]] TO [[]] STATEMENT)
 mutant(filter_none gang_scheduler/detail/gang_scheduler_inl.h "forgotten case: a filter that accepts no node is not the whole reason"

@@ -54,7 +54,8 @@ mutant(easy_gpus_conflict queue/reservations.h "missing reset: sizes that confli
   IN [[      q.queues().forget_delays();  // the placer may choose other GPUs now]]
   FROM [[q.queues().forget_delays();]] TO [[]] STATEMENT)
 mutant(easy_failed queue/reservations.h "wrong order: a job that failed to start counts as one that runs"
-  FROM [[still_runs = forecast_.add(r.request, where);]] TO [[r.still_runs = still_runs = forecast_.add(r.request, where);]] STATEMENT)
+  FROM [[still_runs = forecast_.add(r.request, where);]] TO [[still_runs = forecast_.add(r.request, where);
+        r.still_runs = r.still_runs || still_runs;]] STATEMENT)
 mutant(easy_suspends queue/reservations.h "wrong call: a job that overtakes suspends others, and the reservation stays"
   FROM [[q.start(*next, now, anywhere)]] TO [[q.start(*next, now)]])
 mutant(easy_error queue/job_queue.h "swapped statements: after an error there is a reservation"
@@ -150,3 +151,32 @@ mutant(suspend_arrival queue/suspending_queue.h "dropped condition: a job that a
   TO [[std::exchange(arrived_, false)]])
 mutant(levels_reached queue/orders.h "wrong comparison: a job at a threshold has not reached it"
   FROM [[std::upper_bound(thresholds_.begin(), thresholds_.end(), attained)]] TO [[std::lower_bound(thresholds_.begin(), thresholds_.end(), attained)]])
+mutant(priority_sign queue/orders.h "swapped order: low priorities come first"
+  FROM [[-std::int64_t{r.priority}]] TO [[std::int64_t{r.priority}]])
+mutant(held_cause queue/job_queue.h "wrong comparison: a job of exactly the free GPUs waits for capacity"
+  FROM [[first->kind.gpus > placer().idle_gpus()]] TO [[first->kind.gpus >= placer().idle_gpus()]])
+mutant(held_first queue/job_queue.h "forgotten update: the first job waits for other jobs, not for GPUs"
+  FROM [=[waited[held.cause] += now - held.since;]=] TO [[]] STATEMENT)
+mutant(held_cancelled queue/job_queue.h "forgotten step: the first job is cancelled, and still waits for GPUs"
+  FROM [[if (held_.job == job) held_ = {};]] TO [[]] STATEMENT)
+mutant(backfill_just_before queue/reservations.h "wrong comparison: a job that ends just when the first one starts is not backfilled"
+  FROM [[ends <= *at && ends != max_time]] TO [[ends < *at && ends != max_time]])
+mutant(backfill_delays queue/forecast.h "wrong comparison: jobs that end when the first one starts are in its way"
+  IN [[i && i->key <= at;]] FROM [[i->key <= at]] TO [[i->key < at]])
+mutant(backfill_free queue/forecast.h "wrong count: a job that has ended by then is taken to hold its GPUs"
+  FROM [[r->still_runs || r->ends <= at_]] TO [[r->still_runs]])
+mutant(backfill_suspends queue/forecast.h "dropped condition: GPUs of jobs that the first one suspends do not count"
+  FROM [[answer.result == plan_result::wait]] TO [[answer.result != plan_result::bind]])
+mutant(backfill_undecided queue/forecast.h "dropped case: jobs are backfilled without limit if the first one is undecided"
+  FROM [[!(may && answer.undecided)]] TO [[true]])
+mutant(kinds_retry queue/reservations.h "missing reset: a kind that did not fit is not tried again"
+  IN [[    base::ended(r, now);
+    full_.clear();]] FROM [[full_.clear();]] TO [[]] STATEMENT)
+mutant(kinds_after_start queue/reservations.h "forgotten step: a kind that would delay is not tried after a start"
+  FROM [[q.queues().forget_delays_after(*next);]] TO [[]] STATEMENT)
+mutant(kinds_once queue/reservations.h "wrong call: a job that was refused is tried again after a start"
+  FROM [[q.queues().forget_delays_after(*next)]] TO [[q.queues().forget_delays()]])
+mutant(kinds_longest queue/reservations.h "dropped condition: short jobs of a kind that would delay are not tried"
+  FROM [[delays ? (std::min)(*at - now, max_time - 1) : max_time]] TO [[delays ? time_ms{-1} : max_time]])
+mutant(preempt_reserves queue/job_queue.h "forgotten step: GPUs that were reserved in vain stay reserved"
+  FROM [[(void)below.finish(e.job);]] TO [[]] STATEMENT)

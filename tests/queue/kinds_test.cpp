@@ -41,11 +41,12 @@ struct waiting_job {
 };
 using sorted_jobs = std::map<std::pair<std::int64_t, std::uint32_t>, waiting_job>;  // by key and id
 
-// The first job of the list that `may` accepts.
+// The first job of the list, after the key and id `after`, that `may` accepts.
 template <class May>
-std::optional<std::uint32_t> first_in(const sorted_jobs& jobs, May&& may) {
+std::optional<std::uint32_t> first_in(const sorted_jobs& jobs, May&& may,
+                                      std::pair<std::int64_t, std::uint32_t> after = {-1, 0}) {
   for (const auto& [at, job] : jobs)
-    if (may(job.request)) return at.second;
+    if (at > after && may(job.request)) return at.second;
   return std::nullopt;
 }
 // Of jobs of up to five GPUs and two demands.
@@ -144,6 +145,7 @@ TEST_CASE("kind_queues: within a round jobs come and go, kinds fail and delay, i
       queues.begin_round();
       std::array<bool, 12> failed{};
       std::array<bool, 12> delays{};
+      std::pair<std::int64_t, std::uint32_t> passed{-1, 0};
       std::uint32_t idle = 6;
       time_ms most = 25;  // the limit of kinds with two GPUs or more; it falls
       for (std::uint32_t step = 0; step < 25; ++step) {
@@ -151,17 +153,22 @@ TEST_CASE("kind_queues: within a round jobs come and go, kinds fail and delay, i
           return (std::min)(delaying ? time_ms{8} : max_time, k.gpus > 1 ? most : max_time);
         };
         const auto found = queues.first_that_may(idle, limit);
-        REQUIRE(id_of(found) == first_in(jobs, [&](const job_request& r) {
-                  const std::size_t k = number_of_kind(r);
-                  return r.gpus <= idle && !failed[k] &&
-                         r.estimate <= limit(kind_of_job(r), delays[k]);
-                }));
+        const auto may = [&](const job_request& r) {
+          const std::size_t k = number_of_kind(r);
+          return r.gpus <= idle && !failed[k] && r.estimate <= limit(kind_of_job(r), delays[k]);
+        };
+        REQUIRE(id_of(found) == first_in(jobs, may, passed));
         const std::uint32_t what = random.uniform(8);
         if (what == 0) add();
         if (what == 1) idle = random.uniform(7);
         if (what == 2) most -= random.uniform(4);
         if (what == 3) {
-          queues.forget_delays();
+          if (found && random.uniform(3) == 0) {
+            queues.forget_delays_after(*found);
+            passed = {found->key, found->job.value};
+          } else {
+            queues.forget_delays();
+          }
           delays = {};
         }
         if (!found || what < 4) continue;

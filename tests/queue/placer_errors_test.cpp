@@ -3,6 +3,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_placer.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placer.h>
 #include <apiary/queue/conservative_queue.h>
@@ -139,18 +140,31 @@ TEST_CASE(
   REQUIRE(queue.submit(job(5, 1, 900), 1).ok());
   CHECK(said(queue, 1) == "+5");
   CHECK(queue.reservations().reserved() == reservation{job_id(3), 1000, 0});
+
+  // As many GPUs as it needs are idle, but on two nodes.
+  const gang_cluster two{.nodes = {{.name = "a", .gpus = 2}, {.name = "b", .gpus = 2}}};
+  job_queue split(gang_placer::create(two, {.preempts = true}).value(), arrival_order(),
+                  easy_by_count());
+  for (const std::uint32_t id : {1U, 2U, 3U}) REQUIRE(split.submit(job(id, 1, 1000), 0).ok());
+  CHECK(said(split, 0) == "+1+2+3");
+  REQUIRE(split.finish(job_id(1), 1).ok());
+  REQUIRE(split.submit(job(4, 4, 10), 1).ok());
+  REQUIRE(split.submit(job(5, 2, 50, 9), 1).ok());
+  CHECK(said(split, 1).empty());
 }
 
 namespace {
 
+// Counts the proposals, and fails at one of them.
 struct counted_placer : gang_placer {
   static inline int proposals = 0;
+  static inline int fails_at = 0;
   absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
     ++proposals;
     return gang_placer::propose(r);
   }
   absl::StatusOr<placer_answer<job_placement>> propose_preempting(const job_request& r) {
-    ++proposals;
+    if (++proposals == fails_at) return absl::InternalError("no answer");
     return gang_placer::propose_preempting(r);
   }
 };
@@ -170,6 +184,85 @@ TEST_CASE(
     CHECK(said(queue, 0) == "+1+2+3");
     CHECK(counted_placer::proposals == 3);
   }
+}
+
+TEST_CASE("job_queue: a job that does not start after others were suspended reserves no GPUs") {
+  const gang_cluster cluster{.nodes = {{.name = "n", .gpus = 8}}};
+  job_queue queue(counted_placer{gang_placer::create(cluster, {.preempts = true}).value()},
+                  priority_order(), no_backfill());
+  REQUIRE(queue.submit(job(1, 8, 10), 0).ok());
+  CHECK(said(queue, 0) == "+1");
+  REQUIRE(queue.submit(job(2, 6, 10, 9), 1).ok());
+  counted_placer::fails_at = counted_placer::proposals + 2;
+  CHECK(said(queue, 1) == "!-1");
+  REQUIRE(queue.finish(job_id(2), 2).ok());
+  CHECK(said(queue, 2) == "+1");
+}
+
+TEST_CASE("easy_beside: the first job counts on GPUs of jobs that it may suspend") {
+  const gang_cluster cluster{.nodes = {{.name = "a", .gpus = 4}, {.name = "b", .gpus = 4}}};
+  for (const std::int32_t priority : {0, 1}) {
+    job_queue queue(gang_placer::create(cluster, {.preempts = true}).value(), priority_order(),
+                    easy_beside<gang_placer>());
+    REQUIRE(queue.submit(job(0, 4, 10, 1), 0).ok());
+    REQUIRE(queue.submit(job(1, 8, 10, 1), 0).ok());          // waits for job 0
+    REQUIRE(queue.submit(job(2, 4, 100, priority), 0).ok());  // would run on then
+    CHECK(said(queue, 0) == (priority == 0 ? "+0+2" : "+0"));
+  }
+}
+
+TEST_CASE("easy_beside: before a first job that is undecided only those start that end in time") {
+  const gang_cluster cluster{.nodes = {{.name = "a", .gpus = 6, .host = {.cpu_milli = 7'000}},
+                                       {.name = "b", .gpus = 2, .host = {.cpu_milli = 5'000}},
+                                       {.name = "c", .gpus = 5, .host = {.cpu_milli = 6'000}}}};
+  gang_scheduler scheduler = gang_scheduler::create(cluster).value();
+  scheduler.set_step_budget(8);
+  gang_placer_options options{.demands = {{}, {.per_gpu = {.cpu_milli = 500}}}, .preempts = true};
+  job_queue queue(gang_placer(scheduler, options), priority_order(), easy_beside<gang_placer>());
+  REQUIRE(queue.submit(job(0, 7, 100), 0).ok());
+  CHECK(said(queue, 0) == "+0");
+  job_request wide = job(1, 10, 10);
+  wide.demand = 1;
+  REQUIRE(queue.submit(wide, 1).ok());
+  REQUIRE(queue.submit(job(2, 3, 1'000), 2).ok());
+  REQUIRE(queue.submit(job(3, 3, 50), 3).ok());
+  CHECK(said(queue, 4) == "+3");
+}
+
+namespace {
+
+struct strict_order : no_backfill {
+  static constexpr bool only_first_waits_for_gpus = true;
+};
+
+}  // namespace
+
+TEST_CASE("job_queue: with some reservations only the first job waits for GPUs") {
+  job_queue queue(server_placer::create({.gpus = {2, 2}}).value(), priority_order(),
+                  strict_order());
+  std::vector<job_action> actions;
+  const auto waits = [&](std::uint32_t of, time_ms now) {
+    actions.clear();
+    REQUIRE(queue.decide(now, actions).ok());
+    for (const job_action& a : actions)
+      if (a.job == job_id(of)) return a.waited;
+    return delays{};
+  };
+  for (const std::uint32_t id : {1U, 2U, 3U}) REQUIRE(queue.submit(job(id, 1, 10), 0).ok());
+  REQUIRE(queue.submit(job(4, 2, 10, -1), 0).ok());  // too few GPUs are idle, later they are split
+  REQUIRE(queue.submit(job(5, 2, 10, -2), 0).ok());
+  waits(0, 0);
+  REQUIRE(queue.finish(job_id(1), 30).ok());
+  waits(0, 30);
+  REQUIRE(queue.finish(job_id(2), 50).ok());
+  delays fourth = waits(4, 50);
+  CHECK(fourth[delay_cause::capacity] == 30);
+  CHECK(fourth[delay_cause::fragmentation] == 20);
+  CHECK(fourth[delay_cause::order] == 0);
+  REQUIRE(queue.finish(job_id(4), 60).ok());
+  delays fifth = waits(5, 60);
+  CHECK(fifth[delay_cause::order] == 50);
+  CHECK(fifth[delay_cause::capacity] == 10);
 }
 
 namespace {

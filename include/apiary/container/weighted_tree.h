@@ -67,6 +67,14 @@ class weighted_tree {
       }
     }
   }
+  // The first item after this key and id whose weight is at most `limit`; nullopt if there is none.
+  [[nodiscard]] std::optional<item> next_at_most(std::int64_t limit, std::int64_t key,
+                                                 std::uint32_t id) const {
+    const item* const found = tree_.first_after(
+        {key, id, 0}, [limit](const totals& all) { return all.lightest.weight <= limit; },
+        [limit](const item& i) { return i.weight <= limit; });
+    return found == nullptr ? std::nullopt : std::optional(*found);
+  }
   // The first item after this key and id. An item with them need not exist.
   [[nodiscard]] std::optional<item> next(std::int64_t key, std::uint32_t id) const noexcept {
     const item passed{key, id, 0};

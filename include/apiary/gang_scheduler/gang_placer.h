@@ -118,30 +118,39 @@ class gang_placer {
     const std::uint32_t size = task_gpus(r);
     if (size == 0) return check(r);
     if (!options_.preempts && r.gpus > idle_gpus()) return placer_answer<job_placement>();
-    APIARY_ASSIGN_OR_RETURN(gang_scheduler::plan plan, scheduler_.propose(gang_of(r, size)));
+    APIARY_ASSIGN_OR_RETURN(gang_scheduler::plan plan, scheduler_.propose(gang_of(r, size), now_));
     placer_answer<job_placement> answer{plan.result, {}, {}};
+    answer.undecided = plan.reason == wait_reason::undecided;
     if (plan.result == plan_result::wait) return answer;
     if (plan.result == plan_result::bind) answer.where = detail::by_node(plan.tasks);
     for (const job_key& victim : plan.victims) answer.victims.push_back(id_of(victim));
     last_ = {r.job, answer.where, std::move(plan)};
     return answer;
   }
+  // See PreemptingPlacer. kAborted: the state has changed since.
+  [[nodiscard]] absl::Status reserve(job_id job) {
+    if (last_.job == job) return scheduler_.commit(last_.plan);
+    return absl::AbortedError(detail::name_of(job) + " was not proposed");
+  }
+  // See PreemptingPlacer. Jobs that have used the least GPU-time are suspended first.
+  void set_time(time_ms now) noexcept { now_ = now; }
   // kAborted: GPUs, CPU or memory are not free. Requires: a placement proposed for such a job.
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
-    const running_job job{where, demand_of(r).per_gpu};
+    running_job job{where, demand_of(r).per_gpu};
     absl::Status done = absl::AbortedError("");
     if (last_.job == r.job && last_.where == where && !where.empty())
       done = scheduler_.commit(last_.plan);
     if (absl::IsAborted(done)) done = put_back(r, job);
     APIARY_RETURN_IF_ERROR(done);
     for (const placement& p : where) free_[p.node.value] -= job.host_on(p);
-    running_.emplace(r.job.value, job);
+    running_.emplace(r.job.value, std::move(job));
     return absl::OkStatus();
   }
   // See Placer.
   [[nodiscard]] absl::Status finish(job_id job) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job.value));
     const auto ended = running_.find(job.value);
+    if (ended == running_.end()) return absl::OkStatus();  // its GPUs were only reserved
     for (const placement& p : ended->second.where) free_[p.node.value] += ended->second.host_on(p);
     running_.erase(ended);
     return absl::OkStatus();
@@ -206,7 +215,7 @@ class gang_placer {
       if (size * most > std::uint64_t{~0U}) continue;
       gang_scheduler::request gang = gang_of(r, size);
       gang.job = std::uint64_t{1} << 32;  // no job has this key
-      const auto plan = scheduler_.propose(gang);
+      const auto plan = scheduler_.propose(gang, now_);
       if (!plan.ok() || plan->reason == wait_reason::never) continue;
       at->second = size;
       break;
@@ -221,7 +230,7 @@ class gang_placer {
           absl::StrCat("server ", p.node.value, " has too little free CPU or memory"));
     }
     const std::uint32_t size = task_gpus(r);
-    const absl::Status done = scheduler_.recover(gang_of(r, size), tasks_of(job.where, size));
+    const absl::Status done = scheduler_.recover(gang_of(r, size), tasks_of(job.where, size), now_);
     return absl::IsFailedPrecondition(done) ? absl::AbortedError(done.message()) : done;
   }
   // The tasks of a job on these GPUs: those of `size` GPUs first, then the rest.
@@ -258,9 +267,11 @@ class gang_placer {
   std::vector<resources> free_;     // CPU and memory of each node
   std::unordered_map<std::uint32_t, running_job> running_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> task_gpus_;  // by GPUs, demand
+  time_ms now_ = 0;
   proposal last_{};  // the last placement that was proposed
 };
 
-static_assert(JobPlacer<gang_placer> && PreemptingPlacer<gang_placer>);
+static_assert(JobPlacer<gang_placer> && PreemptingPlacer<gang_placer> &&
+              !GuaranteeingPlacer<gang_placer>);
 
 APIARY_NAMESPACE_END

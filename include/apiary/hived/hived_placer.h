@@ -109,7 +109,8 @@ class hived_gang_placer {
  public:
   using request = gang_request;  // a gang
   using placement_type =
-      std::vector<hived_placement>;  // of each task, in the order of the task groups
+      std::vector<hived_placement>;         // of each task, in the order of the task groups
+  static constexpr bool guarantees = true;  // see GuaranteeingPlacer
   // See Placer. Each gang has its own.
   struct kind {
     std::uint32_t gpus = 0;  // not known: 0
@@ -157,7 +158,7 @@ class hived_gang_placer {
     APIARY_RETURN_IF_ERROR(plan(r));
     return placer_answer<placement_type>{last_.result, last_.tasks, last_.victims};
   }
-  // See GuaranteeingPlacer; finish() gives the GPUs up. kAborted: the state has changed since.
+  // See PreemptingPlacer; finish() gives the GPUs up. kAborted: the state has changed since.
   [[nodiscard]] absl::Status reserve(job_id job) {
     if (proposed_ != job) return absl::AbortedError(detail::name_of(job) + " was not proposed");
     return scheduler_.commit(last_);
@@ -273,8 +274,9 @@ class hived_gang_placer {
 // Example: examples/own_queue.cpp
 class hived_placer {
  public:
-  using request = job_request;           // see Placer
-  using placement_type = job_placement;  // see Placer
+  using request = job_request;              // see Placer
+  using placement_type = job_placement;     // see Placer
+  static constexpr bool guarantees = true;  // see GuaranteeingPlacer
   // See Placer. Of a tenant, jobs that fit into its empty cells come first, then small ones, then
   // high priorities.
   struct kind {
@@ -320,7 +322,7 @@ class hived_placer {
     if (plan.result == plan_result::bind) proposed_ = {r.job, hived_jobs::placement_of(plan.tasks)};
     return placer_answer<job_placement>{plan.result, proposed_.where, plan.victims};
   }
-  // See GuaranteeingPlacer.
+  // See PreemptingPlacer.
   [[nodiscard]] absl::Status reserve(job_id job) { return gangs_.reserve(job); }
   // kAborted: GPUs are not idle, or not healthy. Requires: a placement proposed for such a job.
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {

@@ -73,38 +73,42 @@ struct placer_answer {
   plan_result result = plan_result::wait;  // bind: it fits now; preempt: after the victims; or wait
   Placement where{};                       // if it fits now
   std::vector<job_id> victims{};           // running jobs without which it fits
+  bool undecided = false;  // it waits because a search ended before it knew whether the job fits
 };
 
 // A placer that knows which jobs must give way to others, because of priorities or of what tenants
 // own.
 //
-// (p: a placer, r: a request)
+// (p: a placer, r: a request, j: a job, t: a time)
 // | expression              | meaning                                                            |
 // |-------------------------|--------------------------------------------------------------------|
 // | p.propose_preempting(r) | as p.propose(r), and if r does not fit now, the jobs that must end |
-// |                         | first. When they have ended, propose(r) finds a placement          |
+// |                         | first                                                              |
+// | p.reserve(j)            | propose_preempting() has just named victims for job j: its GPUs    |
+// |                         | are kept for it until they have ended, when propose_preempting()   |
+// |                         | finds them; finish(j) gives them up                                |
+// | p.set_time(t)           | optional, for placers that count how long jobs run: it is t now    |
 template <class P>
-concept PreemptingPlacer = Placer<P> && requires(P& p, const typename P::request& r) {
+concept PreemptingPlacer = Placer<P> && requires(P& p, const typename P::request& r, job_id j) {
   {
     p.propose_preempting(r)
     } -> std::same_as<absl::StatusOr<placer_answer<typename P::placement_type>>>;
+  { p.reserve(j) } -> std::same_as<absl::Status>;
 };
 
 // A PreemptingPlacer some of whose jobs are guaranteed: those whose priority is not below 0. Only a
 // guaranteed job of a higher priority stops such a job. For jobs of whole GPUs, time_sharing also
 // needs p.entitled_gpus(t): the GPUs of tenant t that no guaranteed job has.
 //
-// (p: a placer, r: a request, j: a job)
-// | expression   | meaning                                                                       |
-// |--------------|-------------------------------------------------------------------------------|
-// | r.priority   | its priority                                                                  |
-// | p.reserve(j) | propose_preempting() has just named victims for job j: its GPUs are kept for  |
-// |              | it until they have ended, when propose() finds them                           |
+// (r: a request)
+// | expression    | meaning                                                                      |
+// |---------------|------------------------------------------------------------------------------|
+// | P::guarantees | true                                                                         |
+// | r.priority    | its priority                                                                 |
 template <class P>
-concept GuaranteeingPlacer = PreemptingPlacer<P> &&
-    requires(P& p, const typename P::request& r, job_id j) {
+concept GuaranteeingPlacer = PreemptingPlacer<P> && P::guarantees &&
+    requires(const typename P::request& r) {
   { r.priority } -> std::convertible_to<std::int32_t>;
-  { p.reserve(j) } -> std::same_as<absl::Status>;
 };
 
 // A placer that measures what a migration gains: a job is stopped and proposed again, and migrates

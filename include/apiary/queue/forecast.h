@@ -7,10 +7,13 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/model/placer.h>
+#include <apiary/model/plan.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -18,6 +21,32 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+
+// Where a job fits on a placer; nullopt: it does not.
+struct proposal_fit {
+  // See above.
+  template <class P>
+  [[nodiscard]] static auto of(P& placer, const typename P::request& r, bool /*may*/) {
+    return placer.propose(r);
+  }
+};
+
+// The same for a job that suspends others if the placer preempts: then the placement is empty. If
+// it is undecided whether the job fits, it does if it only has to be possible (`may`).
+struct preempting_fit {
+  // See above.
+  template <class P>
+  [[nodiscard]] static absl::StatusOr<std::optional<typename P::placement_type>> of(
+      P& placer, const typename P::request& r, bool may) {
+    if constexpr (PreemptingPlacer<P>) {
+      APIARY_ASSIGN_OR_RETURN(auto answer, placer.propose_preempting(r));
+      if (answer.result == plan_result::wait && !(may && answer.undecided)) return std::nullopt;
+      return std::move(answer.where);
+    } else {
+      return placer.propose(r);
+    }
+  }
+};
 
 // A copy of a placer without the jobs that will have ended by a time, by their estimates. It is
 // kept from one question to the next: it follows the jobs that have started and ended since, and
@@ -28,9 +57,9 @@ APIARY_NAMESPACE_BEGIN
 //           the first one.
 // Cost:     started, ended O(1). A question: a call of the placer for each job that has started or
 //           ended since the last one; two for each job whose end the time passes, forward or back;
-//           a copy of the placer if servers have changed, or if more jobs have started and ended
-//           since the last question than there are GPUs.
-template <class P>
+//           a copy of the placer if servers have changed, or if more than twice as many jobs as
+//           there are GPUs have started and ended since the last question.
+template <class P, class Fit = proposal_fit>
 class placer_forecast {
   using request = typename P::request;
   using placement_type = typename P::placement_type;
@@ -94,7 +123,8 @@ class placer_forecast {
   [[nodiscard]] absl::StatusOr<bool> fits_beside(const request& first, const request& r,
                                                  const placement_type& where) {
     if (!then_->commit(r, where).ok()) return false;
-    APIARY_ASSIGN_OR_RETURN(const std::optional<placement_type> fits, then_->propose(first));
+    APIARY_ASSIGN_OR_RETURN(const std::optional<placement_type> fits,
+                            Fit::of(*then_, first, false));
     if (!fits) APIARY_RETURN_IF_ERROR(then_->finish(r.job));
     return fits.has_value();
   }
@@ -108,14 +138,15 @@ class placer_forecast {
  private:
   static constexpr std::uint32_t last_id = (std::numeric_limits<std::uint32_t>::max)();
 
-  // Then a copy of the placer costs less.
+  // Then a copy of the placer costs less. Requires: between two questions of one decision, a job on
+  // each GPU starts and one on each GPU ends, at most.
   void limit() {
-    if (started_.size() + ended_.size() > then_->total_gpus()) forget();
+    if (started_.size() + ended_.size() > 2 * std::size_t{then_->total_gpus()}) forget();
   }
   [[nodiscard]] absl::StatusOr<std::optional<placement_type>> fit(const request& r,
                                                                   time_ms earliest) {
     if (at_ < earliest) return std::optional<placement_type>();
-    return then_->propose(r);
+    return Fit::of(*then_, r, true);
   }
   // Applies what has happened since the last question, and moves to `now` at least.
   template <class Copy, class Of>

@@ -68,6 +68,7 @@ class job_queue {
     } else {
       jobs_.leave(*r, now);
       reservation_.withdrawn();
+      if (held_.job == job) held_ = {};
     }
     jobs_.forget(job);
     return absl::OkStatus();
@@ -92,17 +93,26 @@ class job_queue {
   // them, and the host carries them out. An error only if the placer returns one; no job is lost
   // then.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    if constexpr (requires { jobs_.placer().set_time(now); }) jobs_.placer().set_time(now);
     jobs_.queues().begin_round();
+    end_hold(now);
     blocked_ = false;
     round q(*this, actions);
     while (const std::optional<entry> first = jobs_.queues().first()) {
       APIARY_ASSIGN_OR_RETURN(const bool started, q.start(*first, now));
       if (started) continue;
+      const bool too_few = first->kind.gpus > placer().idle_gpus();
       APIARY_RETURN_IF_ERROR(reservation_.fill(q, *first, now));
       blocked_ = true;
+      if (Reservation::only_first_waits_for_gpus)
+        held_ = {first->job, now, too_few ? delay_cause::capacity : delay_cause::fragmentation};
       break;
     }
-    jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
+    if (Reservation::only_first_waits_for_gpus) {
+      jobs_.queues().set_causes([](const auto&, bool) { return delay_cause::order; }, now);
+    } else {
+      jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
+    }
     return absl::OkStatus();
   }
   // When decide() must be called even if nothing happens: never.
@@ -184,9 +194,11 @@ class job_queue {
       APIARY_ASSIGN_OR_RETURN(placer_answer<job_placement> plan,
                               below.propose_preempting(r.request));
       if (plan.result == plan_result::preempt) {
-        for (const job_id victim : plan.victims) APIARY_RETURN_IF_ERROR(suspend(victim, now));
+        APIARY_RETURN_IF_ERROR(below.reserve(e.job));
         queues().begin_round();  // other kinds may fit beside the victims' GPUs
-        APIARY_ASSIGN_OR_RETURN(plan, below.propose_preempting(r.request));
+        absl::StatusOr<placer_answer<job_placement>> freed = suspend_for(r, plan.victims, now);
+        if (!freed.ok() || freed->result != plan_result::bind) (void)below.finish(e.job);
+        APIARY_ASSIGN_OR_RETURN(plan, std::move(freed));
       }
       if (plan.result != plan_result::bind) {
         queues().fail(e.kind);
@@ -204,6 +216,12 @@ class job_queue {
       all_->ends_.insert({r.ends, r.request.job.value, r.request.gpus});
       all_->reservation_.started(r);
       if constexpr (requires { all_->order_.started(r.key); }) all_->order_.started(r.key);
+    }
+    // Running jobs give way to a job. Returns where it fits then.
+    [[nodiscard]] absl::StatusOr<placer_answer<job_placement>> suspend_for(
+        const record& r, const std::vector<job_id>& victims, time_ms now) const {
+      for (const job_id victim : victims) APIARY_RETURN_IF_ERROR(suspend(victim, now));
+      return all_->jobs_.placer().propose_preempting(r.request);
     }
     // A running job gives way. One that has started in this decision has not started at all.
     [[nodiscard]] absl::Status suspend(job_id victim, time_ms now) const {
@@ -228,6 +246,13 @@ class job_queue {
   };
 
  private:
+  // The first job after a decision, if it alone waits for GPUs.
+  struct first_waits {
+    job_id job{};
+    time_ms since = 0;
+    delay_cause cause{};
+  };
+
   [[nodiscard]] absl::Status stop(record& r, time_ms now) {
     APIARY_RETURN_IF_ERROR(jobs_.stop(r));
     ends_.erase(r.ends, r.request.job.value);
@@ -240,11 +265,22 @@ class job_queue {
     return absl::OkStatus();
   }
 
+  // The clock of the first job has counted the time since the last decision as one of waiting for
+  // other jobs; see reservation_events.
+  void end_hold(time_ms now) {
+    const first_waits held = std::exchange(held_, {});
+    if (!held.job.valid()) return;
+    delays& waited = jobs_[held.job].waited;
+    waited[held.cause] += now - held.since;
+    waited[delay_cause::order] -= now - held.since;
+  }
+
   job_book<P, record> jobs_;
   Order order_;
   Reservation reservation_;
   weighted_tree ends_;  // ends of running jobs, with their GPUs as weights
   bool blocked_ = false;
+  first_waits held_{};
 };
 
 APIARY_NAMESPACE_END

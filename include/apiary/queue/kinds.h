@@ -94,7 +94,7 @@ class kind_queues {
       std::optional<weighted_tree::item> next;
       if (found != queues_.end() && found->second.next == top.job) {
         job_queue& q = found->second;
-        if (top.of.gpus <= idle && !q.failed) next = q.jobs.first_at_most(limit(top.of, q.delays));
+        if (top.of.gpus <= idle && !q.failed) next = next_of(q, limit(top.of, q.delays));
         if (next == top.job) return entry{job_id(next->id), next->key, top.of};
         q.next = next;
       }
@@ -148,6 +148,7 @@ class kind_queues {
   void begin_round() noexcept {
     for (auto& [kind, q] : queues_) q.failed = q.delays = false;
     delaying_.clear();
+    passed_.reset();
     offered_.reset();
   }
   // Jobs of the kind do not fit. Requires: one waits.
@@ -178,6 +179,11 @@ class kind_queues {
       offer(kind, found->second);
     }
     delaying_.clear();
+  }
+  // The same; and from now on first_that_may() in this round finds only jobs after this one.
+  void forget_delays_after(const entry& e) {
+    passed_ = weighted_tree::item{e.key, e.job.value, 0};
+    forget_delays();
   }
   // Ends a round: from now on jobs wait because of cause(kind, failed).
   template <class Cause>
@@ -214,10 +220,16 @@ class kind_queues {
     offers_.push_back(added);
     std::push_heap(offers_.begin(), offers_.end(), later);
   }
+  // The first job of the queue that is offered, with at most this estimate.
+  [[nodiscard]] std::optional<weighted_tree::item> next_of(const job_queue& q,
+                                                           time_ms longest) const {
+    return passed_ ? q.jobs.next_at_most(longest, passed_->key, passed_->id)
+                   : q.jobs.first_at_most(longest);
+  }
   // Offers the first job of the kind.
   void offer(const Kind& kind, job_queue& q) {
-    const std::optional<weighted_tree::item> first = q.jobs.first();
-    if (q.next == first) return;
+    const std::optional<weighted_tree::item> first = next_of(q, max_time);
+    if (!first || q.next == first) return;
     q.next = first;
     push({*first, kind});
   }
@@ -228,7 +240,7 @@ class kind_queues {
     for (auto& [kind, q] : queues_) {
       q.next.reset();
       if (kind.gpus > idle || q.failed) continue;
-      q.next = q.jobs.first_at_most(limit(kind, q.delays));
+      q.next = next_of(q, limit(kind, q.delays));
       if (q.next) offers_.push_back({*q.next, kind});
     }
     std::make_heap(offers_.begin(), offers_.end(), later);
@@ -237,6 +249,7 @@ class kind_queues {
   std::map<Kind, job_queue> queues_;      // of kinds that wait
   std::vector<job_offer> offers_;         // of this round, as a heap: the first job on top
   std::optional<std::uint32_t> offered_;  // the idle GPUs at the last call; nullopt: no offers yet
+  std::optional<weighted_tree::item> passed_;  // jobs up to it are not offered in this round
   std::vector<Kind> delaying_;
   std::size_t size_ = 0;
   std::uint64_t gpus_ = 0;

@@ -55,7 +55,7 @@ struct batch_order {
 
 // One of several reservations.
 template <JobPlacer P>
-class batch_reservation {
+class batch_reservation : public reservation_events {
   using rules = batch_options::rules;
   std::variant<no_backfill, first_fit, easy_by_count, easy_by_placement<P>> one_{};
 

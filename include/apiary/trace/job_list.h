@@ -25,7 +25,7 @@ struct timed_job {
   job_request request{};  // what the job asks for
   time_ms arrival = 0;    // when it arrives
   time_ms duration = 0;   // milliseconds at full speed
-  // What it needs besides GPUs. gang_queue knows that, and other queues if their placer does.
+  // What it needs besides GPUs; number the demands for placers that know job_request::demand.
   resources per_gpu{};      // CPU and memory beside each GPU
   std::uint32_t model = 0;  // m: GPUs of job_list::models[m - 1]; 0: any GPUs
 };

@@ -93,8 +93,7 @@ class node_sizes {
   return all;
 }
 
-// Divides jobs into tasks for the nodes of a cluster. per_gpu, models: as in
-// gang_queue_options::demand.
+// Divides jobs into tasks for the nodes of a cluster. per_gpu, models: as in gang_job_demand.
 class job_division {
  public:
   // A node of this model, on which jobs may run.
