@@ -126,7 +126,7 @@ TEST_CASE("colocated_groups: fractions and models of GPUs of a task and those it
   colocated_groups groups;
   groups.assign(gang, node, block);
   REQUIRE(groups.size() == 1);
-  CHECK(groups[0].fractions == std::vector<milli_gpu>{500, 500, 300});
+  CHECK(groups[0].fractions == detail::lean_vector<milli_gpu>{500, 500, 300});
   CHECK(groups[0].models == 0b0110);
   CHECK(gang.groups[0].shared() == 300);
   CHECK(gang.groups[2].shared() == 0);

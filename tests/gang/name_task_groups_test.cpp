@@ -1,6 +1,7 @@
 // apiary/tests/gang/name_task_groups_test.cpp - portions of co-located groups become those of task groups.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
@@ -21,13 +22,13 @@ using namespace apiary::detail;
 // Tasks by task group and node.
 using tasks_at = std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>;
 
-tasks_at sum_up(const std::vector<tasks_on_node>& portions) {
+tasks_at sum_up(const apiary::detail::lean_vector<tasks_on_node>& portions) {
   tasks_at tasks;
   for (const tasks_on_node& p : portions) tasks[{p.group, p.node}] += p.tasks;
   return tasks;
 }
 // Ascending by task group, then by node, each pair once.
-bool ascending_once(const std::vector<tasks_on_node>& portions) {
+bool ascending_once(const apiary::detail::lean_vector<tasks_on_node>& portions) {
   for (std::size_t i = 1; i < portions.size(); ++i) {
     const tasks_on_node& a = portions[i - 1];
     const tasks_on_node& b = portions[i];
@@ -46,10 +47,11 @@ TEST_CASE("tasks_on_node: task groups of one kind one after the other, in the or
   groups.assign(gang, 0, 1);
   REQUIRE(groups.size() == 2);
   REQUIRE(groups.group_of(2) == groups.group_of(0));
-  std::vector<tasks_on_node> portions = {{7, 0, 2}, {3, 0, 1}, {5, 1, 1}, {4, 0, 2}};
-  std::vector<tasks_on_node> scratch;
+  apiary::detail::lean_vector<tasks_on_node> portions = {
+      {7, 0, 2}, {3, 0, 1}, {5, 1, 1}, {4, 0, 2}};
+  apiary::detail::lean_vector<tasks_on_node> scratch;
   groups.name_task_groups(gang, portions, scratch);
-  CHECK(portions == std::vector<tasks_on_node>{
+  CHECK(portions == apiary::detail::lean_vector<tasks_on_node>{
                         {3, 0, 1}, {4, 0, 1}, {5, 1, 1}, {4, 2, 1}, {7, 2, 2}, {5, 3, 2}});
 }
 
@@ -71,13 +73,13 @@ TEST_CASE("tasks_on_node: every task is somewhere, and the led ones are with the
     REQUIRE(gang.valid(0, 1));
     colocated_groups groups;
     groups.assign(gang, 0, 1);
-    std::vector<tasks_on_node> portions;
+    apiary::detail::lean_vector<tasks_on_node> portions;
     for (std::uint32_t u = 0; u < groups.size(); ++u)
       for (std::uint32_t t = 0; t < groups[u].tasks; ++t)
         portions.push_back({random.uniform(6), u, 1});
     const tasks_at kinds = sum_up(portions);
 
-    std::vector<tasks_on_node> scratch;
+    apiary::detail::lean_vector<tasks_on_node> scratch;
     groups.name_task_groups(gang, portions, scratch);
     REQUIRE(ascending_once(portions));
     const tasks_at placements = sum_up(portions);

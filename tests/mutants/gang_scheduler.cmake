@@ -29,8 +29,8 @@ mutant(unhealthy_reserved gang_scheduler/detail/gang_scheduler_core.h "dropped c
   FROM [[!n.bad && (o.mask & ~n.healthy_gpus()) == 0]] TO [[true]])
 mutant(free_host gang_scheduler/detail/filter_views.h "wrong comparison: a node whose CPU is overcommitted has much left"
   FROM [[in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U]] TO [[static_cast<std::uint32_t>(of - in_use)]])
-mutant(cell_in_two gang_scheduler/detail/gang_cluster_inl.h "dropped check: a cell may be in two cells of the level above"
-  FROM [[!is_new && at->second != up]] TO [[false]])
+mutant(cell_in_two gang_scheduler/detail/named_cells.h "dropped check: a cell may be in two cells of the level above"
+  FROM [[at != cells_[l].end() && at->second.above != cells[l + 1]]] TO [[false]])
 mutant(candidates_priority gang_scheduler/detail/victim_candidates.h "wrong comparison: gangs of the same priority are victims"
   FROM [[b.priority < below_]] TO [[b.priority <= below_]])
 mutant(candidate_forgotten gang_scheduler/detail/scheduled_gangs.h "forgotten update: a gang that ends for another stays a candidate"
@@ -38,7 +38,7 @@ mutant(candidate_forgotten gang_scheduler/detail/scheduled_gangs.h "forgotten up
 mutant(bound_overcommitted gang_scheduler/detail/victim_planner.h "wrong bound: where CPU is overcommitted the bound is that of the search"
   FROM [[list_.overcommitted() ? 0 : (std::min)(lower_bound_, cost_)]] TO [[(std::min)(lower_bound_, cost_)]])
 mutant(budget_unlimited gang_scheduler/detail/victim_candidates.h "wrong group: a tenant without a budget has that of the first"
-  FROM [[if (at == tenants_.end() || *at != tenant) return no_group;]]
+  FROM [[if (at == tenants_.end() || *at != tenant) return none;]]
   TO [[if (at == tenants_.end() || *at != tenant) return 0;]] STATEMENT)
 mutant(order_reused_slot gang_scheduler/detail/scheduled_gangs.h "forgotten update: a gang with the slot of one that has ended takes its place in the order"
   FROM [[is_ordered_[slot] = 0;]] TO [[]] STATEMENT)
@@ -47,7 +47,7 @@ mutant(view_oldest gang_scheduler/detail/filter_views.h "wrong choice: the filte
 mutant(view_of_other_node gang_scheduler/detail/filter_views.h "forgotten update: a node that has left stays in the view of a filter"
   FROM [[++dropped_;]] TO [[]] STATEMENT)
 mutant(view_dropped_changes gang_scheduler/detail/filter_views.h "dropped condition: a view that missed changes takes only the last ones"
-  FROM [[v.seen < dropped_]] TO [[false]])
+  FROM [[views_[i]->seen < dropped_]] TO [[false]])
 mutant(layout_stale gang_scheduler/detail/cluster_nodes.h "forgotten update: a node that joins has no position in the next decision"
   IN [[    is_stale_ = true;
     ++layout_version_;]] FROM [[is_stale_ = true;]] TO [[]] STATEMENT)
@@ -58,13 +58,13 @@ mutant(view_last_index gang_scheduler/detail/filter_views.h "forgotten update: a
 mutant(view_memory gang_scheduler/detail/filter_views.h "dropped condition: filters are kept however much memory they take"
   FROM [[(views_.size() > min_filters && bytes_ > most_bytes_)]] TO [[false]])
 mutant(what_if_budget gang_scheduler/detail/gang_scheduler_inl.h "dropped restore: disruption budgets of a trial stay"
-  FROM [[core.undo.back()(core.planner.victims);]] TO [[]] STATEMENT)
+  FROM [[if (before.budgets) planner.victims.budgets = std::move(*before.budgets);]] TO [[]] STATEMENT)
 mutant(trial_that_throws gang_scheduler/detail/gang_scheduler_inl.h "dropped restore: the step budget of a trial stays"
-  FROM [[core.planner.budget = steps;]] TO [[]] STATEMENT)
+  FROM [[planner.budget = steps;]] TO [[]] STATEMENT)
 mutant(epochs_of_trials gang_scheduler/detail/scheduled_gangs.h "wrong number: a plan of a trial fits the next state"
   FROM [[epoch_ = ++last_epoch_;]] TO [[++epoch_;]] STATEMENT)
 mutant(budget_epoch gang_scheduler/detail/gang_scheduler_inl.h "forgotten update: a plan may exceed a disruption budget that was set after it"
-  IN [[  at->second = budget;
+  IN [[  budgets.set(tenant.value, budget);
   core_->state.next_epoch();]] FROM [[core_->state.next_epoch();]] TO [[]] STATEMENT)
 mutant(kinds_of_tenants gang_scheduler/gang_placer.h "dropped field: jobs that may be suspended are of one kind with jobs that may not"
   FROM [[return {r.priority, r.tenant, r.gpus, r.demand};]] TO [[return {r.priority, {}, r.gpus, r.demand};]] STATEMENT)
@@ -77,7 +77,8 @@ mutant(bound_fewest gang_scheduler/detail/victim_candidates.h "off by one: one v
 mutant(bound_lower_classes gang_scheduler/detail/victim_candidates.h "forgotten update: gangs of lower priorities give nothing"
   FROM [[lower = sum;]] TO [[]] STATEMENT)
 mutant(bound_others gang_scheduler/detail/victim_candidates.h "wrong comparison: one gang more than is needed"
-  FROM [[sum + gains_[n] < missing]] TO [[n + 1 < gains_.size() && sum + gains_[n] <= missing]])
+  FROM [[sum + gains_[gains_.size() - 1 - n] < missing]]
+  TO [[n + 1 < gains_.size() && sum + gains_[gains_.size() - 1 - n] <= missing]])
 mutant(bound_more_gangs gang_scheduler/detail/victim_candidates.h "dropped case: more gangs, that cost less together"
   FROM [[(std::min)(cheapest(s, others, n + 1, missing - sum), cheapest(s, others, n + 2, 0))]]
   TO [[cheapest(s, others, n + 1, missing - sum)]])
@@ -108,8 +109,8 @@ mutant(lazy_pays gang_scheduler/detail/budgeted_fit.h "wrong budget: both search
   FROM [[most - (std::min)(most, steps.steps() - before)]] TO [[most]])
 mutant(reserved_request gang_scheduler/detail/gang_scheduler_inl.h "dropped check: a preempting gang is proposed with another request"
   FROM [[!(core_->state.at(slot).record.what == gang)]] TO [[false]])
-mutant(trial_new_tenant gang_scheduler/detail/gang_scheduler_inl.h "wrong undo: a trial leaves a budget of a tenant without one"
-  IN [[if (is_new) {]] FROM [[is_new]] TO [[false]])
+mutant(trial_set_twice gang_scheduler/detail/gang_scheduler_inl.h "dropped condition: a budget that a trial sets twice is not taken back"
+  FROM [[core_->trial != nullptr && !core_->trial->budgets]] TO [[core_->trial != nullptr]])
 mutant(replaced_spread gang_scheduler/detail/task_replacement.h "off by one: one task more than a spread allows"
   FROM [[(at == spread_.end() ? 0 : at->second) < s.tasks]] TO [[(at == spread_.end() ? 0 : at->second) <= s.tasks]])
 mutant(replaced_preferred gang_scheduler/detail/task_replacement.h "dropped step: the preferred level is not tried"
@@ -199,4 +200,4 @@ mutant(planner_share gang_scheduler/detail/gang_planner.h "dropped share: a sear
 mutant(tainted_memory gang_scheduler/detail/gang_explanation.h "dropped condition: a node holds a task for which it has too little CPU or memory"
   FROM [[(after - 1)->memory_mib <= n.host.memory_mib]] TO [[true]])
 mutant(tainted_free gang_scheduler/detail/gang_scheduler_inl.h "forgotten update: nodes whose taints a gang would tolerate stay empty"
-  FROM [[free.set(n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));]] TO [[]] STATEMENT)
+  FROM [[tx.set(view.free, n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));]] TO [[]] STATEMENT)

@@ -24,23 +24,23 @@ struct keyed_number {
   // Sorts in ascending order.
   template <class Values>
   static void sort(Values& all) {
-    std::sort(all.begin(), all.end());
+    std::sort(all.data(), all.data() + all.size());
   }
   // Makes a heap of a vector: its front is the least.
   template <class Values>
   static void make_heap(Values& heap) {
-    std::make_heap(heap.begin(), heap.end(), after);
+    std::make_heap(heap.data(), heap.data() + heap.size(), after);
   }
   // Adds one to a heap.
   template <class Values>
   static void push(Values& heap, const keyed_number& one) {
     heap.push_back(one);
-    std::push_heap(heap.begin(), heap.end(), after);
+    std::push_heap(heap.data(), heap.data() + heap.size(), after);
   }
   // Removes the least from a heap and returns it. Requires: the heap is not empty.
   template <class Values>
   static keyed_number pop(Values& heap) {
-    std::pop_heap(heap.begin(), heap.end(), after);
+    std::pop_heap(heap.data(), heap.data() + heap.size(), after);
     const keyed_number least = heap.back();
     heap.pop_back();
     return least;

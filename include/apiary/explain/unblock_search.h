@@ -7,6 +7,7 @@
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/explain/detail/node_freeing.h>
 #include <apiary/explain/what_if.h>
@@ -118,7 +119,7 @@ class unblock_search {
     capacities_ = &capacities;
     gang_ = gang;
     gang_.preferred = any_level;
-    hosts_.assign(hosts.begin(), hosts.end());
+    hosts_.assign(hosts);
     frees_host_ = !host_capacity.empty();
     level_ = gang.required == any_level ? capacities.top() : gang.required;
     groups_.assign(gang, capacities.node_level(), capacities.top());
@@ -129,7 +130,7 @@ class unblock_search {
       now_.push_back({capacities.free(n), hosts.empty() ? resources{} : hosts[n]});
       whole_.push_back({capacity[n], frees_host_ ? host_capacity[n] : now_[n].host});
     }
-    fit_ = topology_fit<Tree>(budget_ / 2);
+    fit_.set_budget(budget_ / 2);
     nodes_.clear();
     best_ = {};
     best_.node_level = capacities.node_level();
@@ -181,14 +182,14 @@ class unblock_search {
     // such tries only if that does not decide whether the gang fits at all.
     std::uint64_t of_fit =
         (std::min)(budget_ / 8, 1'000 + std::uint64_t{20} * groups_.size() * now_.size());
-    fit_ = topology_fit<Tree>(of_fit);
+    fit_.set_budget(of_fit);
     if (verdict == fit_verdict::fits) give_back(enough_, enough_in_);
     if (has_greedy) give_back(greedy, greedy_in);
     if (found_) return fit_verdict::fits;
     verdict = free_all();
     while (verdict == fit_verdict::budget_ended && of_fit < budget_ / 8 && affords_fit()) {
       of_fit = (std::min)(8 * of_fit, budget_ / 8);
-      fit_ = topology_fit<Tree>(of_fit);
+      fit_.set_budget(of_fit);
       verdict = free_all();
     }
     if (verdict == fit_verdict::fits) give_back(enough_, enough_in_);
@@ -271,7 +272,7 @@ class unblock_search {
   // Keeps these nodes, with which the gang fits, without those that are not needed, the most
   // expensive first. A node that is needed now stays needed with fewer nodes.
   void give_back(std::span<const std::uint32_t> enough, std::uint32_t cell) {
-    std::vector<keyed_number> by_cost;
+    detail::lean_vector<keyed_number> by_cost;
     transaction tx(log_);
     for (const std::uint32_t n : enough) {
       set_node(tx, n, whole_[n]);
@@ -334,14 +335,14 @@ class unblock_search {
   level_t level_ = 0;
   bool by_node_ = false;     // CPU, memory or constraints below the required level count
   bool frees_host_ = false;  // a freed node gives CPU and memory back
-  std::vector<node_free> now_;
-  std::vector<node_free> whole_;
-  std::vector<resources> hosts_;            // as the nodes are
+  detail::lean_vector<node_free> now_;
+  detail::lean_vector<node_free> whole_;
+  detail::lean_vector<resources> hosts_;    // as the nodes are
   std::vector<std::uint32_t> classes_;      // of each node
   std::vector<std::uint32_t> class_nodes_;  // a node of each class
-  std::vector<eviction_candidate> candidates_;
-  std::vector<gpus_on_node> allocations_;
-  std::vector<resources> freed_;
+  detail::lean_vector<eviction_candidate> candidates_;
+  detail::lean_vector<gpus_on_node> allocations_;
+  detail::lean_vector<resources> freed_;
   std::vector<std::uint32_t> placed_;  // nodes that the gang takes, ascending
   std::uint32_t placed_in_ = 0;        // their cell
   std::vector<std::uint32_t> enough_;  // nodes with which the gang fits

@@ -5,12 +5,14 @@
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -36,14 +38,14 @@ class colocated_groups {
 
   // A co-located group. All needs are those of one task together with the tasks that it leads.
   struct group {
-    std::uint32_t first_group = 0;       // the first of its task groups
-    std::uint32_t tasks = 0;             // tasks of all merged groups that have no leader
-    std::uint32_t gpus = 0;              // at most max_gpus
-    std::uint64_t cpu_milli = 0;         // at most max_host
-    std::uint64_t memory_mib = 0;        // at most max_host
-    level_t constrained = any_level;     // the lowest level with a constraint
-    std::vector<milli_gpu> fractions{};  // thousandths of each shared GPU, descending
-    model_set models = any_model;        // on which all its tasks can run
+    std::uint32_t first_group = 0;               // the first of its task groups
+    std::uint32_t tasks = 0;                     // tasks of all merged groups that have no leader
+    std::uint32_t gpus = 0;                      // at most max_gpus
+    std::uint64_t cpu_milli = 0;                 // at most max_host
+    std::uint64_t memory_mib = 0;                // at most max_host
+    level_t constrained = any_level;             // the lowest level with a constraint
+    detail::lean_vector<milli_gpu> fractions{};  // thousandths of each shared GPU, descending
+    model_set models = any_model;                // on which all its tasks can run
   };
 
   // Merges the task groups of a gang for a tree whose levels are below `top`.
@@ -109,7 +111,7 @@ class colocated_groups {
     level_t level = 0;         // of the cell that a replica shares
   };
   // The links of all replicas.
-  [[nodiscard]] const std::vector<link>& links() const noexcept { return links_; }
+  [[nodiscard]] std::span<const link> links() const noexcept { return links_; }
   // Lowers the counts of tasks in a cell of level l to the most that the links allow.
   void keep_replicas(level_t l, std::vector<std::uint32_t>& counts) const {
     for (bool changed = true; changed;) {
@@ -147,8 +149,9 @@ class colocated_groups {
   // together with the tasks that they lead. `scratch` is a buffer.
   // Requires: the gang of the last call of assign(); the portions contain every task once.
   // Cost: O(portions * log portions + groups), with the portions of led groups.
-  void name_task_groups(const topology_constraints& gang, std::vector<tasks_on_node>& portions,
-                        std::vector<tasks_on_node>& scratch) const {
+  void name_task_groups(const topology_constraints& gang,
+                        detail::lean_vector<tasks_on_node>& portions,
+                        detail::lean_vector<tasks_on_node>& scratch) const {
     sort_portions(portions);
     scratch.swap(portions);
     portions.clear();
@@ -192,9 +195,13 @@ class colocated_groups {
     if (each == 0) return;
     if (m.gpus > 0) u.models &= m.models;
     if (m.shared() > 0) {
-      u.fractions.insert(u.fractions.end(), (std::min)(each, max_fractions), m.shared());
-      std::sort(u.fractions.begin(), u.fractions.end(),
-                [](milli_gpu a, milli_gpu b) { return a > b; });
+      const std::size_t more = (std::min)(each, max_fractions);
+      std::size_t at = u.fractions.size();
+      u.fractions.append(more, m.shared());
+      for (; at > 0 && u.fractions[at - 1] < m.shared(); --at) {  // the greatest come first
+        u.fractions[at - 1 + more] = u.fractions[at - 1];
+        u.fractions[at - 1] = m.shared();
+      }
     }
     limit* const limits = &limits_[limits_.size() - heights_];
     for (const level_count& s : m.slices) {
@@ -283,8 +290,8 @@ class colocated_groups {
   }
 
   // Sorts portions by group, then node, and merges those of one group on one node.
-  static void sort_portions(std::vector<tasks_on_node>& portions) {
-    std::vector<keyed_number> tasks;
+  static void sort_portions(detail::lean_vector<tasks_on_node>& portions) {
+    detail::lean_vector<keyed_number> tasks;
     for (const tasks_on_node& p : portions)
       tasks.push_back({std::uint64_t{p.group} << 32 | p.node, p.tasks});
     keyed_number::sort(tasks);
@@ -304,10 +311,10 @@ class colocated_groups {
   std::vector<std::uint32_t> group_of_;   // of each task group
   std::vector<std::uint32_t> first_led_;  // the first group that a group leads
   std::vector<std::uint32_t> next_led_;   // the next group with the same leader
-  std::vector<level_t> linked_;           // of each group; any_level: in no replica
-  std::vector<link> links_;
+  detail::lean_vector<level_t> linked_;   // of each group; any_level: in no replica
+  detail::lean_vector<link> links_;
   std::vector<std::uint32_t> equal_groups_;  // hash table: 1 + index, of groups without constraints
-  std::vector<limit> limits_;                // by group, then by level from the nodes up
+  detail::lean_vector<limit> limits_;        // by group, then by level from the nodes up
   bool hosted_ = false;
   level_t lowest_constraint_ = any_level;
 };

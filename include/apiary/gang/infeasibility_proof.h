@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/cell_names.h>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -102,7 +104,7 @@ struct infeasibility_proof {
 };
 
 inline infeasibility_proof::reason infeasibility_proof::main_reason() const {
-  std::vector<reason> reasons(weighings.size() + 1);
+  detail::lean_vector<reason> reasons(weighings.size() + 1);
   for (const refusal& r : cells) {
     const bool by_list = r.weighing == listed;
     reason& at = reasons[by_list ? weighings.size() : r.weighing];
@@ -120,13 +122,40 @@ inline infeasibility_proof::reason infeasibility_proof::main_reason() const {
 
 namespace detail {
 
-// "a", "a and b", "a, b and c".
-[[nodiscard]] inline std::string listing(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
-  return text;
-}
+// A sentence that grows. It compiles to less than a sum of strings.
+struct growing_text {
+  std::string text{};
+  growing_text& operator<<(std::string_view words) {
+    text.append(words);
+    return *this;
+  }
+  growing_text& operator<<(std::uint64_t number) {
+    text.append(std::to_string(number));
+    return *this;
+  }
+};
+// Writes a list behind a sentence: "a", "a and b", "a, b and c".
+class word_list {
+ public:
+  // `before`: what comes before the first word, if there is one.
+  explicit word_list(growing_text& to, const char* before = "") : to_(to), before_(before) {}
+  // The next word can be written.
+  growing_text& next() {
+    last_ = to_.text.size();
+    return to_ << (words_++ == 0 ? before_ : ", ");
+  }
+  // The last word has been written. Returns how many there are.
+  std::size_t end() {
+    if (words_ > 1) to_.text.replace(last_, 2, " and ");
+    return words_;
+  }
+
+ private:
+  growing_text& to_;
+  const char* before_;
+  std::size_t words_ = 0;
+  std::size_t last_ = 0;  // where the comma before the last word is
+};
 
 // The needs of one task of a task group together with the tasks that it leads.
 struct task_needs {
@@ -134,6 +163,7 @@ struct task_needs {
   std::uint64_t milli = 0;  // of GPUs
   std::uint64_t cpu_milli = 0;
   std::uint64_t memory_mib = 0;
+  friend bool operator==(const task_needs&, const task_needs&) = default;
 };
 [[nodiscard]] inline task_needs needs_of(const topology_constraints& gang, std::uint32_t group) {
   task_needs all;

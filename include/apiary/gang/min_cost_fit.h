@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/bin_packing.h>
 #include <apiary/gang/detail/capacity_count.h>
@@ -90,10 +91,10 @@ class min_cost_fit {
   // empty if the budget ended before, or if the search got no weights and its tables would be too
   // large.
   // Cost: O(nodes) and the vectors of the classes.
-  [[nodiscard]] std::vector<std::uint64_t> max_weights(counts weights, level_t l) const {
-    std::vector<std::uint64_t> most;
+  [[nodiscard]] detail::lean_vector<std::uint64_t> max_weights(counts weights, level_t l) const {
+    detail::lean_vector<std::uint64_t> most;
     if (!all_asked_) return most;
-    std::vector<std::uint64_t> of_class;
+    detail::lean_vector<std::uint64_t> of_class;
     for (const std::uint32_t c : classes_) {
       while (of_class.size() <= c)
         of_class.push_back(
@@ -217,7 +218,7 @@ class min_cost_fit {
   }
   // The cells that can hold each group alone.
   void find_cells(level_t l) {
-    std::vector<unsigned char> possible(detail::num_positions(*tree_, l), 1);
+    detail::lean_vector<unsigned char> possible(detail::num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       const std::vector<std::uint32_t> capacity = capacities(u, l);
       for (std::size_t c = 0; c < capacity.size(); ++c)
@@ -238,7 +239,7 @@ class min_cost_fit {
     std::uint64_t needed = 0;
     for (std::size_t u = 0; u < groups_.size(); ++u)
       needed += std::uint64_t{weights[u]} * groups_[u].tasks;
-    const std::vector<std::uint64_t> most = max_weights(weights, l);
+    const detail::lean_vector<std::uint64_t> most = max_weights(weights, l);
     std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
   }
   fit_verdict search(level_t l, bool last, detail::step_budget& steps) {
@@ -272,7 +273,7 @@ class min_cost_fit {
     detail::greedy_by_group<Tree, node> greedy(*tree_, node_level_, groups_);
     const std::vector<std::vector<std::uint32_t>> orders = detail::orders_of_groups(groups_);
     std::vector<node> nodes;
-    std::vector<tasks_on_node> placed;
+    detail::lean_vector<tasks_on_node> placed;
     for (const std::uint32_t c : cells_) {
       bool found = false;
       for (const std::vector<std::uint32_t>& order : orders) {
@@ -317,8 +318,8 @@ class min_cost_fit {
   level_t level_ = 0;
   std::uint32_t cell_ = 0;
   std::int64_t cost_ = 0;
-  std::vector<tasks_on_node> portions_;
-  std::vector<tasks_on_node> scratch_;
+  detail::lean_vector<tasks_on_node> portions_;
+  detail::lean_vector<tasks_on_node> scratch_;
   std::vector<std::uint32_t> cells_;  // of a level, that no count refuses
   std::vector<infeasibility_proof::refusal> listed_;
 };

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/bin_packing.h>
@@ -111,10 +112,9 @@ class shared_gpu_fit {
       if (!counted && short_) continue;
       std::vector<std::uint32_t> weights(groups_.size(), 0);
       weights[u] = 1;
-      const std::vector<std::uint32_t> capacities =
-          counted ? capacity(u, l) : fit_.capacities(u, l);
-      tried.push_back(
-          {{std::move(weights), groups_[u].tasks}, {capacities.begin(), capacities.end()}});
+      tried.push_back({{std::move(weights), groups_[u].tasks}, {}});
+      for (const std::uint32_t n : counted ? capacity(u, l) : fit_.capacities(u, l))
+        tried.back().most.push_back(n);
     }
     if (!short_ && !weights_.empty()) {
       detail::weighed_cells gpus{{weights_, 0}, fit_.max_weights(weights_, l)};
@@ -152,7 +152,7 @@ class shared_gpu_fit {
     const level_t last = (std::min)(gang.required, tree_->num_levels());
     const level_t first = (std::min)(gang.preferred, last);
     for (level_t l = first; l <= last && budget > 0 && !steps.ended(); ++l) {
-      const std::vector<unsigned char> possible = possible_cells(l);
+      const detail::lean_vector<unsigned char> possible = possible_cells(l);
       for (std::uint32_t c = 0; c < possible.size() && !steps.ended(); ++c) {
         if (possible[c] == 0) continue;
         const id_range<cell_id> inside = detail::positions_inside(*tree_, l, c, node_level_);
@@ -181,8 +181,8 @@ class shared_gpu_fit {
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, alone_[u]);
   }
   // The cells of the level that have capacity for each group alone.
-  [[nodiscard]] std::vector<unsigned char> possible_cells(level_t l) const {
-    std::vector<unsigned char> possible(detail::num_positions(*tree_, l), 1);
+  [[nodiscard]] detail::lean_vector<unsigned char> possible_cells(level_t l) const {
+    detail::lean_vector<unsigned char> possible(detail::num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       if (!detail::is_counted_exactly(groups_[u])) continue;
       const std::vector<std::uint32_t> capacities = capacity(u, l);
@@ -193,7 +193,7 @@ class shared_gpu_fit {
   }
   // Whether every cell of the level lacks capacity for some group.
   bool is_short(level_t l) {
-    const std::vector<unsigned char> possible = possible_cells(l);
+    const detail::lean_vector<unsigned char> possible = possible_cells(l);
     short_ = std::find(possible.begin(), possible.end(), 1) == possible.end();
     return short_;
   }

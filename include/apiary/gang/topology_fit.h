@@ -6,6 +6,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
 #include <apiary/gang/detail/capacity_count.h>
@@ -305,11 +306,15 @@ class topology_fit {
   }
   // Removes the open cells that weights refuse. Without constraints pack() has sought weights.
   void weigh_open_cells(level_t l) {
-    std::erase_if(open_, [&](const open_cell& at) {
+    const auto is_refused = [&](const open_cell& at) {
       if (left(limit_) == 0 && weighings_.all().size() > few_weighings) return false;
       pay(1 + weighings_.all().size() / few_weighings);
       return weighings_.refuse(l, at.cell) || (sizes_.constrained && weigh(l, at.cell));
-    });
+    };
+    std::size_t kept = 0;
+    for (const open_cell& at : open_)
+      if (!is_refused(at)) open_[kept++] = at;
+    open_.resize(kept);
   }
   [[nodiscard]] std::uint64_t left(std::uint64_t end) const noexcept {
     return end > steps_ ? end - steps_ : 0;
@@ -338,11 +343,11 @@ class topology_fit {
   detail::group_sizes sizes_;
   detail::candidate_cells<Tree> cells_;
   detail::cell_weighings<Tree> weighings_;  // that refused cells
-  std::vector<open_cell> open_;
-  std::vector<std::vector<std::uint32_t>> orders_;  // of groups
-  std::vector<detail::node_capacity_left> nodes_;   // of a cell
+  detail::lean_vector<open_cell> open_;
+  std::vector<std::vector<std::uint32_t>> orders_;         // of groups
+  detail::lean_vector<detail::node_capacity_left> nodes_;  // of a cell
   detail::fill_nodes<Tree> fill_nodes_;
-  std::vector<gang_fit::node_class> classes_;
+  detail::lean_vector<gang_fit::node_class> classes_;
   std::vector<std::uint32_t> next_;  // of each number of free GPUs, where to look for a node
   detail::pareto_search<Tree> fronts_;
   bool fronts_ready_ = false;
@@ -353,8 +358,8 @@ class topology_fit {
   bool lowest_ = true;
   bool refused_ = false;
   std::uint32_t cell_ = 0;
-  std::vector<tasks_on_node> portions_;
-  std::vector<tasks_on_node> by_group_;  // by co-located group
+  detail::lean_vector<tasks_on_node> portions_;
+  detail::lean_vector<tasks_on_node> by_group_;  // by co-located group
   std::uint64_t steps_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include "support/naive_cells.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
@@ -28,7 +29,7 @@ using namespace apiary_test;
 namespace {
 
 using node_units = std::pair<std::uint32_t, std::uint32_t>;  // a node, units there
-std::vector<node_units> units_of(const std::vector<tasks_on_node>& placed) {
+std::vector<node_units> units_of(const apiary::detail::lean_vector<tasks_on_node>& placed) {
   std::vector<node_units> units;
   for (const tasks_on_node& p : placed) units.emplace_back(p.node, p.tasks);
   return units;
@@ -108,7 +109,7 @@ TEST_CASE("capacity_count: capacities and placements are those of trying every v
           for (std::uint32_t n = 0; n <= held_by[c]; n += step) {
             for (const gang_objective objective :
                  {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
-              std::vector<tasks_on_node> placed;
+              apiary::detail::lean_vector<tasks_on_node> placed;
               in.count.place(u, l, c, n, objective, placed);
               const std::vector<node_units> used = units_of(placed);
               REQUIRE(is_capacity_used(in.cluster, in.naive, u, l, c, n, used));
@@ -145,7 +146,7 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
     const std::uint32_t all = count.count(0, rack)[0];
     REQUIRE(all == std::accumulate(held_by.begin(), held_by.end(), 0U));
     for (std::uint32_t n = groups.at(0, node).step; n <= all; n += groups.at(0, node).step) {
-      std::vector<tasks_on_node> placed;
+      apiary::detail::lean_vector<tasks_on_node> placed;
       count.place(0, rack, 0, n, gang_objective::fewest_nodes, placed);
       const std::vector<node_units> used = units_of(placed);
       std::size_t fewest = 0;
@@ -215,7 +216,7 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
     const std::uint32_t step = groups.at(0, node).step;
     const std::uint32_t all = std::min(count.count(0, rack)[0], 8U);
     for (std::uint32_t n = step; n <= all; n += step) {
-      std::vector<tasks_on_node> placed;
+      apiary::detail::lean_vector<tasks_on_node> placed;
       count.place(0, rack, 0, n, gang_objective::whole_cells, placed);
       const std::vector<node_units> used = units_of(placed);
       std::uint32_t untouched = 0;
@@ -245,7 +246,7 @@ TEST_CASE("capacity_count: what cells bear is what the proof says they do") {
       for (std::size_t u = 0; u < in.groups.size(); ++u) weights.push_back(random.uniform(4));
       several += std::count(weights.begin(), weights.end(), 0U) + 1 < std::ssize(weights) ? 1U : 0U;
       for (level_t l = node; l <= in.capacities.top(); ++l) {
-        const std::vector<std::uint64_t> max_weight = in.count.max_weights(weights, l);
+        const auto max_weight = in.count.max_weights(weights, l);
         REQUIRE(max_weight.size() == in.naive.num_cells(l));
         for (std::uint32_t c = 0; c < max_weight.size(); ++c)
           CHECK(max_weight[c] == in.naive.max_weight(weights, l, c));

@@ -90,7 +90,7 @@ TEST_CASE("cell_weighings: groups of one size count together, unless one has con
   const std::vector<std::uint32_t> weights{0, 3, 0};
   weighings.add(weights);
   CHECK(weighings.all()[0].needed == 6);
-  CHECK(weighings.all()[0].of_free == std::vector<std::int64_t>{0, 0, 3, 3, 3});
+  CHECK(weighings.all()[0].of_free == detail::lean_vector<std::int64_t>{0, 0, 3, 3, 3});
   CHECK(!weighings.refuse(rack, 0));
   capacities.set(1, 1);
   CHECK(weighings.refuse(rack, 0));

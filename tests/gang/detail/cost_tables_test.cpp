@@ -3,6 +3,7 @@
 #include "support/levels.h"
 #include "support/naive_cells.h"
 #include "support/scale.h"
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/cost_tables.h>
@@ -135,7 +136,7 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
         } else {
           REQUIRE(*cost == whole->second);
           std::vector<counts> on(cluster.num_nodes(), counts(groups.size(), 0));
-          std::vector<tasks_on_node> placed_here;
+          apiary::detail::lean_vector<tasks_on_node> placed_here;
           tables.place(placed_here);
           for (const tasks_on_node& p : placed_here) {
             REQUIRE(p.tasks > 0);

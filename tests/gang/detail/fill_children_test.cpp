@@ -48,8 +48,9 @@ TEST_CASE("fill_children: in the order of the objective, all of n, copies one af
     }
     const bool few = random.uniform(2) == 0;
     const std::uint32_t n = step * random.uniform(total / step + 1);
-    std::vector<child_capacity> given = children;
-    const std::vector<tasks_in_cell> used =
+    detail::lean_vector<child_capacity> given;
+    given.assign(children);
+    const detail::lean_vector<tasks_in_cell> used =
         fill_children(given, n, few ? gang_objective::fewest_nodes : gang_objective::whole_cells);
     std::vector<child_capacity> sorted = one_by_one_sorted(children, few);
     std::uint32_t left = n;

@@ -1,6 +1,7 @@
 // apiary/tests/gang/detail/fill_nodes_test.cpp - node after node: a placement that is found is valid.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/greedy.h>
@@ -49,7 +50,7 @@ TEST_CASE("fill_nodes: all tasks are placed within GPUs, CPU, memory and the lim
     for (std::uint32_t u = 0; u < groups.size(); ++u) order.push_back(u);
     step_budget steps(random.uniform(3) == 0 ? random.uniform(20) : 1'000);
     const std::uint32_t rack = random.uniform(3);
-    std::vector<tasks_on_node> to{{99, 99, 99}};
+    apiary::detail::lean_vector<tasks_on_node> to{{99, 99, 99}};
     const auto objective =
         random.uniform(2) == 0 ? gang_objective::whole_cells : gang_objective::fewest_nodes;
     if (!fill(capacities, groups, hosted ? hosts : std::vector<resources>{}, order, objective, 2,
@@ -93,7 +94,7 @@ TEST_CASE("fill_nodes: constraints between the nodes and the cell are not for it
   colocated_groups groups;
   groups.assign(gang, 1, capacities.top());
   step_budget steps(1'000);
-  std::vector<tasks_on_node> to;
+  apiary::detail::lean_vector<tasks_on_node> to;
   fill_nodes<uniform_tree> fill;
   const std::vector<std::uint32_t> order{0};
   CHECK_FALSE(fill(capacities, groups, {}, order, gang_objective::whole_cells, capacities.top(), 0,
@@ -111,7 +112,7 @@ TEST_CASE("fill_nodes: it looks at no group when a node is full") {
   std::vector<std::uint32_t> order;
   for (std::uint32_t u = 0; u < 400; ++u) order.push_back(u);
   fill_nodes<uniform_tree> fill;
-  std::vector<tasks_on_node> to;
+  apiary::detail::lean_vector<tasks_on_node> to;
   // Each task is looked at once.
   step_budget one_each(400);
   const std::vector<resources> enough(140, resources{64'000, 0});
@@ -139,7 +140,7 @@ TEST_CASE("fill_nodes: nodes with too few free GPUs cost no steps") {
   const std::vector<std::uint32_t> order{1, 2, 0};
   for (const auto objective : {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
     step_budget steps(33);
-    std::vector<tasks_on_node> to;
+    apiary::detail::lean_vector<tasks_on_node> to;
     fill_nodes<uniform_tree> fill;
     CHECK(fill(capacities, groups, hosts, order, objective, 2, 0, steps, to));
   }

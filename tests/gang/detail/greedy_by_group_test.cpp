@@ -3,6 +3,7 @@
 #include "support/levels.h"
 #include "support/naive_cells.h"
 #include "support/scale.h"
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
@@ -49,7 +50,7 @@ TEST_CASE(
               nodes.emplace_back(groups, cluster.free[n.value], cluster.hosts, n.value);
             std::vector<naive_cells::counts> on(cluster.num_nodes(),
                                                 naive_cells::counts(groups.size()));
-            std::vector<tasks_on_node> placed_here;
+            apiary::detail::lean_vector<tasks_on_node> placed_here;
             if (!greedy(l, c, order, objective, nodes, placed_here)) continue;
             for (const tasks_on_node& p : placed_here) on[p.node][p.group] += p.tasks;
             found = true;
@@ -118,7 +119,7 @@ TEST_CASE(
   greedy_by_group<ragged_tree, node_capacity_left> greedy(tree, node, groups);
   std::vector<node_capacity_left> nodes{{groups, 8}, {groups, 3}};
   const std::vector<std::uint32_t> order{0, 1};
-  std::vector<tasks_on_node> placed;
+  apiary::detail::lean_vector<tasks_on_node> placed;
   REQUIRE(greedy(rack, 0, order, gang_objective::whole_cells, nodes, placed));
   REQUIRE(placed.size() == 2);
   for (const tasks_on_node& p : placed) CHECK(p.node == 0);

@@ -4,6 +4,7 @@
 #include "support/naive_cells.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/pareto_search.h>
@@ -41,7 +42,7 @@ void check_front_placed(pareto_search<ragged_tree>& search, const test_cluster& 
                         const naive_cells& naive, level_t l, std::uint32_t c) {
   std::vector<naive_cells::counts> on(cluster.num_nodes(),
                                       naive_cells::counts(naive.tasks().size()));
-  std::vector<tasks_on_node> placed;
+  apiary::detail::lean_vector<tasks_on_node> placed;
   search.place(placed);
   for (const tasks_on_node& p : placed) {
     REQUIRE(p.node < on.size());

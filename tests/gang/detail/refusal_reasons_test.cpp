@@ -188,7 +188,7 @@ TEST_CASE("weigh_cells: of many groups only those that refuse a cell that nothin
     ++of_one_group;
     CHECK(w.what.weights[39] == 1);
     CHECK(w.what.needed == 1);
-    CHECK(w.most == std::vector<std::uint64_t>{0, 0});
+    CHECK(w.most == detail::lean_vector<std::uint64_t>{0, 0});
   }
   CHECK(of_one_group == 1);
 }

@@ -96,11 +96,11 @@ TEST_CASE("victim_bounds: no set of gangs whose end lets a gang into the cell co
 
     cell_gangs in_cells;
     in_cells.begin(2);
-    in_cells.refresh([&](std::uint32_t c, std::vector<cell_gangs::gang>& to) {
+    in_cells.refresh([&](std::uint32_t c, detail::lean_vector<cell_gangs::gang>& to) {
       if (c != rack) return;
       for (const busy_rack::here& h : r.in_use) to.push_back({h.gang, h.gpus, 1});
     });
-    std::vector<victim_bounds::candidate> candidates;
+    detail::lean_vector<victim_bounds::candidate> candidates;
     for (const cell_gangs::gang& g : in_cells.in(rack))
       candidates.push_back({r.priorities[g.slot], g.gpus, g.nodes, r.costs[g.slot]});
     victim_bounds bounds;

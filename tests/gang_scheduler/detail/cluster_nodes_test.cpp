@@ -101,7 +101,7 @@ TEST_CASE("cluster_nodes: a cell cannot be in two cells") {
   nodes.insert_node(0, {.name = "n", .cells = {"r", "w"}});
   nodes.insert_node(1, {.name = "m", .cells = {"r", "w"}});
   const auto fault = [&](std::string rack, std::string row) {
-    return layout.fault(std::vector<std::string>{std::move(rack), std::move(row)});
+    return layout.cells().fault(std::vector<std::string>{std::move(rack), std::move(row)});
   };
   for (std::uint32_t id = 0; id < 2; ++id) {
     CHECK(fault("r", "w").empty());

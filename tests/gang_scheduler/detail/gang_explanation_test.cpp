@@ -46,7 +46,9 @@ gang_scheduler_types::explanation planned(plan_result result, std::vector<std::u
 TEST_CASE("gang_explanation: plans that bind or preempt name nodes, their cell and victims") {
   const scheduled_gangs state = state_of_ten();
   const gang_scheduler_types::request r{.job = 7};
-  const plan_text text(state, r);
+  const auto text = [&](const gang_scheduler_types::explanation& e, bool accepts_none) {
+    return plan_text(state, r)(e, accepts_none);
+  };
   CHECK(text(planned(plan_result::bind, {2}), false) == "job 7 can start now on node n2");
   auto e = planned(plan_result::bind, {2, 0, 2, 1});
   e.plan.level = 1;

@@ -177,7 +177,7 @@ TEST_CASE("victim_planner: gangs beyond the disruption budget of their tenant ta
   gang_scheduler_types::request r{.job = "asked", .priority = 1};
   r.gang.groups = {{.tasks = 1, .gpus = 1}};
   victim_planner planner;
-  planner.budgets.emplace(1, disruption_budget{.gangs = 0});
+  planner.budgets.set(1, disruption_budget{.gangs = 0});
   CHECK(!planner(state, state.view(r.filter), r, true, false, 0, 100'000, 0));
   CHECK(planner.steps() >= 3 * 2'048);
 }

@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
 #include <apiary/gang/fit_verdict.h>
@@ -19,14 +20,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The sizes and sums of the co-located groups of a gang.
 struct group_sizes {
-  std::vector<task_group> sizes{};  // one for each group
+  lean_vector<task_group> sizes{};  // one for each group
   std::uint32_t largest = 0;
   std::uint64_t gpus = 0;  // of the whole gang, as are CPU and memory
   std::uint64_t cpu_milli = 0;
@@ -123,7 +123,10 @@ class candidate_cells {
   // Removes the cells for which refuse(cell) is true. Cost: O(cells that are left).
   template <class Refuse>
   void remove_if(const Refuse& refuse) {
-    std::erase_if(heap_, [&](const keyed_number& k) { return refuse(k.number); });
+    std::size_t kept = 0;
+    for (const keyed_number& k : heap_)
+      if (!refuse(k.number)) heap_[kept++] = k;
+    heap_.resize(kept);
     keyed_number::make_heap(heap_);
   }
   // Removes and returns the best cell that is left, the first of equals. Requires: !empty().
@@ -152,9 +155,9 @@ class candidate_cells {
     return used << 32 | free;
   }
 
-  std::vector<unsigned char> possible_;
+  lean_vector<unsigned char> possible_;
   std::optional<capacity_count<Tree>> count_;  // of the last group
-  std::vector<keyed_number> heap_;             // cells by their rank
+  lean_vector<keyed_number> heap_;             // cells by their rank
 };
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
@@ -77,16 +78,16 @@ template <CellTree Tree>
 // The largest weight that each cell of level l can hold, from that of each node; as
 // infeasibility_proof counts it, for several groups. Cost: O(nodes).
 template <CellTree Tree>
-[[nodiscard]] std::vector<std::uint64_t> weight_above(const Tree& tree,
+[[nodiscard]] lean_vector<std::uint64_t> weight_above(const Tree& tree,
                                                       const colocated_groups& groups,
                                                       std::span<const std::uint32_t> weights,
                                                       level_t node_level, level_t l,
-                                                      std::vector<std::uint64_t> most) {
+                                                      lean_vector<std::uint64_t> most) {
   for (level_t k = node_level + 1; k <= l; ++k) {
     std::uint64_t limit = 0;
     for (std::size_t u = 0; u < groups.size(); ++u)
       limit += std::uint64_t{weights[u]} * groups.at(u, k).most;
-    std::vector<std::uint64_t> above(num_positions(tree, k), 0);
+    lean_vector<std::uint64_t> above(num_positions(tree, k), 0);
     for (std::uint32_t c = 0; c < above.size(); ++c) {
       for (const cell_id i : positions_inside(tree, k, c, k - 1)) above[c] += most[i.value];
       above[c] = (std::min)(above[c], limit);
@@ -118,10 +119,10 @@ struct tasks_in_cell {
 // If n and all capacities are multiples of a step, each child takes a multiple, too.
 // Requires: n is at most the sum of the capacities; no capacity is 0. The vector is used up.
 // Cost:     O(children + children used * log children).
-[[nodiscard]] inline std::vector<tasks_in_cell> fill_children(std::vector<child_capacity>& children,
+[[nodiscard]] inline lean_vector<tasks_in_cell> fill_children(lean_vector<child_capacity>& children,
                                                               std::uint32_t n,
                                                               gang_objective objective) {
-  std::vector<tasks_in_cell> filled;
+  lean_vector<tasks_in_cell> filled;
   const bool few = objective == gang_objective::fewest_nodes;
   const auto later = [&](const child_capacity& a, const child_capacity& b) {
     if (few && a.capacity != b.capacity) return a.capacity < b.capacity;
@@ -255,12 +256,12 @@ class capacity_count {
   // After count(u, l): puts n tasks into cell c of level l, and appends them to `to`.
   // Requires: n is a multiple of the step at level l, and at most the capacity.
   void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
-             std::vector<tasks_on_node>& to) const {
+             lean_vector<tasks_on_node>& to) const {
     if (n == 0) return;
     const level_t node_level = capacities_->node_level();
     if (l == node_level) return to.push_back({c, u, n});
     const level_t below = level_below(*groups_, u, l, node_level);
-    std::vector<child_capacity> children;
+    lean_vector<child_capacity> children;
     if (below == node_level && !by_node(u)) {
       // Equal nodes have equal capacity.
       const std::span<const std::uint32_t> nodes = capacities_->histogram(l, c);
@@ -290,7 +291,7 @@ class capacity_count {
       place(u, below, at.cell, at.tasks, objective, to);
   }
   // The largest weight that each cell of level l can hold, as infeasibility_proof counts it.
-  [[nodiscard]] std::vector<std::uint64_t> max_weights(std::span<const std::uint32_t> weights,
+  [[nodiscard]] lean_vector<std::uint64_t> max_weights(std::span<const std::uint32_t> weights,
                                                        level_t l) {
     std::size_t weighted = 0;
     std::size_t group = 0;
@@ -299,15 +300,15 @@ class capacity_count {
       ++weighted;
       group = u;
     }
-    if (weighted == 0) return std::vector<std::uint64_t>(capacities_->num_cells(l), 0);
+    if (weighted == 0) return lean_vector<std::uint64_t>(capacities_->num_cells(l), 0);
     if (weighted == 1) {
       const std::span<const std::uint32_t> capacities = count(group, l);
-      std::vector<std::uint64_t> most(capacities.begin(), capacities.end());
-      for (std::uint64_t& m : most) m *= weights[group];
+      lean_vector<std::uint64_t> most;
+      for (const std::uint32_t n : capacities) most.push_back(std::uint64_t{n} * weights[group]);
       return most;
     }
-    const std::vector<std::uint64_t> of_free = max_weight_by_free(weights);
-    std::vector<std::uint64_t> most;
+    const lean_vector<std::uint64_t> of_free = max_weight_by_free(weights);
+    lean_vector<std::uint64_t> most;
     for (const std::uint32_t f : capacities_->free()) most.push_back(of_free[f]);
     return weight_above(capacities_->tree(), *groups_, weights, capacities_->node_level(), l,
                         std::move(most));
@@ -343,9 +344,9 @@ class capacity_count {
     }
   }
   // The largest weight on a node with 0, 1, ... free GPUs: a knapsack.
-  [[nodiscard]] std::vector<std::uint64_t> max_weight_by_free(
+  [[nodiscard]] lean_vector<std::uint64_t> max_weight_by_free(
       std::span<const std::uint32_t> weights) const {
-    std::vector<std::uint64_t> best(capacities_->max_free() + 1, 0);
+    lean_vector<std::uint64_t> best(capacities_->max_free() + 1, 0);
     for (std::size_t u = 0; u < weights.size(); ++u) {
       const auto [step, most] = groups_->at(u, capacities_->node_level());
       const std::size_t gpus = std::size_t{step} * (*groups_)[u].gpus;
@@ -369,7 +370,7 @@ class capacity_count {
     std::uint32_t most = 0;     // tasks for whose GPUs a node suffices
     std::uint32_t bounded = 0;  // within the limit of a node
   };
-  std::vector<tasks_of_free> of_free_;              // by the free GPUs of a node
+  lean_vector<tasks_of_free> of_free_;              // by the free GPUs of a node
   std::vector<std::vector<std::uint32_t>> counts_;  // by level from the nodes up
 };
 

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
@@ -114,7 +115,7 @@ class class_vectors {
  private:
   struct held {
     std::vector<std::uint32_t> counts{};  // vector after vector
-    std::vector<std::int64_t> costs{};
+    lean_vector<std::int64_t> costs{};
   };
   static constexpr std::size_t alone_of_a_step = 4;
   static constexpr std::size_t groups_of_a_step = 8;  // that a call of `cost` reads
@@ -240,7 +241,7 @@ class cost_tables {
     return last_ ? std::optional(last_->costs.back()) : std::nullopt;
   }
   // After make, if the gang fits: appends its tasks to `to`.
-  void place(std::vector<tasks_on_node>& to) const {
+  void place(lean_vector<tasks_on_node>& to) const {
     const std::uint32_t gang = numbers_.size() - 1;
     if (level_ == node_level_) return put(cell_, gang, to);
     place_vector(last_->made, gang, to);
@@ -269,7 +270,7 @@ class cost_tables {
     std::vector<child> children{};
   };
   struct table {
-    std::vector<std::int64_t> costs;  // of each vector
+    lean_vector<std::int64_t> costs;  // of each vector
     std::size_t made = 0;
   };
 
@@ -284,7 +285,7 @@ class cost_tables {
     return true;
   }
   std::optional<table> build(level_t l, std::uint32_t c, step_budget& steps) {
-    std::vector<std::int64_t> costs(numbers_.size(), never);
+    lean_vector<std::int64_t> costs(numbers_.size(), never);
     costs[0] = 0;
     if (!steps.pay(numbers_.size())) return std::nullopt;
     if (l == node_level_) {
@@ -320,14 +321,14 @@ class cost_tables {
     made_.push_back(std::move(cell));
     return table{std::move(costs), made_.size() - 1};
   }
-  [[nodiscard]] std::vector<option> options_of(const table& is) const {
-    std::vector<option> all;
+  [[nodiscard]] lean_vector<option> options_of(const table& is) const {
+    lean_vector<option> all;
     for (std::uint32_t v = 1; v < numbers_.size(); ++v)
       if (is.costs[v] != never) all.push_back({v, is.costs[v]});
     return all;
   }
   // Adds one more child: the least cost of each sum. Returns whether anything changed.
-  bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, child& p,
+  bool add(const lean_vector<option>& options, lean_vector<std::int64_t>& costs, child& p,
            step_budget& steps) {
     if (options.empty() || !steps.pay(numbers_.size())) return false;
     before_ = costs;
@@ -348,7 +349,7 @@ class cost_tables {
     }
     return adds;
   }
-  void place_vector(std::size_t made, std::uint32_t v, std::vector<tasks_on_node>& to) const {
+  void place_vector(std::size_t made, std::uint32_t v, lean_vector<tasks_on_node>& to) const {
     const made_cell& cell = made_[made];
     for (std::size_t i = cell.children.size(); i-- > 0;) {
       const child& p = cell.children[i];
@@ -363,7 +364,7 @@ class cost_tables {
     }
     APIARY_ASSERT(v == 0);
   }
-  void put(std::uint32_t node, std::uint32_t v, std::vector<tasks_on_node>& to) const {
+  void put(std::uint32_t node, std::uint32_t v, lean_vector<tasks_on_node>& to) const {
     for (std::uint32_t u = 0; u < groups_->size(); ++u)
       if (numbers_[v][u] > 0) to.push_back({node, u, numbers_[v][u]});
   }
@@ -373,9 +374,9 @@ class cost_tables {
   const colocated_groups* groups_ = nullptr;
   std::span<const std::uint32_t> classes_;
   mixed_radix numbers_;
-  std::vector<std::vector<option>> of_class_;  // what a node can hold
+  std::vector<lean_vector<option>> of_class_;  // what a node can hold
   std::vector<made_cell> made_;
-  std::vector<std::int64_t> before_;
+  lean_vector<std::int64_t> before_;
   std::optional<table> last_;
   level_t level_ = 0;
   std::uint32_t cell_ = 0;

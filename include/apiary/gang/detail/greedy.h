@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
@@ -57,7 +58,7 @@ class greedy_by_group {
   // Places all groups in cell c of level l, whose nodes are `nodes`, and appends their tasks to
   // `to`. Returns false if a group does not fit; groups before it stay placed.
   bool operator()(level_t l, std::uint32_t c, std::span<const std::uint32_t> order,
-                  gang_objective objective, std::span<Node> nodes, std::vector<tasks_on_node>& to) {
+                  gang_objective objective, std::span<Node> nodes, lean_vector<tasks_on_node>& to) {
     first_ = positions_inside(*tree_, l, c, node_level_).first.value;
     nodes_ = nodes;
     objective_ = objective;
@@ -81,7 +82,7 @@ class greedy_by_group {
   };
   struct level {
     std::uint32_t first = 0;  // position of the first cell
-    std::vector<counted> cells{};
+    lean_vector<counted> cells{};
   };
   counted count(std::uint32_t u, level_t l, std::uint32_t c) {
     std::uint64_t capacity = 0;
@@ -101,14 +102,14 @@ class greedy_by_group {
     return at.cells[c - at.first] = {groups_->bound(u, l, capacity), free};
   }
   void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n,
-             std::vector<tasks_on_node>& to) {
+             lean_vector<tasks_on_node>& to) {
     if (l == node_level_) {
       nodes_[c - first_].put(u, n);
       return to.push_back({c, u, n});
     }
     const level_t below = level_below(*groups_, u, l, node_level_);
     const level& at = at_[below - node_level_];
-    std::vector<child_capacity> children;
+    lean_vector<child_capacity> children;
     for (const cell_id i : positions_inside(*tree_, l, c, below)) {
       const counted& child = at.cells[i.value - at.first];
       if (child.capacity > 0) children.push_back({i.value, child.capacity, child.free});
@@ -142,7 +143,7 @@ class fill_nodes {
   bool operator()(const capacity_index<Tree>& capacities, const colocated_groups& groups,
                   std::span<const resources> hosts, std::span<const std::uint32_t> order,
                   gang_objective objective, level_t l, std::uint32_t c, step_budget& steps,
-                  std::vector<tasks_on_node>& to) {
+                  lean_vector<tasks_on_node>& to) {
     const level_t node_level = capacities.node_level();
     if (level_below(groups, l, node_level) != node_level) return false;
     const std::size_t before = to.size();
@@ -189,7 +190,7 @@ class fill_nodes {
   }
   // Puts tasks on node n. Returns at how many groups it has looked.
   std::uint64_t fill(const colocated_groups& groups, level_t node_level, std::uint32_t n,
-                     node_capacity_left node, std::vector<tasks_on_node>& to) {
+                     node_capacity_left node, lean_vector<tasks_on_node>& to) {
     std::uint64_t looks = 0;
     std::uint32_t missed = 0;
     for (std::uint32_t* at = &first_;

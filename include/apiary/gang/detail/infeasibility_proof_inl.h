@@ -48,12 +48,14 @@ infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
   if (width == 0) return why;
   detail::node_knapsack knapsack;
   std::vector<std::uint32_t> weights(width, 0);  // of a task of each size
+  detail::lean_vector<std::int64_t> by_size;     // the same
   // Whether the gang weighs more than the nodes hold; the proof then.
   const auto refuse = [&] {
     std::uint64_t needed = 0;
     for (std::size_t u = 0; u < width; ++u) needed += std::uint64_t{weights[u]} * sizes[u].tasks;
-    knapsack.assign(sizes, std::vector<std::int64_t>(weights.begin(), weights.end()),
-                    why.node_gpus);
+    by_size.clear();
+    for (const std::uint32_t weight : weights) by_size.push_back(weight);
+    knapsack.assign(sizes, by_size, why.node_gpus);
     std::uint64_t most = 0;
     for (std::size_t f = 0; f < nodes.size(); ++f)
       most += nodes[f] * static_cast<std::uint64_t>(knapsack.best()[f]);

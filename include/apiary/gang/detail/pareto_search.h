@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
@@ -66,7 +67,7 @@ class pareto_front {
   }
   // Sorts the vectors, so that equal fronts compare equal.
   void sort() {
-    std::vector<std::size_t> order(size_);
+    lean_vector<std::size_t> order(size_);
     for (std::size_t i = 0; i < size_; ++i) order[i] = i;
     merge_sort(order, [&](std::size_t a, std::size_t b) {
       return std::lexicographical_compare((*this)[a].begin(), (*this)[a].end(), (*this)[b].begin(),
@@ -138,7 +139,7 @@ class pareto_search {
   [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.steps(); }
   // After make, if the front holds the gang: appends its tasks to `to`.
-  void place(std::vector<tasks_on_node>& to) const {
+  void place(lean_vector<tasks_on_node>& to) const {
     place_vector(front_, level_, cell_, tasks_, to);
   }
 
@@ -150,7 +151,7 @@ class pareto_search {
   struct made {
     pareto_front front;
     level_t level = 0;                   // of the children
-    std::vector<child> children{};       // those that added something
+    lean_vector<child> children{};       // those that added something
     std::vector<pareto_front> before{};  // the sum before each of them
   };
   using index_of_values = std::map<std::vector<std::uint32_t>, std::size_t>;
@@ -166,14 +167,14 @@ class pareto_search {
     if (l == capacities_->node_level()) return build_node(c);
     const level_t below = level_below(*groups_, l, capacities_->node_level());
     if (!steps_.pay(capacities_->inside(l, c, below).size() / 16)) return 0;
-    std::vector<child> children;
+    lean_vector<child> children;
     for (const cell_id i : capacities_->inside(l, c, below)) children.push_back({0, i.value});
     if (below == capacities_->node_level()) {
       for (child& p : children) {
         p.front = build_node(p.cell);
         if (steps_.ended()) return 0;
       }
-      std::vector<keyed_number> order;  // equal fronts together: if one adds nothing, none does
+      lean_vector<keyed_number> order;  // equal fronts together: if one adds nothing, none does
       for (const child& p : children) order.push_back({p.front, p.cell});
       keyed_number::sort(order);
       for (std::size_t i = 0; i < children.size(); ++i)
@@ -262,7 +263,7 @@ class pareto_search {
     }
   }
   void place_vector(std::size_t front, level_t l, std::uint32_t c, std::vector<std::uint32_t> v,
-                    std::vector<tasks_on_node>& to) const {
+                    lean_vector<tasks_on_node>& to) const {
     if (l == capacities_->node_level()) {
       for (std::uint32_t u = 0; u < width(); ++u)
         if (v[u] > 0) to.push_back({c, u, v[u]});

@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
 #include <apiary/gang/detail/weight_search.h>
@@ -34,7 +35,7 @@ class cell_weighings {
   // can hold.
   struct weighing {
     std::vector<std::uint32_t> weights{};
-    std::vector<std::int64_t> of_free{};
+    lean_vector<std::int64_t> of_free{};
     std::uint64_t needed = 0;  // weight of the gang
   };
   // Begins a search over these arguments, which must not change.
@@ -97,28 +98,28 @@ class cell_weighings {
       if (size_of_[u] != none) by_size_[size_of_[u]] = weights[u];
     }
     knapsack_.assign(sizes_, by_size_, capacities_->max_free());
-    w.of_free.assign(knapsack_.best().begin(), knapsack_.best().end());
+    w.of_free.assign(knapsack_.best());
     all_.push_back(std::move(w));
   }
 
  private:
   static constexpr std::size_t none = ~std::size_t{0};
   const capacity_index<Tree>* capacities_ = nullptr;
-  std::vector<node_knapsack::task_size> sizes_;
-  std::vector<std::size_t> size_of_;    // of each group, in sizes_
-  std::vector<std::size_t> unlimited_;  // the sizes of groups without constraints, in sizes_
+  lean_vector<node_knapsack::task_size> sizes_;
+  lean_vector<std::size_t> size_of_;    // of each group, in sizes_
+  lean_vector<std::size_t> unlimited_;  // the sizes of groups without constraints, in sizes_
   std::vector<std::uint32_t> tasks_;    // of each group
   std::vector<weighing> all_;
   weight_search search_;
   node_knapsack knapsack_;
   std::vector<std::uint32_t> weights_;
-  std::vector<std::int64_t> by_size_;
+  lean_vector<std::int64_t> by_size_;
 };
 
 // A weighing, and the weight that each cell of a level can hold.
 struct weighed_cells {
   infeasibility_proof::weighing what;
-  std::vector<std::uint64_t> most;
+  lean_vector<std::uint64_t> most;
 };
 
 // Weighings that refuse a cell, in this order: counts of the tasks of each group, of GPUs, of slots
@@ -131,7 +132,7 @@ template <CellTree Tree>
                                                      const colocated_groups& groups,
                                                      std::span<const resources> hosts, level_t l,
                                                      const cell_weighings<Tree>& found,
-                                                     std::vector<unsigned char> known) {
+                                                     lean_vector<unsigned char> known) {
   constexpr std::size_t many_groups = 32;
   std::vector<weighed_cells> all;
   capacity_count<Tree> count(capacities, groups, hosts);
@@ -139,7 +140,7 @@ template <CellTree Tree>
     infeasibility_proof::weighing what{weights, 0};
     for (std::size_t u = 0; u < groups.size(); ++u)
       what.needed += std::uint64_t{weights[u]} * groups[u].tasks;
-    std::vector<std::uint64_t> most = count.max_weights(weights, l);
+    lean_vector<std::uint64_t> most = count.max_weights(weights, l);
     bool any = false;
     for (std::size_t c = 0; c < most.size(); ++c) {
       if (most[c] >= what.needed) continue;
@@ -171,7 +172,9 @@ template <CellTree Tree>
       any = true;
       known[c] = 1;
     }
-    if (any) all.push_back({{weight_of_group(u), groups[u].tasks}, {most.begin(), most.end()}});
+    if (!any) continue;
+    all.push_back({{weight_of_group(u), groups[u].tasks}, {}});
+    for (const std::uint32_t n : most) all.back().most.push_back(n);
   }
   return all;
 }
@@ -290,7 +293,7 @@ template <CellTree Tree>
     const capacity_index<Tree>& capacities, const colocated_groups& groups,
     std::span<const resources> hosts, level_t l, const cell_weighings<Tree>& found,
     std::span<const infeasibility_proof::refusal> listed) {
-  std::vector<unsigned char> known(capacities.num_cells(l), 0);
+  lean_vector<unsigned char> known(capacities.num_cells(l), 0);
   for (const infeasibility_proof::refusal& r : listed) known[r.cell] = 1;
   infeasibility_proof why =
       fewest_reasons(l, capacities.num_cells(l), groups,

@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -156,7 +156,7 @@ class budgeted_fit {
     std::uint64_t memory_mib = 0;
   };
   topology_fit<ragged_tree> fit_;
-  std::vector<need> needs_;
+  lean_vector<need> needs_;
 };
 
 }  // namespace detail

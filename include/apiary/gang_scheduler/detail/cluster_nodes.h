@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/detail/filter_views.h>
+#include <apiary/gang_scheduler/detail/named_cells.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/ragged_tree.h>
@@ -15,8 +16,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,14 +67,14 @@ namespace detail {
 // The nodes in the order of is_node_before, whatever joined or left before, and the tree of their
 // cells. So ties of searches by position do not depend on the history. Position i is that of the
 // i-th node; a cluster without nodes has one position.
-// Cost: join, leave and fault O(levels); rebuild O(nodes * levels).
+// Cost: rebuild O(nodes * levels).
 class cluster_layout {
  public:
   static constexpr std::uint32_t none = used_node::none;
 
   // level_names: of the levels above the nodes, the lowest first.
   explicit cluster_layout(std::vector<std::string> level_names)
-      : level_names_(std::move(level_names)), cells_(level_names_.size()) {
+      : cells_(level_names), level_names_(std::move(level_names)) {
     level_names_.insert(level_names_.begin(), "node");
   }
   [[nodiscard]] const ragged_tree& tree() const noexcept { return tree_; }
@@ -93,29 +94,9 @@ class cluster_layout {
   [[nodiscard]] std::uint32_t num_positions() const noexcept {
     return static_cast<std::uint32_t>(order_.size());
   }
-  // In words why a node cannot be in these cells; empty if it can.
-  [[nodiscard]] std::string fault(std::span<const std::string> cells) const {
-    for (std::size_t l = 0; l + 1 < cells.size(); ++l) {
-      const auto at = cells_[l].find(cells[l]);
-      if (at != cells_[l].end() && at->second.above != cells[l + 1])
-        return level_names_[l + 1] + " \"" + cells[l] + "\" is in " + level_names_[l + 2] + " \"" +
-               at->second.above + "\", not in \"" + cells[l + 1] + '"';
-    }
-    return {};
-  }
-  // A node joins these cells, or leaves them; the tree is not changed.
-  void join(std::span<const std::string> cells) {
-    for (std::size_t l = 0; l < cells.size(); ++l) {
-      cell& c = cells_[l][cells[l]];
-      if (c.nodes++ == 0 && l + 1 < cells.size()) c.above = cells[l + 1];
-    }
-  }
-  void leave(std::span<const std::string> cells) {
-    for (std::size_t l = 0; l < cells.size(); ++l) {
-      const auto at = cells_[l].find(cells[l]);
-      if (--at->second.nodes == 0) cells_[l].erase(at);
-    }
-  }
+  // The cells of the nodes. Nodes join and leave them; the tree is not changed.
+  [[nodiscard]] const named_cells& cells() const noexcept { return cells_; }
+  [[nodiscard]] named_cells& cells() noexcept { return cells_; }
   // Makes the tree anew with these nodes, which are in order.
   void rebuild(std::vector<std::uint32_t> nodes, const std::vector<used_node>& by_id) {
     order_ = std::move(nodes);
@@ -141,21 +122,17 @@ class cluster_layout {
   }
 
  private:
-  struct cell {
-    std::uint32_t nodes = 0;
-    std::string above{};  // the cell of the next level that it is in
-  };
-
-  std::vector<std::string> level_names_;                      // from the nodes up
-  std::vector<std::unordered_map<std::string, cell>> cells_;  // by level above the nodes, by name
+  named_cells cells_;
+  std::vector<std::string> level_names_;  // from the nodes up
   ragged_tree tree_{std::vector<std::vector<std::uint32_t>>{{1}}};
   std::vector<std::uint32_t> order_;
 };
 
 // The nodes of a gang scheduler, and what its gangs use of them. Its functions do not check. A node
 // that has joined has no position before refresh().
-// Cost: of a change O(log nodes); refresh and the next use of each filter O(nodes) after nodes have
-//       changed, besides filter_views::view.
+// Cost: of a change O(1); if a node leaves, takes the id of one that has left, or turns bad or
+//       healthy, also one move of the list of such nodes. refresh and the next use of each filter
+//       O(nodes) after nodes have changed, besides filter_views::view.
 class cluster_nodes {
  public:
   static constexpr std::uint32_t none = used_node::none;
@@ -221,10 +198,10 @@ class cluster_nodes {
   // Changes when nodes may get other positions.
   [[nodiscard]] std::uint64_t layout_version() const noexcept { return layout_version_; }
   // The nodes that are bad or have a bad GPU, ascending.
-  [[nodiscard]] const std::set<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
+  [[nodiscard]] const std::vector<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
   // The lowest id that no node has.
   [[nodiscard]] std::uint32_t next_id() const noexcept {
-    return free_ids_.empty() ? num_ids() : *free_ids_.begin();
+    return free_ids_.empty() ? num_ids() : free_ids_.front();
   }
   // The free GPUs of all nodes.
   [[nodiscard]] std::uint64_t free_gpus() const noexcept { return free_gpus_; }
@@ -261,27 +238,28 @@ class cluster_nodes {
     return nullptr;
   }
   // The views of filters, as they were used last.
-  [[nodiscard]] std::span<const node_view> views() const noexcept { return views_.all(); }
-  // A view as it is when it is used again. Requires: as layout().
-  [[nodiscard]] node_view up_to_date(node_view v) const {
-    views_.bring_up_to_date(v, source());
-    return v;
+  [[nodiscard]] std::span<const std::unique_ptr<node_view>> views() const noexcept {
+    return views_.all();
+  }
+  // Brings a copy of one of the views up to date. Returns false if its next use makes it anew.
+  [[nodiscard]] bool take_over(node_view& v) const {
+    return !is_stale_ && views_.take_over(v, source());
   }
 
-  // Adds a node that is idle and healthy. Requires: layout().fault(shape.cells) is empty; the id
-  // and the name are free.
+  // Adds a node that is idle and healthy. Requires: layout().cells().fault(shape.cells) is empty;
+  // the id and the name are free.
   void insert_node(std::uint32_t id, const gang_cluster::node& shape) {
     if (id == nodes_.size()) {
       nodes_.emplace_back();
     } else {
-      free_ids_.erase(id);
+      erase_sorted(free_ids_, id);
     }
     used_node& n = nodes_[id];
     n.present = true;
     n.shape = shape;
     n.name_hash = used_node::hash_of_name(shape.name);
     by_name_.emplace(shape.name, id);
-    layout_.join(shape.cells);
+    layout_.cells().join(shape.cells);
     hash_ += n.hash();
     count_free(n);
     change_nodes();
@@ -290,13 +268,13 @@ class cluster_nodes {
   void erase_node(std::uint32_t id) {
     set_health(id, false, 0);
     used_node& n = nodes_[id];
-    layout_.leave(n.shape.cells);
+    layout_.cells().leave(n.shape.cells);
     by_name_.erase(n.shape.name);
     ++removed_;
     hash_ -= n.hash();
     free_gpus_ -= n.counted;
     n = {};
-    free_ids_.insert(id);
+    insert_sorted(free_ids_, id);
     change_nodes();
   }
   // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
@@ -315,11 +293,8 @@ class cluster_nodes {
     hash_ -= n.hash();
     n.bad = bad;
     n.bad_gpus = bad_gpus;
-    if (bad || bad_gpus != 0) {
-      bad_.insert(id);
-    } else {
-      bad_.erase(id);
-    }
+    erase_sorted(bad_, id);
+    if (bad || bad_gpus != 0) insert_sorted(bad_, id);
     hash_ += n.hash();
     change_use(id);
   }
@@ -375,11 +350,11 @@ class cluster_nodes {
   cluster_layout layout_;
   bool is_stale_ = true;  // nodes have changed since the layout was made
   std::uint64_t layout_version_ = 0;
-  std::vector<used_node> nodes_;  // by id
-  std::set<std::uint32_t> free_ids_;
+  std::vector<used_node> nodes_;         // by id
+  std::vector<std::uint32_t> free_ids_;  // ascending
   std::unordered_map<std::string, std::uint32_t> by_name_;
-  std::uint32_t most_gpus_ = 0;  // of a node
-  std::set<std::uint32_t> bad_;  // nodes that are bad or have a bad GPU
+  std::uint32_t most_gpus_ = 0;     // of a node
+  std::vector<std::uint32_t> bad_;  // nodes that are bad or have a bad GPU, ascending
   filter_views views_;
   std::uint64_t removed_ = 1;  // nodes so far, and one
   std::uint64_t free_gpus_ = 0;

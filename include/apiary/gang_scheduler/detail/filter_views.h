@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_scheduler_types.h>
@@ -15,6 +16,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,7 +55,7 @@ struct used_node {
   std::uint64_t cpu_milli = 0;   // of all gangs here
   std::uint64_t memory_mib = 0;  // of all gangs here
   std::uint32_t counted = 0;     // its free GPUs in the sum of all nodes
-  std::vector<gang_here> gangs{};
+  lean_vector<gang_here> gangs{};
 
   [[nodiscard]] std::uint32_t all_gpus() const noexcept {
     return static_cast<std::uint32_t>((std::uint64_t{1} << shape.gpus) - 1);
@@ -109,24 +111,22 @@ struct node_view {
   std::vector<std::string> names{};  // of filter.nodes, ascending
   capacity_index<ragged_tree> free;
   capacity_index<ragged_tree> whole;
-  std::vector<resources> hosts{};
-  std::vector<resources> whole_hosts{};
-  std::vector<unsigned char> members{};
+  lean_vector<resources> hosts{};
+  lean_vector<resources> whole_hosts{};
+  lean_vector<unsigned char> members{};
   std::uint32_t num_members = 0;
   std::uint64_t bytes = 0;  // of memory, about
 
   node_view(node_filter of, const ragged_tree& tree, std::uint32_t max_free)
       : filter(std::move(of)),
         key(hash_of(filter)),
-        names(filter.nodes.names().begin(), filter.nodes.names().end()),
+        names(sorted_names(filter)),
         free(tree, 0, max_free),
         whole(tree, 0, max_free),
         hosts(free.num_nodes()),
         whole_hosts(free.num_nodes()),
         members(free.num_nodes()),
-        bytes(free.num_nodes() * (std::uint64_t{50} + max_free) + names.size() * 64) {
-    merge_sort(names);
-  }
+        bytes(free.num_nodes() * (std::uint64_t{50} + max_free) + names.size() * 64) {}
   [[nodiscard]] static std::uint64_t hash_of(const node_filter& filter) noexcept {
     digest d;
     for (const auto* texts : {&filter.labels, &filter.models, &filter.tolerations}) {
@@ -136,23 +136,37 @@ struct node_view {
     return d.add(filter.nodes.hash()).value();
   }
   [[nodiscard]] bool accepts(const gang_cluster::node& n) const {
-    return std::all_of(filter.labels.begin(), filter.labels.end(),
-                       [&](const std::string& label) { return has_label(n, label); }) &&
-           tolerates(filter, n.taints) && (filter.models.empty() || has(filter.models, n.model)) &&
+    return tolerates(filter, n.taints) && accepts_but_taints(filter, names, n);
+  }
+  // The names that a filter lists, ascending.
+  [[nodiscard]] static std::vector<std::string> sorted_names(const node_filter& filter) {
+    std::vector<std::string> names(filter.nodes.names().begin(), filter.nodes.names().end());
+    merge_sort(names);
+    return names;
+  }
+  // Whether a filter with these sorted_names() accepts the node if taints do not count.
+  [[nodiscard]] static bool accepts_but_taints(const node_filter& filter,
+                                               const std::vector<std::string>& names,
+                                               const gang_cluster::node& n) {
+    for (const std::string& label : filter.labels)
+      if (!has_label(n, label)) return false;
+    return (filter.models.empty() || has(filter.models, n.model)) &&
            (names.empty() || std::binary_search(names.begin(), names.end(), n.name));
   }
   // Whether the node has the label of a filter: "key=value", or "key" for any value.
   [[nodiscard]] static bool has_label(const gang_cluster::node& n, const std::string& label) {
-    return std::any_of(n.labels.begin(), n.labels.end(), [&](std::string_view l) {
-      return l == label ||
-             (label.find('=') == std::string::npos && l.substr(0, l.find('=')) == label);
-    });
+    const bool any_value = label.find('=') == std::string::npos;
+    for (const std::string& l : n.labels)
+      if (l == label || (any_value && std::string_view(l).substr(0, l.find('=')) == label))
+        return true;
+    return false;
   }
   // Whether a filter tolerates all these taints of a node.
   [[nodiscard]] static bool tolerates(const node_filter& filter,
                                       const std::vector<std::string>& taints) {
-    return std::all_of(taints.begin(), taints.end(),
-                       [&](const std::string& taint) { return has(filter.tolerations, taint); });
+    for (const std::string& taint : taints)
+      if (!has(filter.tolerations, taint)) return false;
+    return true;
   }
   [[nodiscard]] static bool has(const std::vector<std::string>& all, const std::string& one) {
     return std::find(all.begin(), all.end(), one) != all.end();
@@ -187,54 +201,60 @@ class filter_views {
 
   // most_bytes: more than min_filters are kept only if their views take less memory.
   explicit filter_views(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}
+  // A copy has no views.
+  filter_views(const filter_views& other)
+      : most_bytes_(other.most_bytes_), most_changes_(other.most_changes_) {}
+  filter_views& operator=(const filter_views&) = delete;
 
   // The views; they may show an earlier state.
-  [[nodiscard]] std::span<const node_view> all() const noexcept { return views_; }
+  [[nodiscard]] std::span<const std::unique_ptr<node_view>> all() const noexcept { return views_; }
   // The view of a filter; null if there is none. It may show an earlier state.
   [[nodiscard]] node_view* find(const node_filter& filter) {
-    const std::uint64_t key = node_view::hash_of(filter);
-    for (std::size_t i = 0; i < used_.size(); ++i)
-      if (used_[i].key == key && views_[i].filter == filter) return &views_[i];
-    return nullptr;
+    const std::size_t i = index_of(filter, node_view::hash_of(filter));
+    return i < views_.size() ? views_[i].get() : nullptr;
   }
   // The view of a filter, made if it is new. A reference is valid until the next call.
   [[nodiscard]] node_view& view(const node_filter& filter, const source& from) {
-    const node_view* const found = find(filter);
-    std::size_t i = views_.size();
-    if (found != nullptr) i = static_cast<std::size_t>(found - views_.data());
-    if (found == nullptr) {
-      views_.push_back(made(filter, from));
-      used_.push_back({views_[i].key, 0});
+    const std::uint64_t key = node_view::hash_of(filter);
+    std::size_t i = index_of(filter, key);
+    std::uint64_t known = 0;
+    if (i == views_.size()) {
+      views_.emplace_back();
+      used_.push_back({key, 0});
     } else {
-      views_[i].filter.nodes = filter.nodes;  // so that the next comparison with this list is fast
-      bytes_ -= views_[i].bytes;
-      bring_up_to_date(views_[i], from);
+      bytes_ -= views_[i]->bytes;
+      known = views_[i]->known;
     }
-    bytes_ += views_[i].bytes;
+    if (views_[i] == nullptr || views_[i]->seen < dropped_) {
+      views_[i] = made(filter, from);
+      views_[i]->known = known;
+    } else {
+      views_[i]->filter.nodes = filter.nodes;  // so that the next comparison with this list is fast
+      take_over(*views_[i], from);
+    }
+    bytes_ += views_[i]->bytes;
     used_[i].last = ++uses_;
     while (is_full()) {
       const auto oldest = static_cast<std::size_t>(
           std::min_element(used_.begin(), used_.end(),
                            [](const use& a, const use& b) { return a.last < b.last; }) -
           used_.begin());
-      bytes_ -= views_[oldest].bytes;
+      bytes_ -= views_[oldest]->bytes;
       views_.erase(views_.begin() + static_cast<std::ptrdiff_t>(oldest));
-      used_.erase(used_.begin() + static_cast<std::ptrdiff_t>(oldest));
+      std::copy(used_.begin() + oldest + 1, used_.end(), used_.begin() + oldest);
+      used_.pop_back();
       if (oldest < i) --i;
     }
-    return views_[i];
+    return *views_[i];
   }
-  // Takes over what has changed since the view was used last.
-  void bring_up_to_date(node_view& v, const source& from) const {
-    if (v.seen < dropped_) {
-      const std::uint64_t known = v.known;
-      v = made(std::move(v.filter), from);
-      v.known = known;
-      return;
-    }
+  // Takes over what has changed since the view was used last. Returns whether all of it is known;
+  // if not, its next use makes it anew.
+  bool take_over(node_view& v, const source& from) const {
+    if (v.seen < dropped_) return false;
     for (auto i = static_cast<std::size_t>(v.seen - dropped_); i < changes_.size(); ++i)
       v.update_use(from.nodes[changes_[i]]);
     v.seen = dropped_ + changes_.size();
+    return true;
   }
 
   // The use or the health of a node has changed.
@@ -256,8 +276,16 @@ class filter_views {
     std::uint64_t last = 0;  // the number of its last use
   };
 
-  [[nodiscard]] node_view made(node_filter filter, const source& from) const {
-    node_view v(std::move(filter), from.tree, from.max_free);
+  // The index of the view of a filter; the number of views if there is none.
+  [[nodiscard]] std::size_t index_of(const node_filter& filter, std::uint64_t key) const {
+    std::size_t i = 0;
+    while (i < used_.size() && !(used_[i].key == key && views_[i]->filter == filter)) ++i;
+    return i;
+  }
+  [[nodiscard]] std::unique_ptr<node_view> made(const node_filter& filter,
+                                                const source& from) const {
+    auto to = std::make_unique<node_view>(filter, from.tree, from.max_free);
+    node_view& v = *to;
     std::vector<std::uint32_t> free(from.order.size());
     std::vector<std::uint32_t> whole(from.order.size());
     for (std::uint32_t p = 0; p < from.order.size(); ++p) {
@@ -274,7 +302,7 @@ class filter_views {
     v.free.assign(free);
     v.whole.assign(whole);
     v.seen = dropped_ + changes_.size();
-    return v;
+    return to;
   }
   void forget_changes() {
     dropped_ += changes_.size();
@@ -287,8 +315,8 @@ class filter_views {
 
   std::uint64_t most_bytes_;
   std::uint64_t bytes_ = 0;  // of all views
-  std::vector<node_view> views_;
-  std::vector<use> used_;  // of each view
+  std::vector<std::unique_ptr<node_view>> views_;
+  lean_vector<use> used_;  // of each view
   std::uint64_t uses_ = 0;
   std::vector<std::uint32_t> changes_;  // ids of nodes
   std::size_t most_changes_ = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/status.h>
+#include <apiary/gang_scheduler/detail/named_cells.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -15,21 +16,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
-
-// "a" or "a, b or c", each in quotes.
-[[nodiscard]] inline std::string one_of(std::span<const std::string> names, const char* last) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    absl::StrAppend(&text, i == 0 ? "" : i + 1 == names.size() ? last : ", ", "\"", names[i], "\"");
-  return text;
-}
 
 // Whether a node alone is described as it must be. levels: the names of the levels above the nodes.
 [[nodiscard]] inline absl::Status check_node(const gang_cluster::node& n,
@@ -76,20 +68,15 @@ APIARY_INLINE absl::Status gang_cluster::check() const {
         std::find(levels.begin(), level, *level) != level)
       return fault("level name \"", *level, "\" is empty, used twice or reserved");
   }
-  std::unordered_map<std::string_view, const node*> node_of;  // by name
-  std::vector<std::unordered_map<std::string_view, std::string_view>> above(levels.size());
+  std::unordered_map<std::string, std::uint32_t> by_name;
+  detail::named_cells cells(levels);
   for (const node& n : nodes) {
     APIARY_RETURN_IF_ERROR(detail::check_node(n, levels));
-    if (!node_of.emplace(n.name, &n).second)
+    if (!by_name.emplace(n.name, 0).second)
       return fault("node \"", n.name, "\" is described twice");
-    for (std::size_t l = 0; l < levels.size(); ++l) {
-      const std::string_view up = l + 1 < levels.size() ? n.cells[l + 1] : std::string_view();
-      const auto [at, is_new] = above[l].emplace(n.cells[l], up);
-      if (!is_new && at->second != up)
-        return fault("node \"", n.name, "\": ", levels[l], " \"", n.cells[l], "\" is in ",
-                     levels[l + 1], " \"", std::string(at->second), "\", not in \"",
-                     std::string(up), "\"");
-    }
+    if (const std::string wrong = cells.fault(n.cells); !wrong.empty())
+      return fault("node \"", n.name, "\": ", wrong);
+    cells.join(n.cells);
   }
   return absl::OkStatus();
 }

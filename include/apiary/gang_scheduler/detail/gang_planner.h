@@ -6,6 +6,7 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/budgeted_fit.h>
@@ -283,7 +284,7 @@ class gang_planner {
              const cluster_excerpt* in, gang_scheduler_types::plan& to) {
     const found then = fit(capacities, gang, hosts, half());
     if (then.verdict != fit_verdict::fits) return false;
-    portions_.assign(then.portions.begin(), then.portions.end());
+    portions_.assign(then.portions);
     if (in != nullptr)
       for (tasks_on_node& p : portions_) p.node = in->to_global(p.node);
     assign(state, gang, portions_, to.tasks);
@@ -350,7 +351,7 @@ class gang_planner {
   std::vector<std::uint32_t> taken_;   // GPUs by position, 0 between calls
   std::vector<std::uint32_t> extra_;   // GPUs of victims by position, 0 between calls
   std::vector<std::uint32_t> chosen_;  // victims
-  std::vector<tasks_on_node> portions_;
+  lean_vector<tasks_on_node> portions_;
   cluster_excerpt excerpt_;
 };
 

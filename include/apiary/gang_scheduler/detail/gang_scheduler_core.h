@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cluster_nodes.h>
@@ -19,6 +20,7 @@
 #include <apiary/model/plan.h>
 #include <apiary/topology/ragged_tree.h>
 
+#include <absl/functional/function_ref.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
@@ -26,7 +28,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,7 +42,8 @@ namespace detail {
 // kept.
 class gang_audit {
  public:
-  explicit gang_audit(const scheduled_gangs& state) : state_(state), again_(description(state)) {
+  explicit gang_audit(const scheduled_gangs& state)
+      : original_(state), state_(state), again_(description(state)) {
     state_.refresh();
   }
 
@@ -110,8 +113,9 @@ class gang_audit {
            " names");
     expect(nodes.free_gpus() == again_.nodes().free_gpus(), again_.nodes().free_gpus(),
            " GPUs are free, not ", nodes.free_gpus());
-    expect(nodes.bad_nodes().size() == again_.nodes().bad_nodes().size(),
-           "other nodes are listed as bad");
+    std::vector<std::uint32_t> bad;
+    for (const std::uint32_t i : again_.nodes().bad_nodes()) bad.push_back(ids_[i]);
+    expect(nodes.bad_nodes() == bad, "other nodes are listed as bad");
     for (std::uint32_t i = 0; i < ids_.size(); ++i) {
       const std::uint32_t id = ids_[i];
       const used_node& n = state_.node(id);
@@ -121,8 +125,6 @@ class gang_audit {
              "node ", id, " has other gangs");
       expect((n.used & ~n.all_gpus()) == 0, "node ", id, " has gangs on GPUs that do not exist");
       expect(n.counted == a.counted, "node ", id, " has other free GPUs");
-      expect(nodes.bad_nodes().contains(id) == again_.nodes().bad_nodes().contains(i), "node ", id,
-             " is wrongly listed as bad or healthy");
       expect(nodes.find_node(n.shape.name) == std::optional(id), "node ", id, " has no name");
       expect(layout.node_at(n.position) == id, "node ", id, " is not at its position");
       std::uint32_t c = n.position;
@@ -159,10 +161,7 @@ class gang_audit {
              " has another cost as a victim");
     }
     const auto order = state_.in_order();
-    bool sorted = order.size() == state_.num_gangs();
-    for (std::size_t i = 1; i < order.size(); ++i)
-      sorted = sorted && state_.is_before(order[i - 1], order[i]);
-    expect(sorted, "gangs are out of order");
+    expect(order.size() == state_.num_gangs() && state_.is_sorted(order), "gangs are out of order");
     expect(state_.hash() == again_.hash(), "the hash of the state is another one");
     expect(state_.classes() == again_.classes(), "the candidates by priority are others");
     scheduled_gangs listed = state_;
@@ -172,8 +171,9 @@ class gang_audit {
              " has other candidates");
   }
   void compare_views() {
-    for (const node_view& kept : state_.nodes().views()) {
-      const node_view v = state_.nodes().up_to_date(kept);
+    for (const std::unique_ptr<node_view>& kept : original_.nodes().views()) {
+      node_view v = *kept;
+      if (!original_.nodes().take_over(v)) continue;
       node_view fresh(v.filter, state_.layout().tree(), most_gpus_);
       for (const std::uint32_t id : ids_) {
         const used_node& n = state_.node(id);
@@ -203,6 +203,7 @@ class gang_audit {
     return true;
   }
 
+  const scheduled_gangs& original_;
   scheduled_gangs state_;              // a copy, ready for a decision
   scheduled_gangs again_;              // its ids are the indices of ids_
   std::vector<std::uint32_t> ids_;     // of the nodes, ascending
@@ -230,9 +231,9 @@ class gang_audit {
   topology_constraints split = gang;
   split.groups.clear();
   std::vector<std::uint32_t> new_index;
-  std::vector<bool> leads(gang.groups.size());
+  lean_vector<unsigned char> leads(gang.groups.size());
   for (const constrained_task_group& m : gang.groups)
-    if (m.leader < leads.size()) leads[m.leader] = true;
+    if (m.leader < leads.size()) leads[m.leader] = 1;
   for (std::uint32_t i = 0; i < gang.groups.size(); ++i) {
     const constrained_task_group& m = gang.groups[i];
     new_index.push_back(static_cast<std::uint32_t>(split.groups.size()));
@@ -241,7 +242,7 @@ class gang_audit {
     for (const level_count& s : m.slices)
       if (s.tasks > largest.tasks) largest = s;
     const std::uint32_t rest = largest.tasks > 0 ? m.tasks % largest.tasks : 0;
-    if (rest == 0 || !m.spread.empty() || m.leader != no_task_group || leads[i]) continue;
+    if (rest == 0 || !m.spread.empty() || m.leader != no_task_group || leads[i] != 0) continue;
     constrained_task_group last = m;
     last.tasks = rest;
     for (level_count& s : last.slices)
@@ -257,6 +258,12 @@ class gang_audit {
   return split;
 }
 
+// What a call of what_if() has to set back, if its trial sets it.
+struct trial_settings {
+  std::optional<gang_scheduler_types::cost_function> cost{};
+  std::optional<tenant_budgets> budgets{};
+};
+
 // The state of a scheduler, and the buffers of its searches.
 class gang_scheduler_core {
  public:
@@ -264,9 +271,7 @@ class gang_scheduler_core {
 
   scheduled_gangs state;
   gang_planner planner;
-  std::uint32_t trials = 0;  // calls of what_if() that have not ended
-  // How to take back what trials changed of the costs and budgets of victims, the oldest first.
-  std::vector<std::function<void(victim_planner&)>> undo;
+  trial_settings* trial = nullptr;  // of the innermost call of what_if() that has not ended
 
   [[nodiscard]] static std::string name(const job_key& job) {
     return job.valid() ? absl::StrCat("job ", plan_text::name(job)) : "a gang without job id";
@@ -318,9 +323,9 @@ class gang_scheduler_core {
   }
   // Whether tasks match the request, and are on nodes and GPUs that exist. `usable` returns the
   // GPUs of a node that they may use.
-  template <class Usable>
-  [[nodiscard]] absl::Status check(const gang_scheduler_types::request& r,
-                                   std::span<const placement> tasks, const Usable& usable) const {
+  [[nodiscard]] absl::Status check(
+      const gang_scheduler_types::request& r, std::span<const placement> tasks,
+      absl::FunctionRef<std::uint32_t(const used_node&)> usable) const {
     std::size_t t = 0;
     for (const constrained_task_group& group : r.gang.groups) {
       for (std::uint32_t i = 0; i < group.tasks; ++i, ++t) {

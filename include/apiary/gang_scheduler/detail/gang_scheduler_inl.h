@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/journal.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/unblock_search.h>
+#include <apiary/explain/what_if.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
@@ -45,8 +47,7 @@ APIARY_INLINE gang_scheduler::gang_scheduler(
 APIARY_INLINE gang_scheduler::gang_scheduler(const gang_scheduler& other)
     : core_(std::make_unique<detail::gang_scheduler_core>(*other.core_)) {
   core_->state.end_trials();
-  core_->trials = 0;
-  core_->undo.clear();
+  core_->trial = nullptr;
 }
 APIARY_INLINE gang_scheduler::gang_scheduler(gang_scheduler&& other) noexcept = default;
 APIARY_INLINE gang_scheduler& gang_scheduler::operator=(const gang_scheduler& other) {
@@ -146,7 +147,7 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
     const bool never = e.plan.reason == wait_reason::never;
     accepts_none = view.num_members == 0;
     const capacity_index<ragged_tree>& capacities = never ? view.whole : view.free;
-    const std::vector<resources>& hosts = never ? view.whole_hosts : view.hosts;
+    const std::span<const resources> hosts = never ? view.whole_hosts : view.hosts;
     if (e.plan.reason != wait_reason::unhealthy) {
       infeasibility_proof proof = planner.prove(capacities, r.gang, hosts);
       if (!proof.cells.empty()) e.proof = std::move(proof);
@@ -171,21 +172,20 @@ APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explai
       }
     }
   }
-  const detail::plan_text text(state, r);
+  detail::plan_text text(state, r);
   detail::tainted_nodes tainted;
   if (e.proof || accepts_none) tainted = text.not_tolerated();
   if (!tainted.ids.empty()) {
-    // A copy of the view with these nodes. A filter that tolerates them would replace the view of
-    // another.
-    const detail::node_view& view = state.view(r.filter);
-    capacity_index<ragged_tree> free = view.free;
-    std::vector<resources> hosts = view.hosts;
+    // A filter that tolerates them would replace the view of another.
+    detail::node_view& view = state.view(r.filter);
+    journal log;
+    transaction tx(log);
     for (const std::uint32_t id : tainted.ids) {
       const detail::used_node& n = state.node(id);
-      free.set(n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));
-      hosts[n.position] = n.free_host();
+      tx.set(view.free, n.position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));
+      detail::set_host(tx, view.hosts[n.position], n.free_host());
     }
-    tainted.enough = planner.fit(free, r.gang, hosts).verdict == fit_verdict::fits;
+    tainted.enough = planner.fit(view.free, r.gang, view.hosts).verdict == fit_verdict::fits;
   }
   e.text = text(e, accepts_none, tainted);
   return e;
@@ -316,7 +316,7 @@ APIARY_INLINE absl::StatusOr<node_id> gang_scheduler::add_node(const gang_cluste
   APIARY_RETURN_IF_ERROR(detail::check_node(node, state.layout().level_names().subspan(1)));
   if (state.nodes().find_node(node.name))
     return absl::AlreadyExistsError(absl::StrCat("node \"", node.name, "\" exists already"));
-  const std::string fault = state.layout().fault(node.cells);
+  const std::string fault = state.layout().cells().fault(node.cells);
   if (!fault.empty())
     return absl::InvalidArgumentError(absl::StrCat("node \"", node.name, "\": ", fault));
   const std::uint32_t id = state.nodes().next_id();
@@ -355,26 +355,15 @@ APIARY_INLINE absl::Status gang_scheduler::resize_node(node_id node, std::uint32
 
 APIARY_INLINE void gang_scheduler::set_victim_cost(cost_function cost) {
   cost_function& now = core_->planner.victims.cost_function;
-  if (core_->trials > 0)
-    core_->undo.emplace_back(
-        [before = std::move(now)](detail::victim_planner& v) { v.cost_function = before; });
+  if (core_->trial != nullptr && !core_->trial->cost) core_->trial->cost.emplace(std::move(now));
   now = std::move(cost);
   core_->state.next_epoch();
 }
 APIARY_INLINE void gang_scheduler::set_disruption_budget(tenant_id tenant,
                                                          const disruption_budget& budget) {
-  auto& budgets = core_->planner.victims.budgets;
-  const auto [at, is_new] = budgets.try_emplace(tenant.value, budget);
-  if (core_->trials > 0)
-    core_->undo.emplace_back(
-        [tenant, is_new = is_new, before = at->second](detail::victim_planner& v) {
-          if (is_new) {
-            v.budgets.erase(tenant.value);
-          } else {
-            v.budgets[tenant.value] = before;
-          }
-        });
-  at->second = budget;
+  detail::tenant_budgets& budgets = core_->planner.victims.budgets;
+  if (core_->trial != nullptr && !core_->trial->budgets) core_->trial->budgets = budgets;
+  budgets.set(tenant.value, budget);
   core_->state.next_epoch();
 }
 APIARY_INLINE void gang_scheduler::set_step_budget(std::uint64_t steps) {
@@ -384,16 +373,19 @@ APIARY_INLINE void gang_scheduler::what_if(absl::FunctionRef<void(gang_scheduler
   // Takes back what the trial has set, when it ends or throws.
   struct settings {
     detail::gang_scheduler_core& core;
-    std::size_t mark;
+    detail::trial_settings* outer;
     std::uint64_t steps;
+    detail::trial_settings before{};
     ~settings() {
-      --core.trials;
-      for (; core.undo.size() > mark; core.undo.pop_back()) core.undo.back()(core.planner.victims);
-      core.planner.budget = steps;
+      detail::gang_planner& planner = core.planner;
+      core.trial = outer;
+      planner.budget = steps;
+      if (before.cost) planner.victims.cost_function.swap(*before.cost);
+      if (before.budgets) planner.victims.budgets = std::move(*before.budgets);
     }
   };
-  const settings before{*core_, core_->undo.size(), core_->planner.budget};
-  ++core_->trials;
+  settings open{*core_, core_->trial, core_->planner.budget};
+  core_->trial = &open.before;
   core_->state.try_out([&] { trial(*this); });
 }
 

@@ -6,6 +6,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang_scheduler/detail/cluster_nodes.h>
@@ -25,7 +26,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -98,7 +98,7 @@ class cell_gangs {
 
  private:
   // One entry for each gang, in the order of slots.
-  static void join(std::vector<gang>& gangs) {
+  static void join(lean_vector<gang>& gangs) {
     merge_sort(gangs, [](const gang& a, const gang& b) { return a.slot < b.slot; });
     std::size_t kept = 0;
     for (std::size_t i = 0; i < gangs.size(); ++i) {
@@ -130,16 +130,16 @@ class cell_gangs {
     for (std::size_t k = 0; k < few; ++k) sums[k] = sum += greatest[k];
   }
 
-  std::vector<std::vector<gang>> gangs_;  // by cell
-  std::vector<sums> sums_;                // by cell
-  std::vector<unsigned char> is_marked_;  // by cell
+  std::vector<lean_vector<gang>> gangs_;  // by cell
+  lean_vector<sums> sums_;                // by cell
+  lean_vector<unsigned char> is_marked_;  // by cell
   std::vector<std::uint32_t> marked_;
 };
 
 // The gangs and nodes of a gang scheduler. Its functions do not check; while a trial is open they
 // record how to undo what they do. It keeps what a search for victims reads of gangs: a candidate
 // is a gang that runs and that is not about to end for another gang.
-// Cost: insert, erase and set_preempting O(tasks + log priorities), and for each node of the gang
+// Cost: insert, erase and set_preempting O(tasks + priorities), and for each node of the gang
 //       what a change of the node costs and O(levels). Besides, insert and erase of a preempting
 //       gang: O(its victims and their nodes); erase of a victim: O(log victims); erase: O(gangs on
 //       the nodes of the gang).
@@ -151,7 +151,7 @@ class scheduled_gangs {
 
   struct entry {
     gang record{};
-    std::vector<on_node> nodes{};
+    lean_vector<on_node> nodes{};
     std::uint64_t hash = 0;
     bool alive = false;
     // Whether another gang may preempt it.
@@ -172,6 +172,7 @@ class scheduled_gangs {
   };
   // The candidates of one priority.
   struct priority_class {
+    std::int32_t priority = 0;
     std::uint64_t gangs = 0;
     std::uint64_t nodes = 0;  // of all gangs, each gang apart
     friend bool operator==(const priority_class&, const priority_class&) = default;
@@ -225,6 +226,12 @@ class scheduled_gangs {
     if (!a.is_text) return a.number < b.number;
     return gangs_[a.slot].record.what.job < gangs_[b.slot].record.what.job;
   }
+  // Sorts gangs in ascending order of their jobs.
+  void sort(lean_vector<ordered_gang>& gangs) const { merge_sort(gangs, job_order{*this}); }
+  // Whether gangs are in this order.
+  [[nodiscard]] bool is_sorted(std::span<const ordered_gang> gangs) const {
+    return std::is_sorted(gangs.begin(), gangs.end(), job_order{*this});
+  }
   [[nodiscard]] ordered_gang ordered(std::uint32_t slot) const {
     const job_key& job = gangs_[slot].record.what.job;
     return {job.is_text(), job.number(), slot};
@@ -232,35 +239,34 @@ class scheduled_gangs {
   // All gangs in ascending order of their jobs. Cost: O(gangs), and the log of those that are new
   // since the last call.
   [[nodiscard]] std::span<const ordered_gang> in_order() {
-    std::erase_if(order_, [&](const ordered_gang& g) { return is_ordered_[g.slot] == 0; });
-    std::vector<ordered_gang> added;
+    std::size_t kept = 0;
+    for (const ordered_gang& g : order_)
+      if (is_ordered_[g.slot] != 0) order_[kept++] = g;
+    order_.resize(kept);
+    lean_vector<ordered_gang> added;
     for (std::uint32_t slot = 0; slot < num_slots(); ++slot)
       if (briefs_[slot].alive && std::exchange(is_ordered_[slot], std::uint8_t{1}) == 0)
         added.push_back(ordered(slot));
     if (added.empty()) return order_;
-    const auto before = [&](const ordered_gang& a, const ordered_gang& b) {
-      return is_before(a, b);
-    };
-    merge_sort(added, before);
-    std::vector<ordered_gang> all(order_.size() + added.size());
-    std::merge(order_.begin(), order_.end(), added.begin(), added.end(), all.begin(), before);
+    sort(added);
+    lean_vector<ordered_gang> all(order_.size() + added.size());
+    std::merge(order_.begin(), order_.end(), added.begin(), added.end(), all.begin(),
+               job_order{*this});
     order_.swap(all);
     return order_;
   }
-  // The candidates by priority.
-  [[nodiscard]] const std::map<std::int32_t, priority_class>& classes() const noexcept {
-    return classes_;
-  }
+  // The candidates by priority, ascending.
+  [[nodiscard]] const lean_vector<priority_class>& classes() const noexcept { return classes_; }
   // Whether a gang of lower priority runs and is not already ending.
   [[nodiscard]] bool has_candidate(std::int32_t below) const noexcept {
-    return !classes_.empty() && classes_.begin()->first < below;
+    return !classes_.empty() && classes_.front().priority < below;
   }
   // The candidates of lower priority, and their nodes: what a search reads of them. Cost:
   // O(priorities).
   [[nodiscard]] std::uint64_t entries(std::int32_t below) const noexcept {
     std::uint64_t sum = 0;
-    for (const auto& [priority, c] : classes_)
-      if (priority < below) sum += c.gangs + c.nodes;
+    for (const priority_class& c : classes_)
+      if (c.priority < below) sum += c.gangs + c.nodes;
     return sum;
   }
   // The GPU-time that the candidates of lower priority have used: the sum of GPUs * (now -
@@ -289,15 +295,15 @@ class scheduled_gangs {
     cell_gangs& cells = cells_[level];
     if (!cells.active()) cells.begin(layout().tree().cells(level).size());
     cells.refresh(
-        [&](std::uint32_t c, std::vector<cell_gangs::gang>& to) { list_candidates(level, c, to); });
+        [&](std::uint32_t c, lean_vector<cell_gangs::gang>& to) { list_candidates(level, c, to); });
     return cells;
   }
   // The lists of in_cells() are made anew.
   void forget_cells() { cells_.clear(); }
   // What a gang has on each of its nodes, ascending.
-  [[nodiscard]] static std::vector<on_node> nodes_of(const topology_constraints& gang,
+  [[nodiscard]] static lean_vector<on_node> nodes_of(const topology_constraints& gang,
                                                      std::span<const placement> tasks) {
-    std::vector<on_node> nodes;
+    lean_vector<on_node> nodes;
     nodes.reserve(tasks.size());
     std::size_t t = 0;
     for (const constrained_task_group& m : gang.groups) {
@@ -471,6 +477,12 @@ class scheduled_gangs {
 
  private:
   using undo_function = std::function<void(scheduled_gangs&)>;
+  struct job_order {
+    const scheduled_gangs& state;
+    bool operator()(const ordered_gang& a, const ordered_gang& b) const {
+      return state.is_before(a, b);
+    }
+  };
 
   template <class F>
   void on_undo(F&& f) {
@@ -500,18 +512,34 @@ class scheduled_gangs {
                      true,
                      e.is_candidate()};
     if (!e.is_candidate()) return;
-    priority_class& of = classes_[e.record.what.priority];
-    ++of.gangs;
-    of.nodes += e.nodes.size();
+    const std::int32_t priority = e.record.what.priority;
+    std::size_t of = index_of_class(priority);
+    if (of == classes_.size() || classes_[of].priority != priority) {
+      classes_.push_back({});
+      for (std::size_t i = classes_.size() - 1; i > of; --i) classes_[i] = classes_[i - 1];
+      classes_[of] = {priority, 0, 0};
+    }
+    ++classes_[of].gangs;
+    classes_[of].nodes += e.nodes.size();
     mark_cells(e.nodes);
   }
   void forget_candidate(std::uint32_t slot) {
     brief& b = briefs_[slot];
     if (!std::exchange(b.is_candidate, false)) return;
-    const auto of = classes_.find(b.priority);
-    of->second.nodes -= b.nodes;
-    if (--of->second.gangs == 0) classes_.erase(of);
+    std::size_t of = index_of_class(b.priority);
+    classes_[of].nodes -= b.nodes;
+    if (--classes_[of].gangs == 0) {
+      for (; of + 1 < classes_.size(); ++of) classes_[of] = classes_[of + 1];
+      classes_.pop_back();
+    }
     mark_cells(gangs_[slot].nodes);
+  }
+  // Where the candidates of a priority are, or would be.
+  [[nodiscard]] std::size_t index_of_class(std::int32_t priority) const {
+    const auto at =
+        std::lower_bound(classes_.begin(), classes_.end(), priority,
+                         [](const priority_class& c, std::int32_t p) { return c.priority < p; });
+    return static_cast<std::size_t>(at - classes_.begin());
   }
   // The candidates in the cells of these nodes have changed.
   void mark_cells(std::span<const on_node> nodes) {
@@ -525,7 +553,7 @@ class scheduled_gangs {
       }
     }
   }
-  void list_candidates(level_t level, std::uint32_t c, std::vector<cell_gangs::gang>& to) const {
+  void list_candidates(level_t level, std::uint32_t c, lean_vector<cell_gangs::gang>& to) const {
     for (const cell_id p : positions_inside(layout().tree(), level, c, 0)) {
       const std::uint32_t id = layout().node_at(p.value);
       if (id == none) continue;
@@ -552,12 +580,12 @@ class scheduled_gangs {
 
   cluster_nodes nodes_;
   std::vector<entry> gangs_;   // by slot
-  std::vector<brief> briefs_;  // by slot
+  lean_vector<brief> briefs_;  // by slot
   std::unordered_map<job_key, std::uint32_t, key_hash> slots_;
   std::vector<std::uint32_t> free_slots_;
-  std::vector<ordered_gang> order_;       // of in_order(), when it was called last
-  std::vector<std::uint8_t> is_ordered_;  // by slot: this gang was in it
-  std::map<std::int32_t, priority_class> classes_;
+  lean_vector<ordered_gang> order_;       // of in_order(), when it was called last
+  lean_vector<std::uint8_t> is_ordered_;  // by slot: this gang was in it
+  lean_vector<priority_class> classes_;
   std::vector<cell_gangs> cells_;  // by level; of the layout of_layout_
   std::uint64_t of_layout_ = 0;
   std::uint64_t hash_ = 0;  // of the gangs

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
@@ -141,7 +142,7 @@ class task_replacement {
 
   // Requires: `gang` is as it was proposed; `accepts` has a 1 for each position that it accepts.
   task_replacement(const scheduled_gangs& state, const scheduled_gangs::entry& gang,
-                   const std::vector<unsigned char>& accepts, std::uint64_t budget)
+                   const lean_vector<unsigned char>& accepts, std::uint64_t budget)
       : state_(state),
         gang_(gang.record),
         accepts_(accepts),
@@ -456,7 +457,7 @@ class task_replacement {
 
   const scheduled_gangs& state_;
   const gang_scheduler_types::running_gang& gang_;
-  const std::vector<unsigned char>& accepts_;
+  const lean_vector<unsigned char>& accepts_;
   std::uint64_t budget_;
   std::uint64_t steps_;
   std::uint64_t limit_ = 0;  // steps until the end of the level

@@ -6,6 +6,7 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/explain/what_if.h>
 #include <apiary/gang/topology_constraints.h>
@@ -24,19 +25,50 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// The disruption budgets of tenants. Cost: set O(tenants with a budget); index O(log).
+class tenant_budgets {
+ public:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  // Sets the most that a tenant may lose.
+  void set(std::uint32_t tenant, const disruption_budget& most) {
+    if (index(tenant) == none) {
+      std::size_t i = tenants_.size();
+      tenants_.push_back(tenant);
+      most_.push_back(most);
+      for (; i > 0 && tenants_[i - 1] > tenant; --i) {
+        std::swap(tenants_[i - 1], tenants_[i]);
+        std::swap(most_[i - 1], most_[i]);
+      }
+    }
+    most_[index(tenant)] = most;
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return tenants_.size(); }
+  // The index of a tenant in most(); none if it has no budget.
+  [[nodiscard]] std::uint32_t index(std::uint32_t tenant) const {
+    const auto at = std::lower_bound(tenants_.begin(), tenants_.end(), tenant);
+    if (at == tenants_.end() || *at != tenant) return none;
+    return static_cast<std::uint32_t>(at - tenants_.begin());
+  }
+  [[nodiscard]] std::span<const disruption_budget> most() const noexcept { return most_; }
+
+ private:
+  lean_vector<std::uint32_t> tenants_;  // ascending
+  lean_vector<disruption_budget> most_;
+};
+
 // The candidates for a new gang: running gangs of lower priority, what the end of each one costs,
 // and the disruption budgets that it counts against.
-// Cost: begin O(priorities + tenants with a budget), and O(slots) without a cost function;
+// Cost: begin O(priorities), and O(slots) without a cost function;
 //       price has its steps. of() O(log), or a call of the cost function.
 class candidate_costs {
  public:
@@ -44,30 +76,24 @@ class candidate_costs {
   static constexpr std::uint64_t max_cost = std::uint64_t{1} << 40;
 
   // The steps that begin() counts as.
-  template <class Budgets>
-  [[nodiscard]] static std::uint64_t price(const scheduled_gangs& state, const Budgets& budgets) {
+  [[nodiscard]] static std::uint64_t price(const scheduled_gangs& state,
+                                           const tenant_budgets& budgets) {
     return state.classes().size() / 12 + budgets.size() / 16 + state.num_slots() / 256;
   }
   // function: the cost of a gang; null: priority class, then gangs, then GPU-time. budgets: by
   // tenant. The arguments must not change while the costs are used.
   void begin(const scheduled_gangs& state, std::int32_t below, time_ms now,
-             const gang_scheduler_types::cost_function& function,
-             const std::map<std::uint32_t, disruption_budget>& budgets) {
+             const gang_scheduler_types::cost_function& function, const tenant_budgets& budgets) {
     state_ = &state;
     below_ = below;
     now_ = now;
     function_ = &function;
-    tenants_.clear();
-    most_.clear();
-    for (const auto& [tenant, most] : budgets) {
-      tenants_.push_back(tenant);
-      most_.push_back(most);
-    }
+    budgets_ = &budgets;
     costs_.reset();
     classes_.clear();
     if (function) return;
-    for (const auto& [priority, c] : state.classes())
-      if (priority < below) classes_.push_back({class_of(priority), c.gangs});
+    for (const scheduled_gangs::priority_class& c : state.classes())
+      if (c.priority < below) classes_.push_back({class_of(c.priority), c.gangs});
     costs_.emplace(classes_, state.gpu_time(below, now));
   }
   [[nodiscard]] bool is_candidate(std::uint32_t slot) const noexcept {
@@ -87,51 +113,47 @@ class candidate_costs {
   }
   // How much longer it takes to read a candidate than its nodes alone: 0, 1 or 2 times as long.
   [[nodiscard]] std::uint64_t more_reading() const noexcept {
-    return (by_function() ? 1U : 0U) + (tenants_.empty() ? 0U : 1U);
+    return (by_function() ? 1U : 0U) + (budgets_->size() == 0 ? 0U : 1U);
   }
 
   // Whether the budget of its tenant allows the end of this gang alone.
   [[nodiscard]] bool is_within_budget(std::uint32_t slot) const {
-    if (tenants_.empty()) return true;
+    if (budgets_->size() == 0) return true;
     const std::uint32_t group = group_of(slot);
-    return group == no_group ||
-           (most_[group].gangs > 0 && most_[group].gpus >= state_->at(slot).record.gpus);
+    if (group == tenant_budgets::none) return true;
+    const disruption_budget& most = budgets_->most()[group];
+    return most.gangs > 0 && most.gpus >= state_->at(slot).record.gpus;
   }
   // The disruption budgets of these candidates. The spans are valid until the next call.
   [[nodiscard]] disruption_budgets limits(std::span<const std::uint32_t> slots) {
-    if (tenants_.empty()) return {};
+    if (budgets_->size() == 0) return {};
     groups_.clear();
     gpus_.clear();
     for (const std::uint32_t slot : slots) {
       groups_.push_back(group_of(slot));
       gpus_.push_back(static_cast<std::uint32_t>(state_->at(slot).record.gpus));
     }
-    return {groups_, most_, gpus_};
+    return {groups_, budgets_->most(), gpus_};
   }
 
  private:
-  static constexpr std::uint32_t no_group = ~std::uint32_t{0};
   [[nodiscard]] static std::uint32_t class_of(std::int32_t priority) noexcept {
     return static_cast<std::uint32_t>(priority) ^ (1U << 31);
   }
   // The index of its tenant among those with a budget.
   [[nodiscard]] std::uint32_t group_of(std::uint32_t slot) const {
-    const std::uint32_t tenant = state_->at(slot).record.what.tenant.value;
-    const auto at = std::lower_bound(tenants_.begin(), tenants_.end(), tenant);
-    if (at == tenants_.end() || *at != tenant) return no_group;
-    return static_cast<std::uint32_t>(at - tenants_.begin());
+    return budgets_->index(state_->at(slot).record.what.tenant.value);
   }
 
   const scheduled_gangs* state_ = nullptr;
   std::int32_t below_ = 0;
   time_ms now_ = 0;
   const gang_scheduler_types::cost_function* function_ = nullptr;
-  std::vector<victim_cost::class_size> classes_;  // of candidates
+  lean_vector<victim_cost::class_size> classes_;  // of candidates
   std::optional<victim_cost> costs_;              // without a cost function
-  std::vector<std::uint32_t> tenants_;            // with a budget, ascending
-  std::vector<disruption_budget> most_;           // of each of them
-  std::vector<std::uint32_t> groups_;             // of each candidate
-  std::vector<std::uint32_t> gpus_;               // of each candidate
+  const tenant_budgets* budgets_ = nullptr;
+  std::vector<std::uint32_t> groups_;  // of each candidate
+  std::vector<std::uint32_t> gpus_;    // of each candidate
 };
 
 // A copy of the free capacity of some cells of one level. If a gang must be in one cell of that
@@ -204,13 +226,13 @@ class cluster_excerpt {
     std::uint32_t local = 0;  // the number of its first node here
   };
 
-  std::vector<range> ranges_;
+  lean_vector<range> ranges_;
   std::vector<std::vector<std::uint32_t>> fans_;
   std::vector<std::uint32_t> row_;
   std::vector<std::uint32_t> below_;
   std::optional<capacity_index<ragged_tree>> capacities_;
   std::vector<std::uint32_t> free_;
-  std::vector<resources> hosts_;
+  lean_vector<resources> hosts_;
 };
 
 // A list of gangs as the searches of preempt/ read them. Cost: add O(nodes of the gang), in an
@@ -288,9 +310,9 @@ class listed_candidates {
   std::span<resources> hosts_;
   bool overcommitted_ = false;
   std::vector<std::uint32_t> slots_;
-  std::vector<eviction_candidate> candidates_;
-  std::vector<gpus_on_node> allocations_;
-  std::vector<resources> freed_;
+  lean_vector<eviction_candidate> candidates_;
+  lean_vector<gpus_on_node> allocations_;
+  lean_vector<resources> freed_;
 };
 
 // Lower bounds on the cost of the victims of a gang that must be in one cell of a level. For each
@@ -354,7 +376,7 @@ class victim_bounds {
     });
   }
   // No set of victims in this cell costs less; never: there is none. Reorders the gangs.
-  [[nodiscard]] std::uint64_t cost(std::uint32_t cell, std::vector<candidate>& gangs) {
+  [[nodiscard]] std::uint64_t cost(std::uint32_t cell, lean_vector<candidate>& gangs) {
     merge_sort(gangs,
                [](const candidate& a, const candidate& b) { return a.priority < b.priority; });
     std::uint64_t bound = 0;
@@ -396,10 +418,10 @@ class victim_bounds {
     const std::span<const candidate> others = gangs.subspan(first);
     gains_.clear();
     for (const candidate& g : others) gains_.push_back(gain(s, g.gpus, g.nodes));
-    merge_sort(gains_, std::greater<>());
+    merge_sort(gains_);
     std::size_t n = 0;  // fewer than n + 1 others are not enough
     sum = lower;
-    while (sum + gains_[n] < missing) sum += gains_[n++];
+    for (; sum + gains_[gains_.size() - 1 - n] < missing; ++n) sum += gains_[gains_.size() - 1 - n];
     // Exactly n + 1 others: then each of them gives at least this much. Or more of them.
     return (std::min)(cheapest(s, others, n + 1, missing - sum), cheapest(s, others, n + 2, 0));
   }
@@ -410,8 +432,7 @@ class victim_bounds {
     for (const candidate& g : gangs)
       if (gain(s, g.gpus, g.nodes) >= at_least) costs_.push_back(g.cost);
     if (costs_.size() < n) return never;
-    std::nth_element(costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(n - 1),
-                     costs_.end());
+    std::nth_element(costs_.begin(), costs_.begin() + (n - 1), costs_.end());
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < n; ++i) sum += costs_[i];
     return sum;
@@ -419,9 +440,9 @@ class victim_bounds {
 
   const capacity_index<ragged_tree>* free_ = nullptr;
   level_t level_ = 1;
-  std::vector<size_needed> sizes_;
-  std::vector<std::uint64_t> gains_;
-  std::vector<std::uint64_t> costs_;
+  lean_vector<size_needed> sizes_;
+  lean_vector<std::uint64_t> gains_;
+  lean_vector<std::uint64_t> costs_;
 };
 
 }  // namespace detail

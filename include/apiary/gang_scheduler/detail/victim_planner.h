@@ -7,6 +7,7 @@
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/topology_constraints.h>
@@ -24,7 +25,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -47,7 +47,7 @@ class victim_planner {
   static constexpr std::uint64_t never = victim_set::never;
 
   gang_scheduler_types::cost_function cost_function{};
-  std::map<std::uint32_t, disruption_budget> budgets{};  // by tenant
+  tenant_budgets budgets{};
 
   // Whether it has found a set of victims; it may be empty if the gang fits. refused: it is certain
   // that the gang does not fit now. budget: the most steps of the call; search_budget: the most of
@@ -172,15 +172,16 @@ class victim_planner {
       if (of_gang <= 2 * costs_.least()) alone_.push_back({of_gang, slot});
       cost = (std::min)(cost, of_gang);
     }
-    const auto equal = std::partition(alone_.begin(), alone_.end(),
-                                      [&](const keyed_number& k) { return k.key != cost; });
+    keyed_number* const equal = std::partition(
+        alone_.begin(), alone_.end(), [&](const keyed_number& k) { return k.key != cost; });
     std::uint64_t used = static_cast<std::uint64_t>(equal - alone_.begin()) / 64;
     equal_.clear();
     // A list that is cut off has used the eighth: none of its gangs is tried.
-    for (auto at = equal; at != alone_.end() && used + equal_.size() / 16 + each <= eighth; ++at)
+    for (const keyed_number* at = equal;
+         at != alone_.end() && used + equal_.size() / 16 + each <= eighth; ++at)
       equal_.push_back(state_->ordered(at->number));
     used += equal_.size() / 16;
-    alone_.erase(equal, alone_.end());
+    alone_.erase_from(equal);
     keyed_number::make_heap(alone_);
     const auto later = [&](const auto& a, const auto& b) { return state_->is_before(b, a); };
     topology_constraints gang = request_->gang;
@@ -332,7 +333,7 @@ class victim_planner {
       for (const cell_gangs::gang& g : gangs.in(c))
         if (costs_.is_candidate(g.slot)) in_order_.push_back(state_->ordered(g.slot));
     excerpt_.begin(view_->free, hosts_, level_, cells_);
-    merge_sort(in_order_, [&](const auto& a, const auto& b) { return state_->is_before(a, b); });
+    state_->sort(in_order_);
     list_.clear();
     for (std::size_t i = 0; i < in_order_.size(); ++i)
       if (i == 0 || in_order_[i].slot != in_order_[i - 1].slot)
@@ -370,18 +371,18 @@ class victim_planner {
   std::uint64_t searched_ = 0;  // the steps of search_
   topology_victim_search<ragged_tree> search_;
   topology_fit<ragged_tree> fit_;                     // with one gang evicted
-  std::vector<keyed_number> alone_;                   // gangs that may be enough alone, their costs
-  std::vector<scheduled_gangs::ordered_gang> equal_;  // those that cost the same
+  lean_vector<keyed_number> alone_;                   // gangs that may be enough alone, their costs
+  lean_vector<scheduled_gangs::ordered_gang> equal_;  // those that cost the same
   candidate_costs costs_;
   listed_candidates list_;
   victim_bounds bounds_;
-  std::vector<victim_bounds::candidate> of_cell_;
-  std::vector<unsigned char> fewest_;    // victims, of each cell
-  std::vector<keyed_number> order_;      // cells with their bounds
-  std::vector<std::uint64_t> in_batch_;  // by slot: the last batch that the gang was in
+  lean_vector<victim_bounds::candidate> of_cell_;
+  lean_vector<unsigned char> fewest_;    // victims, of each cell
+  lean_vector<keyed_number> order_;      // cells with their bounds
+  lean_vector<std::uint64_t> in_batch_;  // by slot: the last batch that the gang was in
   std::uint64_t batch_ = 0;
   std::vector<std::uint32_t> cells_;  // that are searched now
-  std::vector<scheduled_gangs::ordered_gang> in_order_;
+  lean_vector<scheduled_gangs::ordered_gang> in_order_;
   cluster_excerpt excerpt_;
   std::vector<std::uint32_t> nodes_;  // of the victims
   std::vector<std::uint32_t> victims_;

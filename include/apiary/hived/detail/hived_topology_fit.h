@@ -111,7 +111,7 @@ class hived_topology_fit : public constrained_search {
     nodes_.clear();
     first_.clear();
     if (found.verdict != fit_verdict::fits) return found.verdict;
-    by_node_.assign(found.portions.begin(), found.portions.end());
+    by_node_.assign(found.portions);
     merge_sort(by_node_,
                [](const tasks_on_node& a, const tasks_on_node& b) { return a.node < b.node; });
     for (std::size_t p = 0; p < by_node_.size(); ++p) {
@@ -131,7 +131,7 @@ class hived_topology_fit : public constrained_search {
   std::vector<std::optional<capacities_type>> known_;  // by leaf_view::key(), if it was searched
   capacities_type* capacities_ = nullptr;
   std::vector<std::uint32_t> nodes_;
-  std::vector<tasks_on_node> by_node_;
+  lean_vector<tasks_on_node> by_node_;
   std::vector<std::size_t> first_;  // for each node used its first portion; and the end
   std::vector<gang_fit::portion> portions_;
   gpus_of_tasks tasks_;
