@@ -90,23 +90,21 @@ mutant(shapes_last fgd/gpu_sharing.h "off by one: the memory of the last node th
   FROM [[if (--nodes->second > 0) return;]] TO [[if (nodes->second-- > 0) return;]] STATEMENT)
 mutant(shapes_least fgd/gpu_sharing.h "wrong end: the least memory of a shape counts"
   FROM [[nodes_with.rbegin()->first]] TO [[nodes_with.begin()->first]])
-mutant(victims_bound fgd/detail/victim_index_inl.h "wrong end: the first node that is searched is chosen"
+mutant(victims_bound fgd/detail/victim_index.h "wrong end: the first node that is searched is chosen"
   FROM [[if (is_least) break;]] TO [[break;]] STATEMENT)
-mutant(victims_priority fgd/detail/victim_index_inl.h "off by one: jobs of the same priority are evicted"
+mutant(victims_priority fgd/detail/victim_index.h "off by one: jobs of the same priority are evicted"
   IN [[first(position(priority, job_id(0)))]] FROM [[position(priority, job_id(0))]]
   TO [[position(priority + 1, job_id(0))]])
-mutant(victims_forget fgd/detail/victim_index_inl.h "forgotten update: bounds of a node stay after a change that no job made"
-  FROM [[for (level& l : levels_) l.changed.add(n);]] TO [[]] STATEMENT)
-mutant(victims_again fgd/detail/victim_index_inl.h "forgotten update: a search goes on with nodes as they were"
+mutant(victims_forget fgd/detail/victim_index.h "forgotten update: a search goes on without nodes that have changed"
+  FROM [[changed_.add(n);]] TO [[]] STATEMENT)
+mutant(victims_again fgd/detail/victim_index.h "forgotten update: a search goes on with nodes as they were"
   FROM [=[versions_[n.value] += version_step;]=] TO [=[]=] STATEMENT)
 mutant(victims_steps fgd/detail/gang_victims.h "dropped condition: each task of a gang reads all nodes"
   IN [[if (!is_open) index().open]] FROM [[!is_open]] TO [[true]])
-mutant(victims_level fgd/detail/victim_index_inl.h "forgotten update: a priority that replaces another one keeps its bounds"
-  FROM [[for (const node_id n : jobs_on_.ids()) found->changed.add(n);]] TO [[]] STATEMENT)
-mutant(bounds_two fgd/detail/eviction_bounds.h "dropped case: two jobs that are enough together"
-  FROM [[(std::min)(one[k], two[k])]] TO [=[one[k]]=])
-mutant(bounds_fee fgd/detail/eviction_bounds.h "wrong sum: a job on several GPUs is counted for each of them"
-  FROM [[cost / used]] TO [[cost]])
+mutant(bounds_two fgd/detail/victim_index.h "dropped case: two jobs that are enough together"
+  FROM [[(std::min)(here.enough, here.second == never ? never : here.first + here.second)]] TO [[here.enough]])
+mutant(bounds_fee fgd/detail/victim_index.h "wrong sum: a job on several GPUs is counted for each of them"
+  FROM [[used == 1 ? c.cost : c.cost / used]] TO [[c.cost]])
 mutant(victims_reserved fgd/detail/preemption_book.h "forgotten update: what is reserved is hidden from others only until a victim ends"
   FROM [[reserved_.ended(gangs_.nodes_, t.request, t.where);]] TO [[]] STATEMENT)
 mutant(victims_stay fgd/detail/preemption_book.h "forgotten update: the victims of a cancelled job cannot be evicted again"
@@ -117,8 +115,9 @@ mutant(gang_looks fgd/detail/gang_victims.h "dropped condition: however many tas
   FROM [[looks * min_tries <= max_looks]] TO [[true]])
 mutant(spanning_nodes fgd/detail/preemption_book.h "forgotten update: a gang counts as one on several nodes after its tasks on others have ended"
   FROM [[--its.nodes == 1]] TO [[false]])
-mutant(most_gpus fgd/detail/preemption_book.h "forgotten update: the GPUs of a node that has left count"
-  FROM [=[--nodes_with_[gpus_of_[n.value]];]=] TO [[]] STATEMENT)
+mutant(most_gpus fgd/detail/preemption_book.h "wrong order: the fewest GPUs of a node count, not the most"
+  FROM [[most = (std::max)(most, nodes().shape(n).gpus);]]
+  TO [[most = most == 0 ? nodes().shape(n).gpus : (std::min)(most, nodes().shape(n).gpus);]] STATEMENT)
 mutant(gang_all fgd/detail/gang_victims.h "dropped step: a gang waits if its tasks one by one find no victims"
   FROM [[plan.result == plan_result::wait && !try_all(jobs, bound, plan)]]
   TO [[plan.result == plan_result::wait]])

@@ -5,7 +5,6 @@
 #endif
 
 #include <apiary/core/config.h>
-#include <apiary/fgd/detail/victim_index_inl.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/gpu_sharing.h>

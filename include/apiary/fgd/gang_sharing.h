@@ -133,13 +133,27 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   using base::finish;
   // One task of a gang has ended, the others continue. The gang ends with its last task.
   // kNotFound: the gang does not run, or no such task of it does.
-  absl::Status finish(job_id job, const task_placement& task);
+  absl::Status finish(job_id job, const task_placement& task) {
+    if (running_.finish_one(job, task.group, task.where, base::release())) return absl::OkStatus();
+    if (!running_.contains(job)) return detail::does_not_run(job);
+    return detail::no_such_task(job, task.group, task.where.node);
+  }
 
   // A copy of the nodes in which all nodes not suggested are bad. Requires: one bit for each node.
-  [[nodiscard]] node_table suggested_nodes(const summary_bitset& suggested) const;
+  [[nodiscard]] node_table suggested_nodes(const summary_bitset& suggested) const {
+    node_table copy = nodes_;
+    for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
+    return copy;
+  }
   // Where the tasks of a gang run that have not ended, in the order of the commit. Empty if it does
   // not run.
-  [[nodiscard]] std::vector<task_placement> find_gang(job_id job) const;
+  [[nodiscard]] std::vector<task_placement> find_gang(job_id job) const {
+    std::vector<task_placement> placements;
+    if (!running_.is_gang(job)) return placements;
+    for (const detail::running_task& task : running_.tasks_of(job))
+      placements.push_back({task.group, task.where});
+    return placements;
+  }
 
  protected:
   using base::base;
@@ -206,7 +220,11 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     }
     return plan;
   }
-  [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const;
+  [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
+    for (const constrained_task_group& m : gang.groups)
+      if (m.tasks > 0 && !base::fits_idle_node(m.task())) return false;
+    return true;
+  }
   // Places the tasks one after the other in a cell of the level, the one with the fewest free GPUs
   // first. Empty if that succeeds in none.
   template <CellTree Tree>
@@ -289,29 +307,6 @@ absl::Status gang_sharing_scheduler<Score>::commit(job_id job, const task_reques
 }
 
 template <NodeScore Score>
-absl::Status gang_sharing_scheduler<Score>::finish(job_id job, const task_placement& task) {
-  if (running_.finish_one(job, task.group, task.where, base::release())) return absl::OkStatus();
-  if (!running_.contains(job)) return detail::does_not_run(job);
-  return detail::no_such_task(job, task.group, task.where.node);
-}
-
-template <NodeScore Score>
-node_table gang_sharing_scheduler<Score>::suggested_nodes(const summary_bitset& suggested) const {
-  node_table copy = nodes_;
-  for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
-  return copy;
-}
-
-template <NodeScore Score>
-std::vector<task_placement> gang_sharing_scheduler<Score>::find_gang(job_id job) const {
-  std::vector<task_placement> placements;
-  if (!running_.is_gang(job)) return placements;
-  for (const detail::running_task& task : running_.tasks_of(job))
-    placements.push_back({task.group, task.where});
-  return placements;
-}
-
-template <NodeScore Score>
 absl::Status gang_sharing_scheduler<Score>::check_placements(
     job_id job, const topology_constraints& gang, std::span<const task_placement> placements,
     bool all) const {
@@ -355,14 +350,6 @@ absl::Status gang_sharing_scheduler<Score>::start(job_id job, const topology_con
     placer_.update(nodes_, p.where.node);
   }
   return absl::OkStatus();
-}
-
-template <NodeScore Score>
-bool gang_sharing_scheduler<Score>::each_task_fits_idle_node(
-    const topology_constraints& gang) const {
-  for (const constrained_task_group& m : gang.groups)
-    if (m.tasks > 0 && !base::fits_idle_node(m.task())) return false;
-  return true;
 }
 
 template <NodeScore Score>

@@ -87,7 +87,10 @@ class gpu_sharing_scheduler {
   }
 
   // The task has ended; its GPUs, CPU and memory are free again. kNotFound: it does not run.
-  absl::Status finish(job_id job);
+  absl::Status finish(job_id job) {
+    if (running_.finish(job, release())) return absl::OkStatus();
+    return detail::does_not_run(job);
+  }
 
   // A bad node gets no new task; its tasks continue. kNotFound: there is no such node.
   absl::Status mark_bad(node_id n) { return set_health(n, false); }
@@ -134,7 +137,9 @@ class gpu_sharing_scheduler {
   // All running jobs, ascending. Cost: O(jobs log jobs).
   [[nodiscard]] std::vector<job_id> jobs() const { return running_.jobs(); }
   // The jobs on a node, also on a bad one, ascending; empty if there is no such node.
-  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const;
+  [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
+    return nodes_.contains(n) ? running_.jobs_on(n) : std::vector<job_id>();
+  }
 
  protected:
   // All nodes as they are in the table.
@@ -236,7 +241,14 @@ class gpu_sharing_scheduler {
 
   // Starts the task at `where`, also on a bad node if `on_bad`.
   absl::Status start(const task_request& task, placement where, bool on_bad);
-  absl::Status set_health(node_id n, bool healthy);
+  absl::Status set_health(node_id n, bool healthy) {
+    if (!nodes_.contains(n)) return detail::no_such_node(n);
+    if (nodes_[n].healthy == healthy) return absl::OkStatus();
+    nodes_[n].healthy = healthy;
+    bad_.assign(n.value, !healthy);
+    placer_.update(nodes_, n);
+    return absl::OkStatus();
+  }
 
   shape_counts shapes_;
   summary_bitset bad_;             // nodes
@@ -256,12 +268,6 @@ absl::Status gpu_sharing_scheduler<Score>::commit(const task_request& task, cons
   if (plan.result == plan_result::bind) return commit(task, plan.where);
   return absl::InvalidArgumentError(
       absl::StrCat(detail::name_of(task.job), ": a plan to wait cannot be committed"));
-}
-
-template <NodeScore Score>
-absl::Status gpu_sharing_scheduler<Score>::finish(job_id job) {
-  if (running_.finish(job, release())) return absl::OkStatus();
-  return detail::does_not_run(job);
 }
 
 template <NodeScore Score>
@@ -319,11 +325,6 @@ absl::Status gpu_sharing_scheduler<Score>::set_score(Score score) {
 }
 
 template <NodeScore Score>
-std::vector<job_id> gpu_sharing_scheduler<Score>::jobs_on(node_id n) const {
-  return nodes_.contains(n) ? running_.jobs_on(n) : std::vector<job_id>();
-}
-
-template <NodeScore Score>
 gpu_sharing_scheduler<Score>::gpu_sharing_scheduler(node_table nodes, Score score)
     : nodes_(std::move(nodes)),
       placer_(nodes_, std::move(score)),
@@ -370,16 +371,6 @@ absl::Status gpu_sharing_scheduler<Score>::start(const task_request& task, place
   running_.start({task, where}, false);
   nodes_.place(task, where);
   placer_.update(nodes_, where.node);
-  return absl::OkStatus();
-}
-
-template <NodeScore Score>
-absl::Status gpu_sharing_scheduler<Score>::set_health(node_id n, bool healthy) {
-  if (!nodes_.contains(n)) return detail::no_such_node(n);
-  if (nodes_[n].healthy == healthy) return absl::OkStatus();
-  nodes_[n].healthy = healthy;
-  bad_.assign(n.value, !healthy);
-  placer_.update(nodes_, n);
   return absl::OkStatus();
 }
 

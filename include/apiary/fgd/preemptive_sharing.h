@@ -117,18 +117,35 @@ class preemptive_sharing_scheduler {
   absl::Status finish(job_id job, const task_placement& task);
   // Changes the cost of evicting a running job, for example after a checkpoint. kNotFound: it does
   // not run. kInvalidArgument: the costs of all jobs would add up to 2^63 - 1 or more.
-  absl::Status set_eviction_cost(job_id job, std::uint64_t cost);
+  absl::Status set_eviction_cost(job_id job, std::uint64_t cost) {
+    return book_.set_cost(job, cost);
+  }
 
   // As gpu_sharing_scheduler.
   absl::Status mark_bad(node_id n) { return touched(n, gangs().mark_bad(n)); }
   // As gpu_sharing_scheduler.
   absl::Status mark_healthy(node_id n) { return touched(n, gangs().mark_healthy(n)); }
   // As gpu_sharing_scheduler.
-  absl::StatusOr<node_id> add_node(const node_shape& shape);
+  absl::StatusOr<node_id> add_node(const node_shape& shape) {
+    const absl::StatusOr<node_id> added = gangs().add_node(shape);
+    if (!added.ok()) return added;
+    book_.shape_changed(*added);
+    return added;
+  }
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
-  absl::Status remove_node(node_id n);
+  absl::Status remove_node(node_id n) {
+    if (book_.is_reserved(n)) return detail::is_reserved(n);
+    APIARY_RETURN_IF_ERROR(gangs().remove_node(n));
+    book_.shape_changed(n);
+    return absl::OkStatus();
+  }
   // As gpu_sharing_scheduler. kFailedPrecondition also: a preempting job has reserved GPUs there.
-  absl::Status resize_node(node_id n, std::uint32_t gpus, resources host);
+  absl::Status resize_node(node_id n, std::uint32_t gpus, resources host) {
+    if (book_.is_reserved(n)) return detail::is_reserved(n);
+    APIARY_RETURN_IF_ERROR(gangs().resize_node(n, gpus, host));
+    book_.shape_changed(n);
+    return absl::OkStatus();
+  }
 
   // As gpu_sharing_scheduler: without preemption.
   [[nodiscard]] absl::StatusOr<std::string> explain(const task_request& task) const {
@@ -174,7 +191,10 @@ class preemptive_sharing_scheduler {
   // As gpu_sharing_scheduler.
   [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const { return gangs().jobs_on(n); }
   // The victims of a preempting job that still run, ascending; nullopt if it is not preempting.
-  [[nodiscard]] std::optional<std::vector<job_id>> victims_of(job_id job) const;
+  [[nodiscard]] std::optional<std::vector<job_id>> victims_of(job_id job) const {
+    if (const detail::preempting_job* its = book_.preempting().find(job)) return its->victims;
+    return std::nullopt;
+  }
 
  private:
   preemptive_sharing_scheduler(node_table nodes, Score score);
@@ -184,7 +204,10 @@ class preemptive_sharing_scheduler {
     return book_.gangs();
   }
   // The status of a change of node n.
-  absl::Status touched(node_id n, absl::Status status);
+  absl::Status touched(node_id n, absl::Status status) {
+    if (status.ok()) book_.health_changed(n);
+    return status;
+  }
 
   [[nodiscard]] static std::vector<running_task> tasks_at(
       job_id job, const topology_constraints& gang, std::span<const task_placement> placements) {
@@ -290,52 +313,8 @@ absl::Status preemptive_sharing_scheduler<Score>::finish(job_id job, const task_
 }
 
 template <NodeScore Score>
-absl::Status preemptive_sharing_scheduler<Score>::set_eviction_cost(job_id job,
-                                                                    std::uint64_t cost) {
-  return book_.set_cost(job, cost);
-}
-
-template <NodeScore Score>
-absl::StatusOr<node_id> preemptive_sharing_scheduler<Score>::add_node(const node_shape& shape) {
-  const absl::StatusOr<node_id> added = gangs().add_node(shape);
-  if (!added.ok()) return added;
-  book_.shape_changed(*added);
-  return added;
-}
-
-template <NodeScore Score>
-absl::Status preemptive_sharing_scheduler<Score>::remove_node(node_id n) {
-  if (book_.is_reserved(n)) return detail::is_reserved(n);
-  APIARY_RETURN_IF_ERROR(gangs().remove_node(n));
-  book_.shape_changed(n);
-  return absl::OkStatus();
-}
-
-template <NodeScore Score>
-absl::Status preemptive_sharing_scheduler<Score>::resize_node(node_id n, std::uint32_t gpus,
-                                                              resources host) {
-  if (book_.is_reserved(n)) return detail::is_reserved(n);
-  APIARY_RETURN_IF_ERROR(gangs().resize_node(n, gpus, host));
-  book_.shape_changed(n);
-  return absl::OkStatus();
-}
-
-template <NodeScore Score>
-std::optional<std::vector<job_id>> preemptive_sharing_scheduler<Score>::victims_of(
-    job_id job) const {
-  if (const detail::preempting_job* its = book_.preempting().find(job)) return its->victims;
-  return std::nullopt;
-}
-
-template <NodeScore Score>
 preemptive_sharing_scheduler<Score>::preemptive_sharing_scheduler(node_table nodes, Score score)
     : book_(std::move(nodes), std::move(score)) {}
-
-template <NodeScore Score>
-absl::Status preemptive_sharing_scheduler<Score>::touched(node_id n, absl::Status status) {
-  if (status.ok()) book_.health_changed(n);
-  return status;
-}
 
 template <NodeScore Score>
 absl::StatusOr<std::string> preemptive_sharing_scheduler<Score>::why(
@@ -370,7 +349,7 @@ absl::StatusOr<preemption_plan> preemptive_sharing_scheduler<Score>::decide(
   } else if (now->reason != wait_reason::never) {
     detail::victim_index& index = book_.evictable();
     const std::uint64_t before = index.steps();
-    index.open(nodes(), task, priority, suggested);
+    index.open(task, priority, suggested);
     auto found = index.least(nodes());
     plan.steps = index.steps() - before;
     if (!found) return plan;

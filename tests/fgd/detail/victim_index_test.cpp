@@ -4,6 +4,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/detail/victim_index.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/model/node_table.h>
 #include <apiary/preempt/shared_victim_search.h>
 
@@ -100,6 +101,43 @@ struct indexed_nodes {
   }
 };
 
+// A node with random jobs, some of which may be evicted.
+struct bounded_node {
+  node_table table{};
+  std::vector<shared_victim_search::candidate> candidates{};
+
+  bounded_node(rng& random, std::uint32_t cost_bits) {
+    const node_id n = table.add({.host = {.cpu_milli = 40'000}, .gpus = random.uniform(9)});
+    for (std::uint32_t j = 0; j < 2 + random.uniform(30); ++j) {
+      task_request task{.cpu_milli = random.uniform(4000), .gpus = 1, .gpu_milli = whole_gpu};
+      const std::uint32_t what = random.uniform(6);
+      if (what == 0) task.gpus = 1 + random.uniform(4);
+      if (what > 1) task.gpu_milli = static_cast<milli_gpu>(1 + random.uniform(999));
+      if (what == 5) task = {.cpu_milli = task.cpu_milli};
+      if (!table[n].fits(task)) continue;
+      const std::uint32_t mask = task.wants_part_of_gpu() ? table[n].tightest_gpu(task.gpu_milli)
+                                                          : table[n].first_free_gpus(task.gpus);
+      table.place(task, {n, mask});
+      if (random.uniform(4) == 0) continue;  // of a higher priority
+      shared_victim_search::candidate c{.cost = random.uniform(50), .host = task.host()};
+      c.cost = (c.cost << cost_bits) + (cost_bits > 0 ? random.uniform(1000) : 0);
+      for (std::uint32_t i = 0; i < max_gpus_per_node; ++i)
+        if ((mask >> i & 1) != 0) c.gpus[i] = task.gpu_milli;
+      if (!candidates.empty() && random.uniform(5) == 0) {  // another task of the same job
+        candidates.back().host += c.host;
+        for (std::uint32_t i = 0; i < max_gpus_per_node; ++i)
+          candidates.back().gpus[i] = static_cast<milli_gpu>(candidates.back().gpus[i] + c.gpus[i]);
+      } else {
+        candidates.push_back(c);
+      }
+    }
+  }
+  [[nodiscard]] const node_state& state() const { return table[node_id(0)]; }
+  [[nodiscard]] std::uint64_t bound(const task_request& task) const {
+    return detail::least_eviction_cost(state(), task, candidates);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("the index of victims finds the least cost, and the first node with it") {
@@ -125,7 +163,7 @@ TEST_CASE("the index of victims finds the least cost, and the first node with it
           if (nodes.random.uniform(one_of) == 0) allowed.set(n);
         const summary_bitset* only = nodes.random.uniform(3) == 0 ? &allowed : nullptr;
         if (nodes.fits_now(task, only)) continue;
-        nodes.index->open(nodes.table, task, priority, only);
+        nodes.index->open(task, priority, only);
         const auto found = nodes.index->least(nodes.table);
         const auto expected = nodes.naive(task, priority, only);
         REQUIRE(found.has_value() == expected.has_value());
@@ -162,15 +200,54 @@ TEST_CASE("the least sum of bounds never exceeds what victims on different nodes
     std::uint64_t sum = 0;
     for (std::uint32_t count = 1; count <= costs.size(); ++count) {
       sum += costs[count - 1];
-      nodes.index->open(nodes.table, task, 3, nullptr);
+      nodes.index->open(task, 3, nullptr);
       CHECK(nodes.index->least_sum(nodes.table, count) <= sum);
     }
-    nodes.index->open(nodes.table, task, 3, nullptr);
+    nodes.index->open(task, 3, nullptr);
     CHECK(nodes.index->least_sum(nodes.table, 13) == detail::victim_index::never);
   }
 }
 
-TEST_CASE("a priority that replaces another one leaves no bounds behind") {
+TEST_CASE("bounds of eviction costs are not above the least costs, and mostly equal to them") {
+  std::uint32_t questions = 0;
+  std::uint32_t equal = 0;
+  std::uint32_t whole = 0;
+  for (std::uint32_t seed = 0; seed < apiary_test::scaled(400u); ++seed) {
+    rng random(seed);
+    const bounded_node node(random, seed % 3 == 0 ? 40 : 0);
+    for (int i = 0; i < 60; ++i) {
+      task_request task{.cpu_milli = random.uniform(2) * 3000, .gpus = 1, .gpu_milli = whole_gpu};
+      const std::uint32_t what = random.uniform(4);
+      if (what == 0) task.gpus = 1 + random.uniform(8);
+      if (what > 1) task.gpu_milli = static_cast<milli_gpu>(1 + random.uniform(999));
+      if (random.uniform(12) == 0) task = {.cpu_milli = 30'000};
+      if (node.state().fits(task)) continue;
+      shared_victim_search search;
+      const auto exact = search(node.state(), task, node.candidates);
+      const std::uint64_t bound = node.bound(task);
+      if (exact.verdict != fit_verdict::fits) continue;
+      REQUIRE(bound <= exact.cost);
+      ++questions;
+      equal += exact.cost == bound ? 1U : 0U;
+      if (!task.wants_whole_gpus() || task.gpus != 1 || task.cpu_milli != 0) continue;
+      ++whole;
+      CHECK(exact.cost == bound);
+    }
+  }
+  CHECK(whole > apiary_test::scaled(200u));
+  CHECK(equal * 2 > questions);
+}
+
+TEST_CASE("no evictions on a bad node are enough") {
+  rng random(3);
+  bounded_node node(random, 0);
+  while (node.state().gpus == 0 || node.candidates.empty()) node = bounded_node(random, 0);
+  node.table[node_id(0)].healthy = false;
+  CHECK(node.bound({.cpu_milli = 50'000}) == detail::victim_index::never);
+  CHECK(node.bound({.gpus = 1, .gpu_milli = whole_gpu}) == detail::victim_index::never);
+}
+
+TEST_CASE("many priorities leave nothing behind for one another") {
   std::uint32_t found_some = 0;
   for (std::uint32_t seed = 0; seed < apiary_test::scaled(8u); ++seed) {
     indexed_nodes nodes(seed, 24);
@@ -182,9 +259,9 @@ TEST_CASE("a priority that replaces another one leaves no bounds behind") {
       while (nodes.tasks.size() > 140)
         nodes.end(nodes.random.uniform(static_cast<std::uint32_t>(nodes.tasks.size())));
       const task_request task = nodes.any_request();
-      const std::uint32_t priority = 1 + k % 40;  // more than are kept
+      const std::uint32_t priority = 1 + k % 40;
       if (nodes.fits_now(task, nullptr)) continue;
-      nodes.index->open(nodes.table, task, priority, nullptr);
+      nodes.index->open(task, priority, nullptr);
       const auto found = nodes.index->least(nodes.table);
       const auto expected = nodes.naive(task, priority, nullptr);
       REQUIRE(found.has_value() == expected.has_value());

@@ -166,7 +166,7 @@ class gang_victims {
         if (!where) {
           if (!is_open && index().steps() >= end) plan.reason = wait_reason::undecided;
           if (plan.reason == wait_reason::undecided) return take_back(placed, victims);
-          if (!is_open) index().open(book_.nodes(), task, priority_, suggested_);
+          if (!is_open) index().open(task, priority_, suggested_);
           is_open = true;
           const auto found = index().least(book_.nodes(), end);
           all = found.has_value();
@@ -285,7 +285,7 @@ class gang_victims {
       const task_request task = group.task();
       if (book_.place(task, suggested_)) continue;
       if (index().steps() >= end) break;
-      index().open(book_.nodes(), task, priority_, suggested_);
+      index().open(task, priority_, suggested_);
       std::uint64_t sum = victim_index::never;
       if (task.wants_whole_gpus() && !book_.some_span_nodes()) {
         const std::uint32_t on_a_node = (std::max)(book_.most_gpus() / task.gpus, std::uint32_t{1});

@@ -269,9 +269,7 @@ class preemption_book {
   static constexpr std::uint64_t max_total_cost = (std::uint64_t{1} << 63) - 1;
 
   preemption_book(node_table nodes, Score score)
-      : gangs_(std::move(nodes), std::move(score)), index_(this->nodes().size()) {
-    for (const node_id n : this->nodes().ids()) count_gpus(n);
-  }
+      : gangs_(std::move(nodes), std::move(score)), index_(this->nodes().size()) {}
 
   // Where jobs run. A job starts there by start(); added() and ended() follow what changes there.
   [[nodiscard]] open_scheduler<Score>& gangs() noexcept { return gangs_; }
@@ -420,13 +418,12 @@ class preemption_book {
   // A node has another shape, is new, or has left.
   void shape_changed(node_id n) {
     if (n.value == index_.size()) index_.add_node();
-    count_gpus(n);
     index_.touch(n);
   }
-  // No node has more GPUs.
+  // No node has more GPUs. Cost: O(nodes).
   [[nodiscard]] std::uint32_t most_gpus() const noexcept {
-    std::uint32_t most = max_gpus_per_node;
-    while (most > 0 && nodes_with_[most] == 0) --most;
+    std::uint32_t most = 0;
+    for (const node_id n : nodes().ids()) most = (std::max)(most, nodes().shape(n).gpus);
     return most;
   }
 
@@ -560,15 +557,6 @@ class preemption_book {
     return status;
   }
 
-  // Node n has the GPUs that nodes_ shows.
-  void count_gpus(node_id n) {
-    if (n.value >= gpus_of_.size()) gpus_of_.resize(n.value + std::size_t{1}, 0);
-    --nodes_with_[gpus_of_[n.value]];
-    gpus_of_[n.value] =
-        static_cast<std::uint8_t>(gangs_.nodes_.contains(n) ? gangs_.nodes_.shape(n).gpus : 0);
-    ++nodes_with_[gpus_of_[n.value]];
-  }
-
   open_scheduler<Score> gangs_;
   victim_index index_;
   reserved_nodes reserved_{};
@@ -576,8 +564,6 @@ class preemption_book {
   std::unordered_map<std::uint32_t, known_job> known_{};  // running jobs, by id
   std::uint32_t spanning_jobs_ = 0;                       // those with tasks on several nodes
   std::uint64_t total_cost_ = 0;                          // of running and preempting jobs
-  std::vector<std::uint8_t> gpus_of_{};  // by node; 0: it has none, or there is no such node
-  std::array<std::uint32_t, max_gpus_per_node + 1> nodes_with_{};  // so many GPUs; [0] is not used
 };
 
 }  // namespace detail
