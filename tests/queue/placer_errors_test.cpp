@@ -263,6 +263,13 @@ TEST_CASE("job_queue: with some reservations only the first job waits for GPUs")
   delays fifth = waits(5, 60);
   CHECK(fifth[delay_cause::order] == 50);
   CHECK(fifth[delay_cause::capacity] == 10);
+
+  // The first job is cancelled, and another one comes with its id.
+  REQUIRE(queue.submit(job(6, 4, 10), 60).ok());
+  waits(0, 60);
+  REQUIRE(queue.finish(job_id(6), 70).ok());
+  REQUIRE(queue.submit(job(6, 1, 10), 80).ok());
+  CHECK(waits(6, 80) == delays{});
 }
 
 namespace {
