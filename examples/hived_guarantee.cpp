@@ -18,14 +18,14 @@ namespace {
 
 // Four nodes with four GPUs; each tenant owns two nodes.
 hived_config cluster() {
-  hived_config config;
-  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 4}};
-  config.physical_cells = {
-      {.type = "RACK",
-       .children = {{.address = "n0"}, {.address = "n1"}, {.address = "n2"}, {.address = "n3"}}}};
-  config.virtual_clusters = {{.name = "research", .cells = {{"RACK.NODE", 2}}},
-                             {.name = "product", .cells = {{"RACK.NODE", 2}}}};
-  return config;
+  return {.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 4}},
+          .physical_cells = {{.type = "RACK",
+                              .children = {{.address = "n0"},
+                                           {.address = "n1"},
+                                           {.address = "n2"},
+                                           {.address = "n3"}}}},
+          .virtual_clusters = {{.name = "research", .cells = {{"RACK.NODE", 2}}},
+                               {.name = "product", .cells = {{"RACK.NODE", 2}}}}};
 }
 
 // Starts the gang if it fits now.

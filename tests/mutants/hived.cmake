@@ -4,7 +4,7 @@
 mutant(lowest_never_first hived/detail/cells.h "wrong order: whole cells of the lowest level never come first"
   FROM [[highest_first ? levels - 1 - k : k]] TO [[levels - 1 - k]])
 mutant(unbind_whole hived/detail/cells.h "forgotten step: bad cells inside a whole cell that is given back stay bound"
-  FROM [[unbind_subtree(c, path_[top], top);]] TO [[unbind(c, path_[top], top);]] STATEMENT)
+  FROM [[unbind_subtree(c, v, l);]] TO [[unbind(c, v, l);]] STATEMENT)
 mutant(unusable_children hived/detail/cells.h "dropped step: bad cells inside a bad cell are not bound"
   FROM [[bind_unusable(c, chain.owner(child).cell, l - 1, usable);]] TO [[]] STATEMENT)
 mutant(mended_stays_bound hived/detail/cells.h "dropped condition: a cell above that has a bad leaf left is unbound"

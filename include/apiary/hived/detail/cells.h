@@ -32,7 +32,7 @@ namespace detail {
 //        for every unbound virtual cell inside a bound one there is a healthy physical cell. A
 //        doomed cell that is not in use is not bound; a search binds whole cells only tentatively
 //        (bind_whole_cells).
-// Cost:  hold, bind, unbind O(levels); bind_leaf and unbind_leaf O(levels * fan-out). If a whole
+// Cost:  hold, bind, unbind O(levels); bind_leaf and release O(levels * fan-out). If a whole
 //        cell is bound or unbound, also O(nodes of the cell), and for bind_leaf choose_whole_cell.
 class hived_cells {
  public:
@@ -230,66 +230,26 @@ class hived_cells {
     return v;
   }
   // release: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
-  // downgrade: the running gang becomes opportunistic. A leaf that is no longer taken is unbound.
-  void release(std::uint32_t chain, cell_id leaf) {
-    const leaf_holders h = chains_[chain].holders(leaf);
-    set_holders(chain, leaf, {gang_slot(), h.claimer, false});
-  }
+  // downgrade: the running gang becomes opportunistic. A leaf that is no longer taken is unbound,
+  // and so are the cells above it without a taken leaf. Unhealthy cells stay bound while the cell
+  // above them is bound; pinned cells stay bound.
+  void release(std::uint32_t chain, cell_id leaf) { release_all(chain, {&leaf, 1}); }
   void unclaim(std::uint32_t chain, cell_id leaf) {
     const leaf_holders h = chains_[chain].holders(leaf);
-    set_holders(chain, leaf, {h.user, gang_slot(), h.guaranteed});
+    left_.assign(1, {h.user, gang_slot(), h.guaranteed});
+    leave(chain, {&leaf, 1});
   }
   void downgrade(std::uint32_t chain, cell_id leaf) {
     const leaf_holders h = chains_[chain].holders(leaf);
-    set_holders(chain, leaf, {h.user, h.claimer, false});
+    left_.assign(1, {h.user, h.claimer, false});
+    leave(chain, {&leaf, 1});
   }
-  // As release(), for leaves of one node, ascending. Cost: O(cells around them) if all hardware of
-  // the chain is healthy and changes are not recorded.
-  void release_all(std::uint32_t c, std::span<const cell_id> leaves) {
-    const physical_chain& chain = chains_[c];
-    if (chain.any_bad() || is_recording()) {
-      for (const cell_id leaf : leaves) release(c, leaf);
-      return;
-    }
-    released_.clear();
+  // As release(), for leaves of one node, ascending. Cost: O(cells around them).
+  void release_all(std::uint32_t chain, std::span<const cell_id> leaves) {
     left_.clear();
-    for (const cell_id leaf : leaves) {
-      const leaf_holders h = chain.holders(leaf);
-      if (h.taken() && !h.claimer.valid()) released_.push_back(chain.owner(leaf));
-      left_.push_back({gang_slot(), h.claimer, false});
-    }
-    hold_all_now(c, leaves, left_);
-    for (std::size_t i = 0; i < released_.size();) {
-      const vc_chain_id cluster = released_[i].cluster;
-      path_.clear();
-      for (; i < released_.size() && released_[i].cluster == cluster; ++i)
-        path_.push_back(released_[i].cell);
-      merge_sort(path_);
-      unbind_inactive(cluster);
-    }
-  }
-  // Unbinds a virtual leaf that is no longer taken, and the cells above it without a taken leaf.
-  // Unhealthy cells stay bound while the cell above them is bound; pinned cells stay bound.
-  void unbind_leaf(vc_chain_id c, cell_id leaf) {
-    const virtual_cluster& cluster = clusters_[c.value];
-    const physical_chain& chain = chains_[cluster.chain()];
-    path_.assign(1, leaf);
-    cell_id above = cluster.tree().parent(leaf, 0);
-    for (level_t l = 1; above.valid() && cluster.active(above) == 0; ++l) {
-      path_.push_back(above);
-      above = cluster.tree().parent(above, l);
-    }
-    const bool whole = !above.valid() && !is_pinned(c);
-    if (!above.valid() && is_pinned(c)) path_.pop_back();
-    for (level_t l = 0; l < path_.size(); ++l) {
-      if (chain.healthy().healthy(cluster.image(path_[l]))) {
-        unbind(c, path_[l], l);
-      } else if (whole) {
-        const auto top = static_cast<level_t>(path_.size() - 1);
-        unbind_subtree(c, path_[top], top);
-        break;
-      }
-    }
+    for (const cell_id leaf : leaves)
+      left_.push_back({gang_slot(), chains_[chain].holders(leaf).claimer, false});
+    leave(chain, leaves);
   }
   // Call after bind_leaf_at and bind_any_leaf: binds the unhealthy cells inside the whole cell of
   // this virtual leaf, unless it is the whole cell `done`. Then there is a healthy physical cell
@@ -495,15 +455,36 @@ class hived_cells {
     ledgers_[cluster.chain()].refund(cluster.tenant(), l);
   }
 
+  // Sets the holders of leaves of one node, ascending, to left_; unbinds those no longer taken.
+  void leave(std::uint32_t c, std::span<const cell_id> leaves) {
+    released_.clear();
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      if (chains_[c].holders(leaves[i]).taken() && !left_[i].taken())
+        released_.push_back(chains_[c].owner(leaves[i]));
+    hold_all(c, leaves, left_);
+    for (std::size_t i = 0; i < released_.size();) {
+      const vc_chain_id cluster = released_[i].cluster;
+      path_.clear();
+      for (; i < released_.size() && released_[i].cluster == cluster; ++i)
+        path_.push_back(released_[i].cell);
+      merge_sort(path_);
+      unbind_inactive(cluster);
+    }
+  }
   // Unbinds the leaves in path_, ascending, and the cells above them without a taken leaf.
-  // Requires: the leaves are not taken; all hardware of the chain is healthy.
+  // Requires: the leaves are not taken.
   void unbind_inactive(vc_chain_id c) {
     const virtual_cluster& cluster = clusters_[c.value];
+    const health<uniform_tree>& healthy = chains_[cluster.chain()].healthy();
     for (level_t l = 0; !path_.empty(); ++l) {
       std::size_t above = 0;
       for (const cell_id v : path_) {
         const cell_id parent = cluster.tree().parent(v, l);
-        if (parent.valid() || !is_pinned(c)) unbind(c, v, l);
+        if (healthy.healthy(cluster.image(v))) {
+          if (parent.valid() || !is_pinned(c)) unbind(c, v, l);
+        } else if (!parent.valid() && !is_pinned(c)) {
+          unbind_subtree(c, v, l);
+        }
         if (!parent.valid() || cluster.active(parent) > 0) continue;
         if (above == 0 || path_[above - 1] != parent) path_[above++] = parent;
       }
@@ -519,14 +500,6 @@ class hived_cells {
       v = cluster.tree().parent(v, l);
     }
     return v;
-  }
-  // Sets the holders of a leaf, and unbinds it if it is no longer taken.
-  void set_holders(std::uint32_t chain, cell_id leaf, leaf_holders to) {
-    const bool was_taken = chains_[chain].holders(leaf).taken();
-    hold(chain, leaf, to);
-    if (!was_taken || to.taken()) return;
-    const virtual_cell owner = chains_[chain].owner(leaf);
-    unbind_leaf(owner.cluster, owner.cell);
   }
   // Unbinds a virtual cell and all bound cells inside it.
   void unbind_subtree(vc_chain_id c, cell_id v, level_t l) {

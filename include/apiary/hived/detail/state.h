@@ -215,9 +215,9 @@ class hived_state {
   void release(gang_slot slot, std::size_t first, std::size_t last) {
     gang_record& gang = gangs_[slot];
     forget(slot);
+    give_up(gang, std::span(gang.leaves).subspan(first, last - first));
     for (std::size_t i = first; i < last; ++i) {
       if (!gang.leaves[i].leaf.valid()) continue;
-      release_leaf(gang, gang.leaves[i]);
       gang.leaves[i].leaf = cell_id();
       if (!gang.lost_levels.empty()) gang.lost_levels[i] = hived_cells::no_level;
     }
@@ -230,15 +230,7 @@ class hived_state {
   // Removes a gang and releases its leaves and claims.
   void drop(gang_slot slot) {
     forget(slot);
-    const std::vector<chain_leaf>& leaves = gangs_[slot].leaves;
-    for (std::size_t at = 0; next_node(leaves, at);) {
-      const std::uint32_t c = leaves[at - 1].chain;
-      if (gangs_[slot].state == gang_state::preempting) {
-        for (const cell_id leaf : on_node_) cells_.unclaim(c, leaf);
-      } else {
-        cells_.release_all(c, on_node_);
-      }
-    }
+    give_up(gangs_[slot], gangs_[slot].leaves);
     gangs_.remove(slot);
   }
   // Removes a preempting gang. The gangs that it downgraded need not end for it any more; they are
@@ -399,11 +391,15 @@ class hived_state {
              leaves[at].leaf.value < end);
     return true;
   }
-  void release_leaf(const gang_record& gang, chain_leaf l) {
-    if (gang.state == gang_state::preempting) {
-      cells_.unclaim(l.chain, l.leaf);
-    } else {
-      cells_.release(l.chain, l.leaf);
+  // Releases some leaves of a gang, or its claims on them.
+  void give_up(const gang_record& gang, std::span<const chain_leaf> leaves) {
+    for (std::size_t at = 0; next_node(leaves, at);) {
+      const std::uint32_t c = leaves[at - 1].chain;
+      if (gang.state == gang_state::preempting) {
+        for (const cell_id leaf : on_node_) cells_.unclaim(c, leaf);
+      } else {
+        cells_.release_all(c, on_node_);
+      }
     }
   }
 
