@@ -20,13 +20,13 @@ mutant(ended_twice hived/detail/search.h "forgotten step: a gang on several leav
   FROM [[std::unique(ended_.begin(), ended_.end()) - ended_.begin()]] TO [[ended_.end() - ended_.begin()]])
 mutant(sizes_tried hived/detail/search.h "forgotten update: grants by the size of tasks are tried for one group only"
   FROM [[tried |= bit;]] TO [[tried = ~std::uint64_t{0};]] STATEMENT)
-mutant(lazily_only hived/detail/attempt.h "dropped condition: a gang that is not lazy is downgraded"
+mutant(lazily_only hived/detail/search.h "dropped condition: a gang that is not lazy is downgraded"
   FROM [[if (!user.request.lazy) continue;]] TO [[]] STATEMENT)
-mutant(preferred_stays hived/detail/attempt.h "dropped step: GPUs of victims are preferred"
+mutant(preferred_stays hived/detail/search.h "dropped step: GPUs of victims are preferred"
   FROM [[nodes_[i].preferred &= cluster.free(chosen_[i]);]] TO [[]] STATEMENT)
-mutant(restored_leaves hived/detail/attempt.h "dropped restore: victims look ended when GPUs are chosen"
-  FROM [[eviction_.restore_leaves(cells);]] TO [[]] STATEMENT)
-mutant(rollback_misfit hived/detail/attempt.h "dropped restore: an attempt that found no leaf keeps its bindings"
+mutant(restored_leaves hived/detail/search.h "dropped restore: victims look ended when GPUs are chosen"
+  FROM [[victims_.restore_leaves(cells);]] TO [[]] STATEMENT)
+mutant(rollback_misfit hived/detail/search.h "dropped restore: an attempt that found no leaf keeps its bindings"
   IN [[      mapped_ = false;
       cells.rollback();]] FROM [[cells.rollback();]] TO [[cells.keep();]] STATEMENT)
 mutant(ended_once hived/detail/guest_choice.h "dropped condition: a gang that ends on several leaves counts several times"
@@ -93,7 +93,7 @@ mutant(range_of_node hived/detail/virtual_cluster.h "wrong comparison: the first
 mutant(active_above hived/detail/virtual_cluster.h "off by one: the uppermost cell does not count its active leaves"
   FROM [[active_[c.value] += step;]] TO [[if (tree_.parent(c, l + 1).valid()) active_[c.value] += step;]] STATEMENT)
 mutant(victims_claimed hived/detail/victims.h "wrong cost: gangs that end anyway cost as much as others"
-  FROM [[if (ends) return g.leaves;]] TO [[]] STATEMENT)
+  FROM [[if (ends) return leaves;]] TO [[]] STATEMENT)
 mutant(victims_named hived/detail/victims.h "missing reset: nodes of an earlier search keep their entries"
   FROM [[for (const std::uint32_t n : named_) entry_[n] = none;]] TO [[]] STATEMENT)
 mutant(few_first hived/detail/victims.h "off by one: one gang more than is needed yields"

@@ -6,7 +6,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/search.h>
@@ -558,9 +557,10 @@ TEST_CASE("a search that tries several placements grants the one that ends the f
     for (const cell_id leaf : chain.tree().cells(0))
       if (random.uniform(4) == 0) usable.mark_bad(leaf);
     const vc_chain_id id = cells.cluster_of(r.tenant, 0);
-    hived_search_step first;
-    if (!first(cells, {h.gangs(), r, id, true, std::nullopt}, {.usable = &usable})) continue;
-    const gang_placement at_first = first.take_placement();
+    hived_search first;
+    if (!first.attempt(cells, {h.gangs(), r, id, true, std::nullopt}, {.usable = &usable}))
+      continue;
+    const gang_placement& at_first = first.place();
     const std::size_t most = num_ended(chain, h.gangs(), at_first);
     hived_search search;
     REQUIRE(search.guaranteed(cells, h.gangs(), r, id, true, &usable, std::nullopt));

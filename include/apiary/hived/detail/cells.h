@@ -377,8 +377,8 @@ class hived_cells {
   enum fact_kind : std::uint32_t { fact_holders, fact_bound, fact_bad };
   vc_chain_id add_cluster(tenant_id tenant, std::uint32_t chain, const hived_layout& layout,
                           std::span<const std::uint32_t> quota) {
-    clusters_.emplace_back(tenant, chain, layout.chains[chain].tree,
-                           layout.chains[chain].node_level, quota);
+    const chain_layout& in = layout.chains[chain];
+    clusters_.push_back(virtual_cluster(tenant, chain, in.tree, in.node_level, quota));
     return vc_chain_id(num_clusters() - 1);
   }
   // The hash is the XOR of one pseudorandom word per fact.

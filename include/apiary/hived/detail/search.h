@@ -7,10 +7,13 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
-#include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/constrained_search.h>
+#include <apiary/hived/detail/guest_choice.h>
+#include <apiary/hived/detail/leaf_view.h>
+#include <apiary/hived/detail/node_choice.h>
+#include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -28,6 +31,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -115,6 +119,28 @@ class hived_refusal {
   std::optional<gpu_shortage> shortage_;  // of may_count
 };
 
+// A search: a gang, and the virtual cluster in which it is to be placed.
+struct hived_search_input {
+  const gang_table& gangs;
+  const gang_request& request;
+  vc_chain_id cluster;
+  bool preempting = false;               // whether gangs of lower priority may be preempted
+  std::optional<gang_slot> restarted{};  // a preempting gang; its claims count as free
+};
+
+// The options of one attempt.
+struct hived_search_options {
+  // The leaves that may be used; all whole cells are then bound before the search. Null: all
+  // healthy leaves, and cells are bound only for the leaves that are chosen.
+  const health<uniform_tree>* usable = nullptr;
+  // For hived_cells::bind_whole_cells: it prefers cells where many tasks of `task_gpus` leaves
+  // fit, and passes over `skips` cells. again: only the skips have changed.
+  std::uint32_t task_gpus = 1;
+  std::span<const std::uint32_t> skips{};
+  bool again = false;
+  std::span<const gang_slot> yielding{};  // these gangs lose their guaranteed cells first
+};
+
 // Finds placements for gangs. Each call leaves cells and gangs as they were.
 // Model: HiveD (OSDI 2020) section 3.3: decides in the virtual cluster of the tenant first, then
 //        maps to physical cells. Differs: complete (gang_fit; under topology constraints
@@ -143,20 +169,97 @@ class hived_search {
       found = try_filtered(cells, q, *usable);
     } else {
       found = attempt(cells, q, {});
-      if (found || (attempt_.mapped() && !chain.any_bad())) return found;
-      if (!found && !attempt_.mapped()) found = try_filtered(cells, q, chain.healthy());
+      if (found || (mapped_ && !chain.any_bad())) return found;
+      if (!found && !mapped_) found = try_filtered(cells, q, chain.healthy());
       usable = &chain.healthy();
     }
     if (!preempting || (found && num_ended(chain, gangs) == 0)) return found;
     return try_yielding(cells, q, *usable, found);
   }
+  // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most
+  // opportunistic leaves come first; ties: the most idle leaves, then (unless that takes more
+  // racks) racks without granted cells, then the last nodes. hived_topology_fit for constraints.
+  // Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from
+  //        guaranteed tasks. Differs: complete (gang_fit), and avoids racks with granted cells.
+  // Cost:  as node_choice, and O((leaves of a node)^2); with a filter O(nodes) more.
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
-    return keep(attempt_.opportunistic(cells, request, c, usable));
+    const leaf_view view(cells, c, usable);
+    if (!fits(view, request)) return false;
+    choose_nodes(view, request);
+    place_.cluster = vc_chain_id();
+    place_.chain = c;
+    place_.leaves.clear();
+    place_.cancelled.clear();
+    place_.downgraded.clear();
+    for (const cell_id leaf : choose_gpus(request)) place_.leaves.push_back({cell_id(), leaf});
+    return true;
   }
+  // Tries once to place a gang in its virtual cluster, for one way to bind whole cells: chooses free
+  // virtual leaves, or leaves of victims, then maps them to physical leaves. Returns whether it has
+  // found a placement; only then it changes place_.
+  bool attempt(hived_cells& cells, const hived_search_input& q, const hived_search_options& how) {
+    const gang_table& gangs = q.gangs;
+    const gang_request& request = q.request;
+    const vc_chain_id c = q.cluster;
+    const virtual_cluster& cluster = cells.cluster(c);
+    const health<uniform_tree>* const usable = how.usable;
+    const leaf_view view(cells, c, usable);
+    mapped_ = true;
+    whole_ = {};
+    shortage_.reset();
+    next_.leaves.clear();
+    next_.cancelled.clear();
+    next_.downgraded.clear();
+    next_.cluster = c;
+    next_.chain = cluster.chain();
+    cells.begin();
+    release_yielding(cells, q, how.yielding);
+    const bool constrained = request.constraints.any();
+    if (usable != nullptr)
+      whole_ = cells.bind_whole_cells(c, *usable, how.task_gpus, how.skips, how.again);
+    if (!whole_.complete) {
+      verdict_ = fit_verdict::does_not_fit;
+      cells.rollback();
+      return false;
+    }
+    bool fit = fits(view, request);
+    const bool evicting = !fit && q.preempting;
+    if (evicting) {
+      verdict_ = constrained ? victims_.preempt_under_constraints(cells, gangs, request, c,
+                                                                  constrained_(request), view)
+                             : victims_.preempt(cells, gangs, request, c, view, nodes(view));
+      if (!constrained) shortage_ = victims_.shortage();
+      fit = verdict_ == fit_verdict::fits && fits(view, request);
+    }
+    if (!fit) {
+      cells.rollback();
+      return false;
+    }
+    choose_nodes(view, request);
+    if (evicting) {
+      victims_.restore_leaves(cells);
+      for (std::size_t i = 0; i < nodes_.size(); ++i)
+        nodes_[i].preferred &= cluster.free(chosen_[i]);
+    }
+    const lean_vector<cell_id>& leaves = choose_gpus(request);
 
+    for (const gang_slot s : how.yielding)
+      (gangs[s].state == gang_state::preempting ? next_.cancelled : next_.downgraded).push_back(s);
+    preempt_holders(cells, gangs, cluster, leaves, usable == nullptr);
+    if (!map(cells, c, leaves)) {
+      mapped_ = false;
+      cells.rollback();
+      return false;
+    }
+    spare_guests(cells, gangs);
+    cells.rollback();
+    std::swap(place_, next_);
+    return true;
+  }
+  // The cost of ending a gang; hived::set_victim_cost sets it.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept {
-    return attempt_.victim_cost();
+    return victims_.victim_cost();
   }
   // After a search that found a placement.
   [[nodiscard]] const gang_placement& place() const noexcept { return place_; }
@@ -170,24 +273,14 @@ class hived_search {
   static constexpr std::uint64_t grant_budget = 65536;
   static constexpr std::uint64_t grant_cost = 16;
 
-  bool attempt(hived_cells& cells, const hived_search_input& q, const hived_search_options& how) {
-    return keep(attempt_(cells, q, how));
-  }
-  bool keep(bool found) {
-    verdict_ = attempt_.verdict();
-    shortage_ = attempt_.shortage();
-    if (found) place_ = attempt_.take_placement();
-    return found;
-  }
   // Tries all ways to grant whole cells, as far as the budget allows.
   bool try_filtered(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, std::span<const gang_slot> yielding = {}) {
     hived_search_options way{.usable = &usable, .yielding = yielding};
     if (attempt(cells, q, way)) return true;
-    const hived_cells::bound_whole_cells& whole = attempt_.whole();
-    if (whole.all_usable || whole.bound == 0) return false;
+    if (whole_.all_usable || whole_.bound == 0) return false;
     cells.begin();
-    hived_search_step::release_yielding(cells, q, yielding);
+    release_yielding(cells, q, yielding);
     shortage_ = refusal_.shortage_for_any_binding(cells, q.gangs, q.request, q.cluster,
                                                   q.preempting, usable);
     cells.rollback();
@@ -197,7 +290,7 @@ class hived_search {
       return false;
     }
     bool undecided = verdict_ == fit_verdict::budget_ended;
-    const std::size_t unbound = whole.bound;
+    const std::size_t unbound = whole_.bound;
     std::uint64_t tried = 0;  // bit s-1: tasks of s leaves
     for (const task_group& m : q.request.groups) {
       const std::uint64_t bit = std::uint64_t{1} << (m.gpus - 1);
@@ -214,13 +307,13 @@ class hived_search {
     bool more = true;
     for (std::uint64_t left = grant_budget; more && left > 0; way.again = true) {
       if (attempt(cells, q, way)) return true;
-      std::uint64_t cost = grant_cost * whole.bound + whole.visited;
-      if (whole.complete || q.request.constraints.any())
+      std::uint64_t cost = grant_cost * whole_.bound + whole_.visited;
+      if (whole_.complete || q.request.constraints.any())
         cost += cells.cluster(q.cluster).num_nodes();
-      if (q.request.constraints.any()) cost += attempt_.topology_steps(q.request);
+      if (q.request.constraints.any()) cost += constrained_(q.request).steps();
       left -= (std::min)(left, cost);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
-      const std::size_t digits = whole.complete ? unbound : whole.bound;
+      const std::size_t digits = whole_.complete ? unbound : whole_.bound;
       more = digits > 0;
       if (more) ++skips[digits - 1];
       std::fill(skips.begin() + static_cast<std::ptrdiff_t>(digits), skips.end(), 0);
@@ -302,12 +395,145 @@ class hived_search {
     merge_sort(ended_);
     return static_cast<std::size_t>(std::unique(ended_.begin(), ended_.end()) - ended_.begin());
   }
+  // Releases the cells or claims of the yielding gangs, and the claims of the restarted gang.
+  static void release_yielding(hived_cells& cells, const hived_search_input& q,
+                               std::span<const gang_slot> yielding) {
+    for (const gang_slot s : yielding) {
+      if (q.gangs[s].state == gang_state::preempting) {
+        unclaim(cells, q.gangs[s], false);
+      } else {
+        downgrade(cells, q.gangs[s]);
+      }
+    }
+    if (q.restarted) unclaim(cells, q.gangs[*q.restarted], false);
+  }
+  // Binds the virtual leaves that are not bound. Returns whether that is possible.
+  bool map(hived_cells& cells, vc_chain_id c, const lean_vector<cell_id>& leaves) {
+    before_map_ = cells.position();
+    fixed_.clear();
+    for (const cell_id leaf : leaves) {
+      std::optional<cell_id> image = cells.cluster(c).image(leaf);
+      fixed_.push_back(image->valid());
+      if (!image->valid()) image = cells.bind_leaf(c, leaf);
+      if (!image) return false;
+      next_.leaves.push_back({leaf, *image});
+    }
+    return true;
+  }
+  // If gangs must end on leaves that map() has bound, tries to bind others.
+  void spare_guests(hived_cells& cells, const gang_table& gangs) {
+    const physical_chain& chain = cells.chain(next_.chain);
+    bool ends = false;
+    for (std::size_t i = 0; i < fixed_.size() && !ends; ++i)
+      ends = !fixed_[i] && chain.holders(next_.leaves[i].image).user.valid();
+    if (!ends) return;
+    cells.rollback_to(before_map_);
+    ending_.clear();
+    for (const gang_slot s : next_.downgraded)
+      if (hived_victims::must_end(gangs[s])) ending_.push_back(s);
+    guests_(cells, next_.cluster, next_.leaves, fixed_, ending_,
+            victims_.least_cost_of_ending(cells, gangs),
+            [&](gang_slot s) { return victims_.cost_of_ending(cells, gangs[s]); });
+  }
+  // Whether the gang fits.
+  bool fits(const leaf_view& view, const gang_request& request) {
+    if (request.constraints.any()) {
+      shortage_.reset();
+      verdict_ = constrained_(request).fit(view, request);
+      return verdict_ == fit_verdict::fits;
+    }
+    if (view.filtered()) filtered_ = view.filtered_nodes();
+    view.list_classes(classes_);
+    const gang_fit::result& packed = placer_.fit(nodes(view), classes_, request.groups);
+    verdict_ = packed.verdict;
+    shortage_ = packed.shortage;
+    return verdict_ == fit_verdict::fits;
+  }
+  // The nodes of the view by class. Requires: fits() was asked about the view.
+  [[nodiscard]] const node_index& nodes(const leaf_view& view) const noexcept {
+    return view.filtered() ? *filtered_ : view.nodes();
+  }
+  // After fits() returned true: chooses nodes.
+  void choose_nodes(const leaf_view& view, const gang_request& request) {
+    if (request.constraints.any()) {
+      const std::span<const std::uint32_t> nodes = constrained_(request).nodes();
+      chosen_.assign(nodes);
+    } else {
+      placer_.choose_nodes(nodes(view),
+                           view.guaranteed() ? rack_choice::tightest : rack_choice::fullest);
+      chosen_.assign(placer_.nodes());
+      for (std::uint32_t& n : chosen_) n = view.position(n);
+    }
+    sizes_.assign(view.chain().tree());
+    nodes_.clear();
+    for (const std::uint32_t n : chosen_) nodes_.push_back(view.gpus(n, sizes_));
+  }
+  [[nodiscard]] const lean_vector<cell_id>& choose_gpus(const gang_request& request) {
+    return request.constraints.any() ? constrained_(request).choose_gpus_of(nodes_, request.groups)
+                                     : placer_.choose_gpus_of(nodes_, request.groups);
+  }
+  // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
+  // the lazy gangs on them; false if all bindings must stay (with a filter).
+  void preempt_holders(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
+                       const lean_vector<cell_id>& leaves, bool lazily) {
+    const physical_chain& chain = cells.chain(cluster.chain());
+    for (const cell_id leaf : leaves) {
+      const cell_id image = cluster.image(leaf);
+      if (!image.valid()) continue;
+      const gang_slot claimer = chain.holders(image).claimer;
+      if (!claimer.valid()) continue;
+      next_.cancelled.push_back(claimer);
+      unclaim(cells, gangs[claimer], !lazily);
+    }
+    if (!lazily) return;
+    for (const cell_id leaf : leaves) {
+      const cell_id image = cluster.image(leaf);
+      if (!image.valid()) continue;
+      const leaf_holders holders = chain.holders(image);
+      if (!holders.user.valid() || !holders.guaranteed) continue;
+      const gang_record& user = gangs[holders.user];
+      if (!user.request.lazy) continue;
+      next_.downgraded.push_back(holders.user);
+      downgrade(cells, user);
+    }
+  }
+  static void downgrade(hived_cells& cells, const gang_record& gang) {
+    for (const chain_leaf l : gang.leaves)
+      if (l.leaf.valid()) cells.downgrade(l.chain, l.leaf);
+  }
+  // Removes the claims of a preempting gang. With `stay`, its virtual cells stay bound.
+  static void unclaim(hived_cells& cells, const gang_record& gang, bool stay) {
+    for (const chain_leaf l : gang.leaves) {
+      if (!l.leaf.valid()) continue;
+      if (!stay) {
+        cells.unclaim(l.chain, l.leaf);
+        continue;
+      }
+      leaf_holders h = cells.chain(l.chain).holders(l.leaf);
+      h.claimer = gang_slot();
+      cells.hold(l.chain, l.leaf, h);
+    }
+  }
 
-  hived_search_step attempt_;
+  node_choice placer_;
+  lazy_constrained_search constrained_;
+  hived_victims victims_;
+  guest_choice guests_;
   hived_refusal refusal_;
-  std::optional<gpu_shortage> shortage_;
+  std::optional<gpu_shortage> shortage_;  // of the last attempt, as the next four
   fit_verdict verdict_ = fit_verdict::fits;
-  gang_placement place_;
+  bool mapped_ = true;                    // every virtual leaf got a physical leaf
+  hived_cells::bound_whole_cells whole_;  // with a filter
+  gang_placement next_;
+  gang_placement place_;  // of the last attempt that found one
+  lean_vector<indexed_class> classes_;
+  lean_vector<std::uint32_t> chosen_;  // nodes of the view
+  lean_vector<node_gpus> nodes_;       // for each of them
+  std::optional<node_index> filtered_;
+  level_sizes sizes_;
+  std::size_t before_map_ = 0;  // the position in the log
+  lean_vector<bool> fixed_;     // for each leaf of next_: it was bound before map()
+  lean_vector<gang_slot> ending_;
   lean_vector<gang_slot> ended_;
 };
 

@@ -48,8 +48,8 @@ class hived_victims {
     }
     list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts());
-    list_gpus_of_candidates(gangs, request.priority, view,
-                            [&](std::uint32_t node) { return entry(node, view); });
+    list_gpus_of_candidates(gangs, request.priority, view);
+    for (gpus_on_node& g : gpus_of_candidates_) g.node = entry(g.node, view);
     for (const std::uint32_t n : named_) entry_[n] = none;
     named_.clear();
     list_classes(others_);
@@ -64,14 +64,20 @@ class hived_victims {
                                         constrained_search& constrained, const leaf_view& view) {
     freed_.clear();
     list_candidates(cells, gangs, request.priority, c);
-    list_gpus_of_candidates(gangs, request.priority, view, [](std::uint32_t node) { return node; });
+    list_gpus_of_candidates(gangs, request.priority, view);
     const victim_set found = constrained.victims(candidates_, gpus_of_candidates_);
     return free_victims(cells, gangs, found, request.priority, view);
   }
-  // The cost of ending a running gang, as in preempt().
+  // The cost of ending a gang, as in preempt().
   [[nodiscard]] std::uint64_t cost_of_ending(const hived_cells& cells,
                                              const gang_record& gang) const {
-    return cost(gang, gang_table::rank_of(gang), gang.ends_for.valid() || gang.claimed(cells));
+    const bool ends = gang.ends_for.valid() || gang.claimed(cells);  // anyway
+    const bool runs = gang.state == gang_state::allocated;
+    if (cost_ != nullptr) return runs && !ends ? (std::min)(cost_(gang), max_cost) : 0;
+    const std::uint64_t leaves = gang.count_live(0, gang.leaves.size());
+    if (ends) return leaves;
+    const std::uint64_t priority = static_cast<std::uint64_t>(gang.request.priority) + 1;
+    return (runs ? max_cost : 0) + (priority << 20) + leaves;
   }
   // Lower bounds of that cost. While a gang is preempting, another one may end anyway.
   [[nodiscard]] guest_fates::least_cost least_cost_of_ending(const hived_cells& cells,
@@ -150,36 +156,21 @@ class hived_victims {
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   static constexpr std::uint64_t max_cost = std::uint64_t{1} << 40;  // of a gang that runs
-  struct ranked_gang {
-    gang_table::ranked rank{};
-    gang_slot slot{};
-  };
   // Lists the gangs of lower priority and their costs, by job.
   void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
                        vc_chain_id c) {
-    ranked_.clear();
+    slots_.clear();
     for (const auto& [g, slot] : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
-      if (g.priority < priority) ranked_.push_back({g, slot});
+      if (g.priority < priority) slots_.push_back(slot);
     }
-    merge_sort(ranked_,
-               [](const ranked_gang& a, const ranked_gang& b) { return a.rank.job < b.rank.job; });
-    slots_.clear();
+    merge_sort(slots_, [&](gang_slot a, gang_slot b) {
+      return gangs[a].request.job < gangs[b].request.job;
+    });
     candidates_.clear();
     gpus_of_candidates_.clear();
     free_.clear();
-    for (const auto& [g, slot] : ranked_) {
-      slots_.push_back(slot);
-      candidates_.push_back({cost(gangs[slot], g, gangs[slot].claimed(cells)), 0, 0});
-    }
-  }
-  // The cost of a gang as a victim; `ends`: it ends anyway.
-  [[nodiscard]] std::uint64_t cost(const gang_record& gang, const gang_table::ranked& g,
-                                   bool ends) const {
-    if (cost_ != nullptr) return g.runs && !ends ? (std::min)(cost_(gang), max_cost) : 0;
-    if (ends) return g.leaves;
-    return (g.runs ? max_cost : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) +
-           g.leaves;
+    for (const gang_slot s : slots_) candidates_.push_back({cost_of_ending(cells, gangs[s]), 0, 0});
   }
   // For a tenant without preempting gangs: the first of the 32 cheapest gangs that is enough alone;
   // no set of victims costs less. nullopt if there is none, or if the host sets costs.
@@ -207,15 +198,13 @@ class hived_victims {
     for (std::uint32_t f = 1; f < counts.size(); ++f)
       if (counts[f] > 0) classes_.push_back({f, counts[f]});
   }
-  // Lists the leaves that each candidate frees on each node n, as position(n).
-  template <class Position>
+  // Lists the leaves that each candidate frees on each node of the cluster.
   void list_gpus_of_candidates(const gang_table& gangs, std::int32_t priority,
-                               const leaf_view& view, const Position& position) {
+                               const leaf_view& view) {
     for (std::size_t j = 0; j < slots_.size(); ++j) {
       list_gpus_of_gang(gangs, slots_[j], priority, view);
       candidates_[j].first = static_cast<std::uint32_t>(gpus_of_candidates_.size());
-      for (const gpus_on_node& g : gpus_of_gang_)
-        gpus_of_candidates_.push_back({position(g.node), g.gpus});
+      gpus_of_candidates_.append(gpus_of_gang_.begin(), gpus_of_gang_.end());
       candidates_[j].last = static_cast<std::uint32_t>(gpus_of_candidates_.size());
     }
   }
@@ -270,7 +259,6 @@ class hived_victims {
   victim_search search_;
   std::optional<gpu_shortage> shortage_;  // of the last search of search_
   gang_fit fit_;
-  lean_vector<ranked_gang> ranked_;
   lean_vector<gang_slot> slots_;
   lean_vector<eviction_candidate> candidates_;  // for each slot
   lean_vector<gpus_on_node> gpus_of_candidates_;
