@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/config_reader.h>
+#include <apiary/hived/detail/layout_inl.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/uniform_tree.h>
@@ -45,10 +45,7 @@ void write_devices(physical_cell_config& node, const std::vector<std::string>& a
 }  // namespace
 
 TEST_CASE("cells of a type are one chain, in the order of the document") {
-  detail::document_faults faults;
-  const hived_config config = small_cluster();
-  const detail::hived_config_reader read(config, faults);
-  REQUIRE(faults.status().ok());
+  const hived_layout read = *hived_layout::create(small_cluster());
   REQUIRE(read.chains.size() == 2);
 
   const chain_layout& racks = read.chains[0];

@@ -192,7 +192,7 @@ mutant(host_health hived/detail/hived_inl.h "dropped loop: the other node of a h
   FROM [[!position && n != node]] TO [[false]])
 mutant(named_chains hived/detail/planner.h "dropped condition: a gang uses chains that it does not name"
   FROM [[!r.chains.empty() && std::find(r.chains.begin(), r.chains.end(), c) == r.chains.end()]] TO [[false]])
-mutant(device_in_chains hived/detail/config_reader.h "dropped condition: a device in two chains is accepted"
+mutant(device_in_chains hived/detail/layout_inl.h "dropped condition: a device in two chains is accepted"
   FROM [[other.device != device || other.chain == &in]] TO [[true]])
 mutant(node_index_fullness hived/detail/node_index.h "wrong comparison: a group with one node left is lost"
   FROM [[if (n > 1) by_fullness_.set(key(from, group, n - 1));]]

@@ -7,15 +7,12 @@
 #include <apiary/core/lean_vector.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
-#include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
-#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,21 +55,6 @@ struct gang_placement {
   lean_vector<bound_leaf> leaves{};     // of all tasks, in the order of the task groups
   lean_vector<gang_slot> cancelled{};   // preempting gangs of lower priority that lose their claims
   lean_vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy must end
-};
-
-// The number of leaves of a cell for each level of a tree.
-class level_sizes {
- public:
-  void assign(const uniform_tree& tree) noexcept {
-    for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
-  }
-  // For the levels 0, ..., level.
-  [[nodiscard]] std::span<const std::uint32_t> up_to(level_t level) const noexcept {
-    return {sizes_.data(), std::size_t{level} + 1};
-  }
-
- private:
-  std::array<std::uint32_t, uniform_tree::max_levels> sizes_{};
 };
 
 }  // namespace detail

@@ -107,7 +107,8 @@ struct hived_layout {
   [[nodiscard]] std::uint64_t hash() const noexcept;
 
  private:
-  explicit hived_layout(detail::hived_config_reader read);
+  friend class detail::hived_config_reader;
+  hived_layout() = default;
 
   template <class Id>
   [[nodiscard]] static std::optional<Id> find(const detail::name_index& all,
@@ -117,7 +118,7 @@ struct hived_layout {
   }
 
   std::vector<chain_id> chain_of_node_;
-  detail::name_index nodes_;
+  detail::name_index nodes_;  // of a host in several chains, the first
   detail::name_index tenants_;
   detail::name_index pinned_;
   std::vector<node_id> next_of_host_;  // by node

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -85,6 +86,16 @@ void check(const physical_chain& chain, const notes& known) {
 }
 
 }  // namespace
+
+TEST_CASE("physical_chain: the sizes of cells up to a level") {
+  const std::array<std::uint32_t, 4> fan_outs{3, 4, 2, 2};
+  const std::vector<std::uint32_t> of_leaves{1, 2, 4, 16};
+  const physical_chain chain(uniform_tree(fan_outs), 2);
+  for (level_t l = 0; l < of_leaves.size(); ++l) {
+    const auto up_to = chain.cell_sizes(l);
+    CHECK(std::equal(up_to.begin(), up_to.end(), of_leaves.begin(), of_leaves.begin() + l + 1));
+  }
+}
 
 TEST_CASE("nodes, racks and their numbers") {
   const physical_chain racks(uniform_tree({3, 4, 2, 2}), 2);

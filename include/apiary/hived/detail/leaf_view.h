@@ -64,11 +64,11 @@ class leaf_view {
   [[nodiscard]] std::uint32_t count(std::uint32_t node) const noexcept {
     return static_cast<std::uint32_t>(std::popcount(leaves(node)));
   }
-  // The node as leaves are chosen on it. `sizes` are those of the chain.
-  [[nodiscard]] node_gpus gpus(std::uint32_t node, const level_sizes& sizes) const noexcept {
+  // The node as leaves are chosen on it.
+  [[nodiscard]] node_gpus gpus(std::uint32_t node) const noexcept {
     const std::uint64_t available = leaves(node);
-    return {available, available, first_leaf(node),
-            sizes.up_to(guaranteed() ? cluster_->range_of_node(node).level : chain_->node_level())};
+    const level_t level = guaranteed() ? cluster_->range_of_node(node).level : chain_->node_level();
+    return {available, available, first_leaf(node), chain_->cell_sizes(level)};
   }
   // The nodes by class, without the filter. A node has the number position(node) there.
   [[nodiscard]] const node_index& nodes() const noexcept {

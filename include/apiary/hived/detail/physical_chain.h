@@ -63,6 +63,7 @@ class physical_chain {
                         idle_class(true, tree.leaves_per_cell(node_level), 0) + 1),
                     rack_size()) {
     APIARY_VERIFY(node_leaves() <= 64);
+    for (level_t l = 0; l < tree.num_levels(); ++l) cell_sizes_.push_back(tree.leaves_per_cell(l));
     idle_.assign(idle_.size(), ~std::uint64_t{0} >> (64 - node_leaves()));
     few_opportunistic_.assign(node_leaves(), summary_bitset(tree.num_cells(), true));
     for (std::uint32_t n = 0; n < num_nodes(); ++n) index_node(n);
@@ -74,6 +75,10 @@ class physical_chain {
     return static_cast<std::uint32_t>(idle_.size());
   }
   [[nodiscard]] std::uint32_t node_leaves() const noexcept { return node_of_.divisor(); }
+  // The leaves of a cell of the levels 0, ..., top.
+  [[nodiscard]] std::span<const std::uint32_t> cell_sizes(level_t top) const noexcept {
+    return {cell_sizes_.data(), std::size_t{top} + 1};
+  }
   [[nodiscard]] cell_id node_cell(std::uint32_t node) const noexcept {
     return tree().at(node_level_, node);
   }
@@ -276,6 +281,7 @@ class physical_chain {
   fast_div node_of_;  // leaves of a node
   fast_div rack_of_;  // nodes of a rack; 1: there are no racks
   node_index idle_nodes_;
+  lean_vector<std::uint32_t> cell_sizes_;  // by level
 };
 
 // Chooses the physical cell for a whole cell of a tenant: a healthy cell of the level that can be

@@ -464,9 +464,8 @@ class hived_search {
       chosen_.assign(placer_.nodes());
       for (std::uint32_t& n : chosen_) n = view.position(n);
     }
-    sizes_.assign(view.chain().tree());
     nodes_.clear();
-    for (const std::uint32_t n : chosen_) nodes_.push_back(view.gpus(n, sizes_));
+    for (const std::uint32_t n : chosen_) nodes_.push_back(view.gpus(n));
   }
   [[nodiscard]] const lean_vector<cell_id>& choose_gpus(const gang_request& request) {
     return request.constraints.any() ? constrained_(request).choose_gpus_of(nodes_, request.groups)
@@ -530,7 +529,6 @@ class hived_search {
   lean_vector<std::uint32_t> chosen_;  // nodes of the view
   lean_vector<node_gpus> nodes_;       // for each of them
   std::optional<node_index> filtered_;
-  level_sizes sizes_;
   std::size_t before_map_ = 0;  // the position in the log
   lean_vector<bool> fixed_;     // for each leaf of next_: it was bound before map()
   lean_vector<gang_slot> ending_;
