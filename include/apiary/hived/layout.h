@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/lean_vector.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/request.h>
 
@@ -117,11 +118,11 @@ struct hived_layout {
     return found == all.end() ? std::nullopt : std::optional(Id(found->second));
   }
 
-  std::vector<chain_id> chain_of_node_;
+  detail::lean_vector<chain_id> chain_of_node_;
   detail::name_index nodes_;  // of a host in several chains, the first
   detail::name_index tenants_;
   detail::name_index pinned_;
-  std::vector<node_id> next_of_host_;  // by node
+  detail::lean_vector<node_id> next_of_host_;  // by node
 };
 
 APIARY_NAMESPACE_END

@@ -232,8 +232,8 @@ class guest_choice {
     if (before != none) {
       const part& b = parts_[before];
       const bool leaves_decide = p.full || (p.level == 1 && !is_root(p));
-      if (leaves_decide && std::tie(b.level, b.leaves, b.parent, b.above) ==
-                               std::tie(p.level, p.leaves, p.parent, p.above))
+      if (leaves_decide && b.level == p.level && b.leaves == p.leaves && b.parent == p.parent &&
+          b.above == p.above)
         p.twin = before;
     }
     parts_.push_back(p);

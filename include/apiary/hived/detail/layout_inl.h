@@ -224,7 +224,6 @@ class hived_config_reader {
     merge_sort(order,
                [&](std::uint32_t x, std::uint32_t y) { return cells[x].type > cells[y].type; });
     if (cells.empty()) faults_.add({"physicalCluster.physicalCells"}, {"no cells"});
-    std::uint32_t nodes = 0;
     for (std::size_t i = 0; i < order.size();) {
       const std::string& type = cells[order[i]].type;
       const std::string path = text_of({path_of({nullptr, order[i]}), ".cellType"});
@@ -239,16 +238,17 @@ class hived_config_reader {
         chain_of_type_.try_emplace(type, chain_id().value);
         continue;
       }
-      chain_of_type_.try_emplace(type, static_cast<std::uint32_t>(out_.chains.size()));
+      const chain_id c(static_cast<std::uint32_t>(out_.chains.size()));
+      chain_of_type_.try_emplace(type, c.value);
       out_.chains.push_back({.name = type,
                              .tree = uniform_tree(fan_outs),
                              .level_types = std::move(shape->types),
                              .node_level = shape->node_level,
-                             .first_node = nodes});
-      nodes += out_.chains.back().tree.cells(shape->node_level).size();
+                             .first_node = out_.num_nodes()});
+      out_.chain_of_node_.append(chain(c).tree.cells(shape->node_level).size(), c);
     }
     complete_.assign(out_.chains.size(), true);
-    for (std::uint32_t n = 0; n < nodes; ++n) out_.next_of_host_.push_back(node_id(n));
+    for (std::uint32_t n = 0; n < out_.num_nodes(); ++n) out_.next_of_host_.push_back(node_id(n));
   }
   [[nodiscard]] bool has_tree(const std::vector<std::uint32_t>& fan_outs, const std::string& path) {
     std::uint64_t width = 1;
@@ -362,8 +362,7 @@ class hived_config_reader {
   void check_hosts() {
     if (!all_complete_) return;
     for (std::uint32_t n = 0; n < out_.next_of_host_.size(); ++n) {
-      const chain_layout& in = chain_of_node(n);
-      const std::string& name = in.node_names[n - in.first_node];
+      const std::string& name = out_.node_name(node_id(n));
       if (out_.next_of_host_[n] == node_id(n) || out_.nodes_.find(name)->second != n) continue;
       devices_of_host_.clear();
       std::uint32_t node = n;
@@ -373,14 +372,9 @@ class hived_config_reader {
       } while (node != n);
     }
   }
-  [[nodiscard]] const chain_layout& chain_of_node(std::uint32_t node) const noexcept {
-    std::size_t c = out_.chains.size() - 1;
-    while (out_.chains[c].first_node > node) --c;
-    return out_.chains[c];
-  }
   // Adds the devices of a node to devices_of_host_, up to one that is in another chain: a fault.
   void add_devices_of(std::uint32_t node) {
-    const chain_layout& in = chain_of_node(node);
+    const chain_layout& in = chain(out_.chain_of(node_id(node)));
     if (in.device_of_leaf.size() != in.tree.num_leaves()) return;  // a device has a fault
     const std::uint32_t leaves = in.tree.leaves_per_cell(in.node_level);
     const std::uint32_t index = node - in.first_node;
@@ -440,14 +434,12 @@ class hived_config_reader {
   void add_quota(const std::string& path, const virtual_cell_config& cells) {
     const auto where = find_level(path, cells.type);
     if (!where) return;
-    const auto [c, level] = *where;
-    out_.tenants.back().quota[c.value][level] += cells.count;
-    reserved_[c.value][level] += cells.count;
+    out_.tenants.back().quota[where->chain.value][where->level] += cells.count;
+    reserved_[where->chain.value][where->level] += cells.count;
   }
   // The chain and level of a qualified cell type, such as rack.node; nullopt if there is no such
   // type (a fault is added), or if its chain has faults.
-  [[nodiscard]] std::optional<std::pair<chain_id, level_t>> find_level(const std::string& path,
-                                                                       std::string_view type) {
+  [[nodiscard]] std::optional<position> find_level(const std::string& path, std::string_view type) {
     std::size_t dot = type.find('.');
     std::string_view part = type.substr(0, dot);
     const auto found = chain_of_type_.find(part);
@@ -469,7 +461,7 @@ class hived_config_reader {
       }
       --level;
     }
-    return std::pair(chain, level);
+    return position{chain, level, 0};
   }
   // Says that no physical cell is of type `first`, with which the qualified type starts, and which
   // qualified types end with it.

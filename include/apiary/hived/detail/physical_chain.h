@@ -55,6 +55,8 @@ class physical_chain {
         idle_(tree.cells(node_level).size()),
         granted_(tree.cells((std::min<level_t>)(node_level + 1, tree.num_levels() - 1)).size(),
                  false),
+        few_opportunistic_(tree.leaves_per_cell(node_level),
+                           summary_bitset(tree.num_cells(), true)),
         node_level_(node_level),
         node_of_(tree.leaves_per_cell(node_level)),
         rack_of_(node_level + 1 < tree.num_levels() ? tree.fan_out(node_level + 1) : 1),
@@ -65,7 +67,6 @@ class physical_chain {
     APIARY_VERIFY(node_leaves() <= 64);
     for (level_t l = 0; l < tree.num_levels(); ++l) cell_sizes_.push_back(tree.leaves_per_cell(l));
     idle_.assign(idle_.size(), ~std::uint64_t{0} >> (64 - node_leaves()));
-    few_opportunistic_.assign(node_leaves(), summary_bitset(tree.num_cells(), true));
     for (std::uint32_t n = 0; n < num_nodes(); ++n) index_node(n);
   }
 

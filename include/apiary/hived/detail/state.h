@@ -236,8 +236,7 @@ class hived_state {
   // Removes a preempting gang. The gangs that it downgraded need not end for it any more; they are
   // appended to to_restore, for restore() after other gangs have got their leaves.
   void drop_preempting(gang_slot slot, std::vector<job_id>& to_restore) {
-    const std::vector<job_id>& jobs = gangs_[slot].downgraded_victims;
-    to_restore.insert(to_restore.end(), jobs.begin(), jobs.end());
+    for (const job_id job : gangs_[slot].downgraded_victims) to_restore.push_back(job);
     for (const gang_slot s : ending_for(slot)) end_for(s, gang_slot());
     drop(slot);
   }
