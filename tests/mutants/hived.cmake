@@ -40,7 +40,7 @@ mutant(guests_exact hived/detail/guest_choice.h "dropped step: only the first ch
 mutant(all_leaves_equal hived/detail/guest_choice.h "wrong key: one leaf of a node is tried, whoever uses the others"
   FROM [[is_idle || !has_equals ? gang_slot() : fates_.user(q)]] TO [[gang_slot()]])
 mutant(twins_alike hived/detail/guest_choice.h "dropped condition: nodes of which a gang wants different numbers of leaves count as equal"
-  FROM [[std::tie(b.level, b.leaves, b.parent, b.above)]] TO [[std::tie(b.level, p.leaves, b.parent, b.above)]])
+  FROM [[b.leaves == p.leaves]] TO [[true]])
 mutant(twins_only hived/detail/guest_choice.h "wrong index: a cell like the one before may only get the cells before that one's"
   FROM [[while (list[k++].cell != images_[p.twin]) continue;]] TO [[list.resize(1);]] STATEMENT)
 mutant(all_active hived/detail/cells.h "forgotten update: the cells above do not count the leaves of a node that come into use"

@@ -558,7 +558,7 @@ TEST_CASE("a search that tries several placements grants the one that ends the f
       if (random.uniform(4) == 0) usable.mark_bad(leaf);
     const vc_chain_id id = cells.cluster_of(r.tenant, 0);
     hived_search first;
-    if (!first.attempt(cells, {h.gangs(), r, id, true, std::nullopt}, {.usable = &usable}))
+    if (!first.attempt({cells, h.gangs(), r, id, true, std::nullopt}, {.usable = &usable}))
       continue;
     const gang_placement& at_first = first.place();
     const std::size_t most = num_ended(chain, h.gangs(), at_first);

@@ -44,7 +44,7 @@ class hived_catalog {
   // come from a larger cluster.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
-  explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
+  explicit hived_catalog(hived_layout&& layout) : layout_(std::move(layout)) {
     for (const chain_layout& chain : layout_.chains) {
       const auto known = std::find(types_.begin(), types_.end(), chain.level_types[0]);
       type_of_chain_.push_back(leaf_type_id(static_cast<std::uint32_t>(known - types_.begin())));

@@ -44,7 +44,8 @@ namespace detail {
 
 // The state of a scheduler, and its buffers.
 struct hived_core {
-  explicit hived_core(hived_layout layout) : catalog(std::move(layout)), state(catalog.layout()) {}
+  explicit hived_core(hived_layout&& layout)
+      : catalog(std::move(layout)), state(catalog.layout()) {}
   hived_core(const hived_core& other)
       : catalog(other.catalog),
         state(other.state),

@@ -121,6 +121,7 @@ class hived_refusal {
 
 // A search: a gang, and the virtual cluster in which it is to be placed.
 struct hived_search_input {
+  hived_cells& cells;
   const gang_table& gangs;
   const gang_request& request;
   vc_chain_id cluster;
@@ -162,19 +163,19 @@ class hived_search {
   bool guaranteed(hived_cells& cells, const gang_table& gangs, const gang_request& request,
                   vc_chain_id c, bool preempting, const health<uniform_tree>* usable,
                   std::optional<gang_slot> restarted) {
-    const hived_search_input q{gangs, request, c, preempting, restarted};
+    const hived_search_input q{cells, gangs, request, c, preempting, restarted};
     const physical_chain& chain = cells.chain(cells.cluster(c).chain());
     bool found = false;
     if (usable != nullptr) {
-      found = try_filtered(cells, q, *usable);
+      found = try_filtered(q, *usable);
     } else {
-      found = attempt(cells, q, {});
+      found = attempt(q, {});
       if (found || (mapped_ && !chain.any_bad())) return found;
-      if (!found && !mapped_) found = try_filtered(cells, q, chain.healthy());
+      if (!found && !mapped_) found = try_filtered(q, chain.healthy());
       usable = &chain.healthy();
     }
     if (!preempting || (found && num_ended(chain, gangs) == 0)) return found;
-    return try_yielding(cells, q, *usable, found);
+    return try_yielding(q, *usable, found);
   }
   // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most
   // opportunistic leaves come first; ties: the most idle leaves, then (unless that takes more
@@ -198,7 +199,8 @@ class hived_search {
   // Tries once to place a gang in its virtual cluster, for one way to bind whole cells: chooses free
   // virtual leaves, or leaves of victims, then maps them to physical leaves. Returns whether it has
   // found a placement; only then it changes place_.
-  bool attempt(hived_cells& cells, const hived_search_input& q, const hived_search_options& how) {
+  bool attempt(const hived_search_input& q, const hived_search_options& how) {
+    hived_cells& cells = q.cells;
     const gang_table& gangs = q.gangs;
     const gang_request& request = q.request;
     const vc_chain_id c = q.cluster;
@@ -214,7 +216,7 @@ class hived_search {
     next_.cluster = c;
     next_.chain = cluster.chain();
     cells.begin();
-    release_yielding(cells, q, how.yielding);
+    release_yielding(q, how.yielding);
     const bool constrained = request.constraints.any();
     if (usable != nullptr)
       whole_ = cells.bind_whole_cells(c, *usable, how.task_gpus, how.skips, how.again);
@@ -274,18 +276,17 @@ class hived_search {
   static constexpr std::uint64_t grant_cost = 16;
 
   // Tries all ways to grant whole cells, as far as the budget allows.
-  bool try_filtered(hived_cells& cells, const hived_search_input& q,
-                    const health<uniform_tree>& usable, std::span<const gang_slot> yielding = {}) {
+  bool try_filtered(const hived_search_input& q, const health<uniform_tree>& usable,
+                    std::span<const gang_slot> yielding = {}) {
     hived_search_options way{.usable = &usable, .yielding = yielding};
-    if (attempt(cells, q, way)) return true;
+    if (attempt(q, way)) return true;
     if (whole_.all_usable || whole_.bound == 0) return false;
-    cells.begin();
-    release_yielding(cells, q, yielding);
-    shortage_ = refusal_.shortage_for_any_binding(cells, q.gangs, q.request, q.cluster,
+    q.cells.begin();
+    release_yielding(q, yielding);
+    shortage_ = refusal_.shortage_for_any_binding(q.cells, q.gangs, q.request, q.cluster,
                                                   q.preempting, usable);
-    cells.rollback();
-    if (shortage_ ||
-        !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::never))) {
+    q.cells.rollback();
+    if (shortage_ || !refusal_.may_count(q.cells, q.gangs, q.request, at(q, wait_reason::never))) {
       verdict_ = fit_verdict::does_not_fit;
       return false;
     }
@@ -297,19 +298,19 @@ class hived_search {
       if (m.gpus == 1 || (tried & bit) != 0) continue;
       tried |= bit;
       way.task_gpus = m.gpus;
-      if (attempt(cells, q, way)) return true;
+      if (attempt(q, way)) return true;
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
     }
-    // Enumerates all ways to grant whole cells, like the digits of a number.
+    // Enumerates all ways to grant whole q.cells, like the digits of a number.
     lean_vector<std::uint32_t> skips(unbound, 0);
     way.task_gpus = 1;
     way.skips = skips;
     bool more = true;
     for (std::uint64_t left = grant_budget; more && left > 0; way.again = true) {
-      if (attempt(cells, q, way)) return true;
+      if (attempt(q, way)) return true;
       std::uint64_t cost = grant_cost * whole_.bound + whole_.visited;
       if (whole_.complete || q.request.constraints.any())
-        cost += cells.cluster(q.cluster).num_nodes();
+        cost += q.cells.cluster(q.cluster).num_nodes();
       if (q.request.constraints.any()) cost += constrained_(q.request).steps();
       left -= (std::min)(left, cost);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
@@ -327,17 +328,16 @@ class hived_search {
   // gangs that must end give up cells only if the others do not suffice. With one, only lazy gangs
   // on its leaves and preempting gangs that have claimed unusable leaves give up cells, and another
   // placement must end fewer gangs.
-  bool try_yielding(hived_cells& cells, const hived_search_input& q,
-                    const health<uniform_tree>& usable, bool found) {
-    const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
+  bool try_yielding(const hived_search_input& q, const health<uniform_tree>& usable, bool found) {
+    const physical_chain& chain = q.cells.chain(q.cells.cluster(q.cluster).chain());
     lean_vector<gang_slot> lower =
-        hived_victims::gangs_of_lower_priority(cells, q.gangs, q.cluster, q.request.priority);
+        hived_victims::gangs_of_lower_priority(q.cells, q.gangs, q.cluster, q.request.priority);
     if (found)
       lower.erase_from(std::remove_if(lower.begin(), lower.end(), [&](gang_slot s) {
         return !may_give_up_cells(chain, q.gangs[s], s, usable);
       }));
-    if (lower.empty() || (!found && cells.is_pinned(q.cluster))) return found;
-    if (!found && !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::busy))) {
+    if (lower.empty() || (!found && q.cells.is_pinned(q.cluster))) return found;
+    if (!found && !refusal_.may_count(q.cells, q.gangs, q.request, at(q, wait_reason::busy))) {
       verdict_ = fit_verdict::does_not_fit;
       shortage_ = refusal_.shortage();
       return false;
@@ -352,9 +352,9 @@ class hived_search {
         return true;
       };
       const auto suffice = [&](std::span<const gang_slot> some) {
-        const bool good = accept(attempt(cells, q, {.usable = &usable, .yielding = some}));
+        const bool good = accept(attempt(q, {.usable = &usable, .yielding = some}));
         if (good || found || some.size() < n) return good;
-        return accept(try_filtered(cells, q, usable, some));
+        return accept(try_filtered(q, usable, some));
       };
       return hived_victims::choose_few(std::span(lower).first(n), suffice);
     };
@@ -381,9 +381,8 @@ class hived_search {
     return std::any_of(place_.leaves.begin(), place_.leaves.end(),
                        [&](const bound_leaf& l) { return chain.holders(l.image).user == slot; });
   }
-  [[nodiscard]] static refused_chain at(const hived_cells& cells, const hived_search_input& q,
-                                        wait_reason reason) noexcept {
-    return {cells.cluster(q.cluster).chain(), q.cluster, reason, q.restarted};
+  [[nodiscard]] static refused_chain at(const hived_search_input& q, wait_reason reason) noexcept {
+    return {q.cells.cluster(q.cluster).chain(), q.cluster, reason, q.restarted};
   }
   // How many gangs must end for place_.
   [[nodiscard]] std::size_t num_ended(const physical_chain& chain, const gang_table& gangs) {
@@ -396,16 +395,15 @@ class hived_search {
     return static_cast<std::size_t>(std::unique(ended_.begin(), ended_.end()) - ended_.begin());
   }
   // Releases the cells or claims of the yielding gangs, and the claims of the restarted gang.
-  static void release_yielding(hived_cells& cells, const hived_search_input& q,
-                               std::span<const gang_slot> yielding) {
+  static void release_yielding(const hived_search_input& q, std::span<const gang_slot> yielding) {
     for (const gang_slot s : yielding) {
       if (q.gangs[s].state == gang_state::preempting) {
-        unclaim(cells, q.gangs[s], false);
+        unclaim(q.cells, q.gangs[s], false);
       } else {
-        downgrade(cells, q.gangs[s]);
+        downgrade(q.cells, q.gangs[s]);
       }
     }
-    if (q.restarted) unclaim(cells, q.gangs[*q.restarted], false);
+    if (q.restarted) unclaim(q.cells, q.gangs[*q.restarted], false);
   }
   // Binds the virtual leaves that are not bound. Returns whether that is possible.
   bool map(hived_cells& cells, vc_chain_id c, const lean_vector<cell_id>& leaves) {
