@@ -187,7 +187,6 @@ class hived {
   [[nodiscard]] static std::string name(job_id job);
   [[nodiscard]] absl::StatusOr<gang_slot> existing(job_id job) const;
   void begin_change() noexcept;
-  [[nodiscard]] absl::Status check(const gang_request& r);
   // Whether all leaves of a preempting gang are healthy and suggested.
   [[nodiscard]] bool is_placement_usable(const gang_record& gang,
                                          const summary_bitset* suggested) const;

@@ -91,10 +91,14 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
   return plan;
 }
 APIARY_INLINE absl::StatusOr<gang_plan> hived::propose_unexplained(const gang_request& request) {
-  APIARY_RETURN_IF_ERROR(check(request));
-  gang_plan plan;
-  plan.stamp_ = gang_plan::stamp({core_->epoch, hash()});
   const std::optional<gang_slot> slot = gangs().find(request.job);
+  if (slot && gangs()[*slot].state == gang_state::allocated)
+    return detail::error_of(absl::StatusCode::kAlreadyExists, {name(request.job), " runs already"});
+  APIARY_RETURN_IF_ERROR(core_->catalog.check(request));
+  APIARY_RETURN_IF_ERROR(core_->planner->consider(core_->catalog, cells(), request));
+  absl::StatusOr<gang_plan> result = gang_plan();
+  gang_plan& plan = *result;
+  plan.stamp_ = gang_plan::stamp({core_->epoch, hash()});
   if (slot) {
     APIARY_RETURN_IF_ERROR(detail::hived_catalog::check_again(request, gangs()[*slot].request));
     if (is_placement_usable(gangs()[*slot], request.suggested)) {
@@ -103,14 +107,14 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose_unexplained(const gang_re
       for (const gang_slot s : core_->state.ending_for(*slot))
         plan.victims.push_back(gangs()[s].request.job);
       describe(gangs()[*slot].leaves, request.groups, plan);
-      return plan;
+      return result;
     }
     plan.withdraws_ = true;
     plan.cancelled.push_back(request.job);
   }
   if (!core_->planner->find(core_->catalog, core_->state, request, slot)) {
     plan.request_.job = request.job;
-    return plan;
+    return result;
   }
   plan.request_ = request;
   plan.request_.suggested = nullptr;
@@ -124,7 +128,7 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose_unexplained(const gang_re
   for (const gang_slot s : plan.place_.cancelled) plan.cancelled.push_back(gangs()[s].request.job);
   detail::merge_sort(plan.downgraded);
   detail::merge_sort(plan.cancelled);
-  return plan;
+  return result;
 }
 
 APIARY_INLINE absl::Status hived::commit(const gang_plan& plan) {
@@ -329,14 +333,6 @@ APIARY_INLINE void hived::begin_change() noexcept {
   ++core_->epoch;
   core_->restored.clear();
   core_->downgraded.clear();
-}
-
-APIARY_INLINE absl::Status hived::check(const gang_request& r) {
-  const std::optional<gang_slot> slot = gangs().find(r.job);
-  if (slot && gangs()[*slot].state == gang_state::allocated)
-    return detail::error_of(absl::StatusCode::kAlreadyExists, {name(r.job), " runs already"});
-  APIARY_RETURN_IF_ERROR(core_->catalog.check(r));
-  return core_->planner->consider(core_->catalog, cells(), r);
 }
 
 APIARY_INLINE bool hived::is_placement_usable(const gang_record& gang,
