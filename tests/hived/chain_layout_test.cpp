@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/layout_inl.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/uniform_tree.h>
