@@ -475,12 +475,12 @@ class hived_cells {
   // Requires: the leaves are not taken.
   void unbind_inactive(vc_chain_id c) {
     const virtual_cluster& cluster = clusters_[c.value];
-    const health<uniform_tree>& healthy = chains_[cluster.chain()].healthy();
+    const physical_chain& chain = chains_[cluster.chain()];
     for (level_t l = 0; !path_.empty(); ++l) {
       std::size_t above = 0;
       for (const cell_id v : path_) {
         const cell_id parent = cluster.tree().parent(v, l);
-        if (healthy.healthy(cluster.image(v))) {
+        if (!chain.any_bad() || chain.healthy().healthy(cluster.image(v))) {
           if (parent.valid() || !is_pinned(c)) unbind(c, v, l);
         } else if (!parent.valid() && !is_pinned(c)) {
           unbind_subtree(c, v, l);

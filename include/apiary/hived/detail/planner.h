@@ -68,7 +68,7 @@ class hived_planner {
         if (invalid.empty()) invalid = here;
         if (!here.empty()) continue;
       }
-      if (r.priority >= 0) clusters_.push_back(cluster);
+      clusters_.push_back(cluster);
       chains_.push_back(c);
     }
     if (chains_.empty() && !invalid.empty())
@@ -117,8 +117,9 @@ class hived_planner {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       const physical_chain& chain = state.cells().chain(chains_[i]);
       if (!may_fit(state, r, i, wait_reason::never)) {
-        if (wait.reason == wait_reason::never && num_leaves(state.cells(), r, i) > most) {
-          most = num_leaves(state.cells(), r, i);
+        const std::uint32_t leaves = num_leaves(state.cells(), i);
+        if (wait.reason == wait_reason::never && leaves > most) {
+          most = leaves;
           index = i;
         }
         continue;
@@ -203,13 +204,13 @@ class hived_planner {
       return suggested.test(first + chain.node_of(l.image));
     });
   }
-  [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
-    return {chains_[i], r.priority < 0 ? vc_chain_id() : clusters_[i], reason, restarted_};
+  [[nodiscard]] refused_chain at(std::size_t i, wait_reason reason) const {
+    return {chains_[i], clusters_[i], reason, restarted_};
   }
   // Whether the gang may fit in the i-th chain if all leaves are healthy, for `never` also idle.
   [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
                              wait_reason reason) {
-    const refused_chain here = at(r, i, reason);
+    const refused_chain here = at(i, reason);
     if (!r.constraints.any()) return refusal_.may_count(state.cells(), state.gangs(), r, here);
     return constrained_(r).may_fit(state.cells(), state.gangs(), r, here);
   }
@@ -223,7 +224,7 @@ class hived_planner {
   void prove(const hived_state& state, const gang_request& r, std::span<const task_group> asked,
              gang_wait& wait) {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      const refused_chain here = at(r, i, wait.reason);
+      const refused_chain here = at(i, wait.reason);
       auto found = r.constraints.any()
                        ? constrained_(r).prove(state.cells(), state.gangs(), r, here)
                        : refusal_(state.cells(), state.gangs(), r, here);
@@ -264,10 +265,9 @@ class hived_planner {
     }
   }
   // The leaves of the i-th chain that the gang may use; all of them if it is opportunistic.
-  [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, const gang_request& r,
-                                         std::size_t i) const noexcept {
-    return r.priority < 0 ? cells.chain(chains_[i]).tree().num_leaves()
-                          : cells.cluster(clusters_[i]).tree().num_leaves();
+  [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, std::size_t i) const noexcept {
+    return clusters_[i].valid() ? cells.cluster(clusters_[i]).tree().num_leaves()
+                                : cells.chain(chains_[i]).tree().num_leaves();
   }
   // The healthy leaves of a chain on suggested nodes.
   [[nodiscard]] static health<uniform_tree> suggested_leaves(const hived_catalog& catalog,
@@ -297,7 +297,7 @@ class hived_planner {
   std::array<std::uint32_t, gang_fit::max_gpus> first_{};  // by size - 1
   gang_placement place_;                                   // if merged_
   lean_vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
-  lean_vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
+  lean_vector<vc_chain_id> clusters_;  // one for each of chains_; not valid: opportunistic
   lean_vector<std::optional<gpu_shortage>> shortages_;  // one for each chain, of the last search
 };
 
