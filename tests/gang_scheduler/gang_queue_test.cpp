@@ -33,9 +33,8 @@ gang_queue queue_of(std::uint32_t nodes, gang_queue_options options = {}) {
     cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4});
   return gang_queue(gang_scheduler::create(cluster).value(), options);
 }
-// Its demand has the number of its id.
 job_request job(std::uint32_t id, std::uint32_t gpus, std::int32_t priority = 0) {
-  return {.job = job_id(id), .priority = priority, .gpus = gpus, .demand = id};
+  return {.job = job_id(id), .priority = priority, .gpus = gpus};
 }
 // The GPUs that a job on GPUs of these models starts with on each node, or why it is refused.
 std::string nodes_of_job(const gang_scheduler& scheduler, std::uint32_t gpus,
@@ -185,7 +184,7 @@ TEST_CASE("gang_queue: a job is divided into smaller tasks if those of a whole n
     cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4, .host = {3'000, 1'024}});
   const gang_scheduler scheduler = gang_scheduler::create(cluster).value();
   gang_queue_options options;
-  for (std::uint32_t i = 0; i < 4; ++i) options.demands.push_back({.per_gpu = {1'000, 0}});
+  options.demands.push_back({.per_gpu = {1'000, 0}});
   gang_queue q(scheduler, options);
   CHECK(!q.submit(job(0, 7), 0).ok());
   REQUIRE(q.submit(job(1, 6), 0).ok());  // as 3 + 3; a task of 4 GPUs needs 4 CPUs
@@ -422,8 +421,8 @@ TEST_CASE("gang_queue: only short jobs are backfilled before a first job that is
     CHECK(started(0) == std::vector<std::uint32_t>{0});
     // With 8 steps, nothing is known of job 1: not even that it fits when job 0 has ended.
     REQUIRE(q.submit({.job = job_id(1), .gpus = 10, .estimate = 10, .demand = 1}, 1).ok());
-    REQUIRE(q.submit({.job = job_id(2), .gpus = 3, .estimate = 1'000, .demand = 2}, 2).ok());
-    REQUIRE(q.submit({.job = job_id(3), .gpus = 3, .estimate = 50, .demand = 3}, 3).ok());
+    REQUIRE(q.submit({.job = job_id(2), .gpus = 3, .estimate = 1'000}, 2).ok());
+    REQUIRE(q.submit({.job = job_id(3), .gpus = 3, .estimate = 50}, 3).ok());
     CHECK(started(4) == std::vector<std::uint32_t>{3});
     REQUIRE(q.finish(job_id(3), 54).ok());
     CHECK(started(54).empty());
@@ -684,11 +683,10 @@ TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that trie
     for (std::uint32_t n = 0; n < 2 + seed % 3; ++n)
       cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4, .host = {8, 0}});
     gang_queue_options options{.backfill = true};
+    for (std::uint32_t cpu = 0; cpu < 3; ++cpu) options.demands.push_back({.per_gpu = {cpu, 0}});
     std::vector<std::uint32_t> cpu_of_gpu;
-    for (std::uint32_t id = 0; id < 100; ++id) {
+    for (std::uint32_t id = 0; id < 100; ++id)
       cpu_of_gpu.push_back(seed % 2 == 0 ? 0 : random.uniform(3));
-      options.demands.push_back({.per_gpu = {cpu_of_gpu.back(), 0}});
-    }
     gang_scheduler empty = gang_scheduler::create(cluster).value();
     for (std::uint32_t tenant = 0; tenant < 2 && seed % 6 == 1; ++tenant)
       empty.set_disruption_budget(tenant_id(tenant), {.gangs = random.uniform(2)});
@@ -711,6 +709,7 @@ TEST_CASE("gang_queue: backfilling starts the jobs that a queue starts that trie
         if (priorities) r.priority = static_cast<std::int32_t>(random.uniform(2));
         if (seed % 6 == 1) r.tenant = tenant_id(random.uniform(3));
         r.estimate = random.uniform(12) == 0 ? max_time : random.uniform(25);
+        r.demand = cpu_of_gpu[next];
         if (fast.submit(r, now).ok()) slow.submit(r, cpu_of_gpu[next]);
         ++next;
       }
@@ -840,6 +839,7 @@ TEST_CASE("gang_queue: CPU, memory and GPU models of jobs, in the simulator") {
     std::vector<timed_job> jobs;
     for (std::uint32_t j = 0; j < 30; ++j) {
       jobs.push_back({job(j, 1 + random.uniform(9)), j * 5, 1 + random.uniform(60)});
+      jobs.back().request.demand = j;
       options.demands.push_back({{random.uniform(5) * 500, random.uniform(5)}, {}});
       if (random.uniform(3) == 0)
         options.demands.back().models = {random.uniform(2) == 0 ? "a" : "b"};
