@@ -30,7 +30,7 @@ mutant(unhealthy_reserved gang_scheduler/detail/gang_scheduler_core.h "dropped c
 mutant(free_host gang_scheduler/detail/filter_views.h "wrong comparison: a node whose CPU is overcommitted has much left"
   FROM [[in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U]] TO [[static_cast<std::uint32_t>(of - in_use)]])
 mutant(cell_in_two gang_scheduler/detail/named_cells.h "dropped check: a cell may be in two cells of the level above"
-  FROM [[at != cells_[l].end() && at->second.above != cells[l + 1]]] TO [[false]])
+  FROM [=[at != cells_[l].end() && at->second.above != cells[l + 1]]=] TO [[false]])
 mutant(candidates_priority gang_scheduler/detail/victim_candidates.h "wrong comparison: gangs of the same priority are victims"
   FROM [[b.priority < below_]] TO [[b.priority <= below_]])
 mutant(candidate_forgotten gang_scheduler/detail/scheduled_gangs.h "forgotten update: a gang that ends for another stays a candidate"
