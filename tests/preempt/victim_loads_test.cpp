@@ -92,6 +92,10 @@ TEST_CASE("victims cost no more than emptying nodes finds, rack by rack") {
     for (const std::uint32_t j : victims) in.evict(j, true);
     CHECK(in.fits());
   }
+  // A load where the costs of units change with the gangs that have ended.
+  rng random(159);
+  victim_load in = random_victim_load(159, 100 + random.uniform(300), victim_gang::hosted);
+  CHECK(in.solve(search).cost <= cheapest_simple_set(in));
 }
 
 TEST_CASE("eight slices cost no more than eight calls for one slice each") {
