@@ -290,11 +290,15 @@ class cluster_nodes {
   void set_health(std::uint32_t id, bool bad, std::uint32_t bad_gpus) {
     used_node& n = nodes_[id];
     if (n.bad == bad && n.bad_gpus == bad_gpus) return;
+    const bool was_bad = n.bad || n.bad_gpus != 0;
+    const bool is_bad = bad || bad_gpus != 0;
     hash_ -= n.hash();
     n.bad = bad;
     n.bad_gpus = bad_gpus;
-    erase_sorted(bad_, id);
-    if (bad || bad_gpus != 0) insert_sorted(bad_, id);
+    if (is_bad != was_bad) {
+      if (is_bad) insert_sorted(bad_, id);
+      if (was_bad) erase_sorted(bad_, id);
+    }
     hash_ += n.hash();
     change_use(id);
   }
