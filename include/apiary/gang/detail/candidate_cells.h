@@ -35,7 +35,9 @@ struct group_sizes {
   bool dividing = false;     // the sizes divide one another, and none exceeds 64
 
   void assign(const colocated_groups& groups, bool with_hosts) {
-    *this = {};
+    sizes.clear();
+    largest = 0;
+    gpus = cpu_milli = memory_mib = 0;
     bool without_gpus = false;
     for (std::size_t u = 0; u < groups.size(); ++u) {
       sizes.push_back({.tasks = groups[u].tasks, .gpus = groups[u].gpus});
