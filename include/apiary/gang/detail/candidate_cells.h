@@ -92,6 +92,7 @@ class candidate_cells {
               gang_objective objective, step_budget& steps) {
     APIARY_ASSERT(l > capacities.node_level());
     possible_.assign(capacities.num_cells(l), 1);
+    unsigned char* const possible = possible_.begin();  // a local variable has no alias
     const std::array<std::uint64_t, 65> tasks = sizes.tasks_by_gpus();
     for (std::uint32_t t = 1; t <= sizes.largest && t <= capacities.max_free(); ++t) {
       if (sizes.dividing && tasks[t] == 0) continue;
@@ -100,7 +101,7 @@ class candidate_cells {
         needed += tasks[gpus] * (gpus / t);
       const std::span<const std::uint32_t> slots = capacities.slots(l, t);
       for (std::size_t c = 0; c < slots.size(); ++c)
-        possible_[c] = static_cast<unsigned char>(possible_[c] & (slots[c] >= needed ? 1 : 0));
+        possible[c] = static_cast<unsigned char>(possible[c] & (slots[c] >= needed ? 1 : 0));
     }
     count_.emplace(capacities, groups, hosts);
     for (std::size_t u = 0; sizes.constrained && u < groups.size(); ++u) {
@@ -117,7 +118,7 @@ class candidate_cells {
     heap_.resize(possible_.size());
     keyed_number* end = heap_.begin();  // a loop of push_back takes half as long again
     for (std::uint32_t c = 0; c < possible_.size(); ++c)
-      if (possible_[c] != 0) *end++ = {rank(capacities, groups, sizes, l, c, objective), c};
+      if (possible[c] != 0) *end++ = {rank(capacities, groups, sizes, l, c, objective), c};
     heap_.erase_from(end);
     keyed_number::make_heap(heap_);
   }
