@@ -29,9 +29,9 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A JobPlacer that also says what a migration gains: a job should run on fewer servers, or on as many
-// servers with less fragmentation of the cluster. All jobs run in time slices, unless the placer
-// below is a GuaranteeingPlacer.
+// A JobPlacer that also says what a migration gains: a job should run on fewer servers, or on as
+// many servers with less fragmentation of the cluster. All jobs run in time slices, unless the
+// placer below is a GuaranteeingPlacer.
 // Model: "Gandiva" (OSDI 2018), §3.2, with that of "Beware of Fragmentation" (ATC 2023), §3.
 // Cost:  commit, finish as those of the placer; gain: fragmentation::weighted() of each old and new
 //        server of the job.

@@ -10,9 +10,9 @@
 APIARY_NAMESPACE_BEGIN
 
 // Gandiva for gangs on a HiveD cluster: a guaranteed gang starts as soon as hived would start it.
-// It is not suspended for a time slice or for another tenant. Opportunistic gangs run in time slices
-// on the GPUs that guaranteed gangs leave idle. A lazy gang that became opportunistic runs outside
-// the time slices.
+// It is not suspended for a time slice or for another tenant. Opportunistic gangs run in time
+// slices on the GPUs that guaranteed gangs leave idle. A lazy gang that became opportunistic runs
+// outside the time slices.
 //
 // A guaranteed gang is tried for a migration on a copy, because to undo the trial could change the
 // gang's virtual cell. No gang migrates if that preempts or downgrades another one.

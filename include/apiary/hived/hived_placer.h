@@ -97,9 +97,9 @@ struct gang_migration {
   [[nodiscard]] static std::uint64_t mask_of(const placement& p) noexcept { return p.gpu_mask; }
 };
 
-// A placer of gangs on a HiveD cluster, with all their constraints. A guaranteed gang (of priority 0
-// or more) starts on its tenant's cells, and stops the opportunistic gangs in the way, and gangs of
-// lower priority of its tenant as hived chooses. If such a gang is lazy, it keeps running as an
+// A placer of gangs on a HiveD cluster, with all their constraints. A guaranteed gang (of priority
+// 0 or more) starts on its tenant's cells, and stops the opportunistic gangs in the way, and gangs
+// of lower priority of its tenant as hived chooses. If such a gang is lazy, it keeps running as an
 // opportunistic one.
 // Model: "HiveD" (OSDI 2020), §3.
 // Cost:  propose, commit, finish as those of hived; a commit to GPUs that were not proposed just
@@ -262,14 +262,14 @@ class hived_gang_placer {
   gang_plan last_{};         // its plan
 };
 
-// A hived_gang_placer of jobs, which hived_jobs makes gangs: a job of priority 0 to 1000 runs on its
-// tenant's cells and suspends jobs of lower priority of its tenant, and opportunistic jobs of all
-// tenants; a job of priority -1 runs on idle GPUs. With first_fit, a
-// job_queue over it gives HiveD's guarantees: with another reservation a guaranteed job may wait
-// behind an opportunistic one that is before it in the order. hived_queue
-// has more rules: EASY on the cells of each tenant, and jobs that run over their quota.
-// A job that stops and comes back to where it ran, as in suspending_queue, gets the cells that it
-// had, if they are free. The placer remembers them until others have started and stopped twice.
+// A hived_gang_placer of jobs, which hived_jobs makes gangs: a job of priority 0 to 1000 runs on
+// its tenant's cells and suspends jobs of lower priority of its tenant, and opportunistic jobs of
+// all tenants; a job of priority -1 runs on idle GPUs. With first_fit, a job_queue over it gives
+// HiveD's guarantees: with another reservation a guaranteed job may wait behind an opportunistic
+// one that is before it in the order. hived_queue has more rules: EASY on the cells of each tenant,
+// and jobs that run over their quota. A job that stops and comes back to where it ran, as in
+// suspending_queue, gets the cells that it had, if they are free. The placer remembers them until
+// others have started and stopped twice.
 // Cost:    as hived_gang_placer; check as hived_jobs::fits_cells.
 // Example: examples/own_queue.cpp
 class hived_placer {

@@ -39,8 +39,8 @@ struct philly_options {
   // For max_tries: a job keeps its first locality.
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 
-  // kInvalidArgument: as servers.check(); no tenant, quotas that add up to more GPUs than there are,
-  // a percentage above 100, or a time not above 0.
+  // kInvalidArgument: as servers.check(); no tenant, quotas that add up to more GPUs than there
+  // are, a percentage above 100, or a time not above 0.
   [[nodiscard]] absl::Status check() const {
     APIARY_RETURN_IF_ERROR(servers.check());
     std::uint64_t gpus = 0;

@@ -160,7 +160,7 @@ class job_queue {
     [[nodiscard]] std::optional<entry> next_that_may(Limit&& limit) const {
       return queues().first_that_may(placer().idle_gpus(), limit);
     }
-    // The next job that may fit, with a PreemptingPlacer also on GPUs that others have to give away.
+    // The next job that may fit, with a PreemptingPlacer also on GPUs that others use.
     [[nodiscard]] std::optional<entry> next_that_may() const {
       return queues().first_that_may(PreemptingPlacer<P> ? placer().total_gpus()
                                                          : placer().idle_gpus());

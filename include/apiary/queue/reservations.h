@@ -65,8 +65,9 @@ struct reservation_events {
 // | events                | those of reservation_events, from which it derives                   |
 //
 // These are: no_backfill, first_fit, easy_by_count, easy_by_placement and easy_beside; a queue that
-// plans the start of every job is conservative_queue. If the placer preempts, a job that overtakes by
-// first_fit may suspend others; with EASY it may not, because one of them may be the first job then.
+// plans the start of every job is conservative_queue. If the placer preempts, a job that overtakes
+// by first_fit may suspend others; with EASY it may not, because one of them may be the first job
+// then.
 //
 // No job overtakes the first one.
 struct no_backfill : reservation_events {
@@ -223,11 +224,12 @@ class easy_by_placement : public detail::forecast_reservation<P, proposal_fit> {
   reservation reserved_{};
 };
 
-// EASY backfilling by trial: the time of the first job is as with easy_by_placement, but no GPUs are
-// reserved. Each job after it is tried once, in order: it overtakes the first one if it ends before
-// that time, or if the first one fits then beside it, wherever that is. If the placer preempts, the
-// first job counts on the GPUs of jobs that it may suspend. If it is undecided whether the first job
-// fits when jobs have ended, this is taken to be its time, and jobs that end later wait.
+// EASY backfilling by trial: the time of the first job is as with easy_by_placement, but no GPUs
+// are reserved. Each job after it is tried once, in order: it overtakes the first one if it ends
+// before that time, or if the first one fits then beside it, wherever that is. If the placer
+// preempts, the first job counts on the GPUs of jobs that it may suspend. If it is undecided
+// whether the first job fits when jobs have ended, this is taken to be its time, and jobs that end
+// later wait.
 // Cost: as easy_by_placement, and for each job that would end later two or three calls on the copy.
 //       A kind that does not fit is proposed again only after a job has ended.
 template <Placer P>

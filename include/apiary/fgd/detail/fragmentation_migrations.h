@@ -1,4 +1,4 @@
-// apiary/fgd/detail/fragmentation_migrations.h - the migration of a task that lowers fragmentation most.
+// apiary/fgd/detail/fragmentation_migrations.h - the migration that lowers fragmentation most.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -196,9 +196,9 @@ class hived_search {
     for (const cell_id leaf : choose_gpus(request)) place_.leaves.push_back({cell_id(), leaf});
     return true;
   }
-  // Tries once to place a gang in its virtual cluster, for one way to bind whole cells: chooses free
-  // virtual leaves, or leaves of victims, then maps them to physical leaves. Returns whether it has
-  // found a placement; only then it changes place_.
+  // Tries once to place a gang in its virtual cluster, for one way to bind whole cells: chooses
+  // free virtual leaves, or leaves of victims, then maps them to physical leaves. Returns whether
+  // it has found a placement; only then it changes place_.
   bool attempt(const hived_search_input& q, const hived_search_options& how) {
     hived_cells& cells = q.cells;
     const gang_table& gangs = q.gangs;
