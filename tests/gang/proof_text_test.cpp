@@ -156,24 +156,24 @@ TEST_CASE("text of a proof: replicas, fractions of GPUs and a level without a ce
   topology_constraints gang{
       .groups = {{.tasks = 2, .gpus = 1, .gpu_milli = 250},
                  {.tasks = 6, .gpus = 0, .host = {500, 1'000}, .leader = 0, .leader_level = node},
-                 {.tasks = 2, .gpus = 2, .leader = 0, .leader_level = block}},
+                 {.tasks = 4, .gpus = 2, .leader = 0, .leader_level = block}},
       .required = node};
-  infeasibility_proof why = proof_about({0, 1, 2}, {2, 6, 2});
+  infeasibility_proof why = proof_about({0, 1, 2}, {2, 6, 4});
   const std::string none = " in one rack; rack 0 has none";
   CHECK(counted(why, gang, 0, 1) == "the gang needs capacity for 1 task of 0.25 GPUs" + none);
   // A replica below the rack of the proof; one above it is no slice, nor is one as large as it.
   CHECK(counted(why, gang, 1, 6) ==
         "the gang needs 2 replicas of 3 tasks of 0.5 CPUs with 1000 MiB of memory in one rack, "
         "each replica on one node; rack 0 has none");
-  const std::string two = "the gang needs capacity for 2 tasks of 2 GPUs";
-  CHECK(counted(why, gang, 2, 2) == two + none);
+  const std::string four = "the gang needs capacity for 4 tasks of 2 GPUs";
+  CHECK(counted(why, gang, 2, 4) == four + none);
   gang.groups[2].leader_level = rack;
-  CHECK(counted(why, gang, 2, 2) == two + none);
+  CHECK(counted(why, gang, 2, 4) == four + none);
   why.level = node;
-  CHECK(counted(why, gang, 2, 2) == two + " on one node; node 0 has none");
+  CHECK(counted(why, gang, 2, 4) == four + " on one node; node 0 has none");
   why.level = rack;
   CHECK(of_gpus(why, gang) ==
-        "the gang needs 4.5 free GPUs in one rack for its 2 tasks of 0.25 GPUs and 2 tasks of 2 "
+        "the gang needs 8.5 free GPUs in one rack for its 2 tasks of 0.25 GPUs and 4 tasks of 2 "
         "GPUs; rack 0 has 0 that the tasks can use");
 }
 

@@ -78,8 +78,6 @@ mutant(pass_at_start gandiva/time_sharing.h "forgotten update: a job that comes 
   FROM [[r.pass = least_pass();]] TO [[r.pass = 0;]] STATEMENT)
 mutant(retry_next_tick gandiva/time_sharing.h "forgotten update: a job that was stopped is not tried at the next decision"
   FROM [[if (!suspended_.empty()) retry_sliced_ = true;]] TO [[]] STATEMENT)
-mutant(node_again gandiva/time_sharing.h "dropped condition: a node that is marked again makes jobs try again"
-  FROM [[jobs_.servers_changed() || !JobPlacer<P>]] TO [[true]])
 mutant(left_outside gandiva/time_sharing.h "forgotten update: a job that left and came again keeps its position among those that arrived"
   FROM [[if (arrived) arrived_.erase(std::exchange(r.position, 0));]] TO [[]] STATEMENT)
 mutant(entitled_failed gandiva/time_sharing.h "forgotten update: a guaranteed job that the placer failed to place gets no time slice"
@@ -88,7 +86,8 @@ mutant(entitled_failed gandiva/time_sharing.h "forgotten update: a guaranteed jo
 mutant(acted_left gandiva/time_sharing.h "forgotten update: a job that ended after an error of the placer is reported"
   FROM [[if (r->acted) std::erase(acted_, job);]] TO [[]] STATEMENT)
 mutant(kind_failed gandiva/time_sharing.h "dropped condition: every job of a kind that starves is tried"
-  FROM [[!sliced().failed(r.kind)]] TO [[true]])
+  FROM [[!sliced().failed(r.kind)]] TO [[true]]
+  EQUIVALENT "a later job of the kind fails, too, so the condition only saves trials")
 mutant(retry_victims gandiva/time_sharing.h "dropped condition: guaranteed jobs do not try again after one has stopped others"
   FROM [[owners_.retry([&](const auto& kind) { return kind.tenant == r.request.tenant; });]] TO [[]] STATEMENT)
 mutant(movable_stopped gandiva/time_sharing.h "forgotten update: a job that stopped may migrate"

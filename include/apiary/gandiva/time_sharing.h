@@ -171,7 +171,7 @@ class time_sharing {
   // The same as mark_healthy(n, now).
   absl::Status mark_healthy(node_id n) {
     APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
-    if (jobs_.servers_changed() || !JobPlacer<P>) retry_all();
+    retry_all();
     return absl::OkStatus();
   }
 
