@@ -4,8 +4,11 @@
 #include <apiary/core/rng.h>
 #include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/gandiva_fgd.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived_placer.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
+#include <apiary/model/plan.h>
 #include <apiary/queue/server_placer.h>
 
 #include <doctest/doctest.h>
@@ -133,6 +136,28 @@ TEST_CASE("measured_placer: a price above all that can be counted is never paid"
     REQUIRE(q.decide(1, actions).ok());
     CHECK(actions.empty() == (cost != 1999));  // two GPUs for each GPU moved
   }
+}
+
+TEST_CASE("measured_placer: a job that only reserved its GPUs gives them up") {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n"}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 1}}}};
+  const server_spec spec{.gpus = {4}};
+  measured_placer<hived_placer> placer(hived_placer::create(config).value(), spec,
+                                       fragmentation(mix_of({{1, 1}})));
+  job_request guest = job_of(0, 4);
+  guest.tenant = tenant_id(0);
+  guest.priority = -1;
+  const job_placement all = placer.propose(guest).value().value();
+  REQUIRE(placer.commit(guest, all).ok());
+  job_request owner = job_of(1, 4);
+  owner.tenant = tenant_id(0);
+  CHECK(placer.propose_preempting(owner).value().result == plan_result::preempt);
+  REQUIRE(placer.reserve(job_id(1)).ok());
+  CHECK(placer.finish(job_id(1)).ok());
+  CHECK(placer.finish(job_id(0)).ok());
+  CHECK(placer.propose(owner).value() == all);
 }
 
 TEST_CASE("measured_placer: what a job may start on while a server is bad") {

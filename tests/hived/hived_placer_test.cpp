@@ -80,6 +80,24 @@ TEST_CASE("hived_placer: what fits, what must stop, and idle GPUs") {
   CHECK(placer.jobs_on(node_id(9)).empty());
 }
 
+TEST_CASE("hived_gang_placer: a gang for which others must stop cannot be committed before") {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n"}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 1}}}};
+  hived_gang_placer placer(hived::create(config).value());
+  const gang_request guest{
+      .job = job_id(1), .tenant = tenant_id(0), .priority = -1, .groups = {{1, 4}}};
+  const auto everywhere = placer.propose(guest).value().value();
+  REQUIRE(placer.commit(guest, everywhere).ok());
+  const gang_request owner{.job = job_id(2), .tenant = tenant_id(0), .groups = {{1, 4}}};
+  CHECK(placer.propose_preempting(owner).value().result == plan_result::preempt);
+  CHECK(placer.commit(owner, everywhere).code() == absl::StatusCode::kAborted);
+  CHECK(placer.idle_gpus() == 0);
+  REQUIRE(placer.finish(job_id(1)).ok());
+  CHECK(placer.idle_gpus() == 4);
+}
+
 TEST_CASE("hived_placer: jobs that stopped come back to where they ran, in reverse order") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(100U); ++seed) {
     CAPTURE(seed);

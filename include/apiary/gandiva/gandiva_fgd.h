@@ -60,6 +60,7 @@ class measured_placer : public Below {
   [[nodiscard]] absl::Status finish(job_id job) {
     APIARY_RETURN_IF_ERROR(Below::finish(job));
     const auto found = running_.find(job.value);
+    if (found == running_.end()) return absl::OkStatus();  // its GPUs were only reserved
     for (const placement& p : found->second) nodes_[p.node] = with(p, false);
     running_.erase(found);
     return absl::OkStatus();

@@ -165,7 +165,8 @@ class hived_gang_placer {
   }
   // kAborted: a leaf is not idle.
   [[nodiscard]] absl::Status commit(const gang_request& r, const placement_type& where) {
-    if (proposed_ == r.job && last_.tasks == where) {
+    const bool was_proposed = proposed_ == r.job && last_.result == plan_result::bind;
+    if (was_proposed && last_.tasks == where) {
       const absl::Status done = commit_proposed();
       if (!absl::IsAborted(done)) return done;
     }
