@@ -6,7 +6,6 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -132,13 +131,14 @@ class budgeted_fit {
       std::uint64_t memory_mib = 0;
     };
     needs_.clear();
+    needs_.reserve(portions.size());
     for (const tasks_on_node& p : portions) {
       const resources& each = gang.groups[p.group].host;
       needs_.push_back({p.node, std::uint64_t{p.tasks} * each.cpu_milli,
                         std::uint64_t{p.tasks} * each.memory_mib});
     }
     const auto before = [](const need& a, const need& b) { return a.node < b.node; };
-    if (!std::is_sorted(needs_.begin(), needs_.end(), before)) merge_sort(needs_, before);
+    std::sort(needs_.begin(), needs_.end(), before);
     sums all;
     for (std::size_t i = 0; i < needs_.size(); ++i) {
       if (i == 0 || needs_[i].node != needs_[i - 1].node) all = {};

@@ -144,7 +144,10 @@ class gang_planner {
   // GPUs for the tasks: free ones first, then those of victims (extra_), the lowest first.
   void assign(const scheduled_gangs& state, const topology_constraints& gang,
               std::span<const tasks_on_node> portions, std::vector<placement>& tasks) {
+    std::size_t size = 0;
+    for (const tasks_on_node& p : portions) size += p.tasks;
     tasks.clear();
+    tasks.reserve(size);
     taken_.resize(state.layout().num_positions());
     extra_.resize(state.layout().num_positions());
     for (const tasks_on_node& p : portions) {
