@@ -3,8 +3,8 @@
 #pragma once
 
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 
 #include <algorithm>
 #include <chrono>

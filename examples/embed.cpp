@@ -2,10 +2,10 @@
 // fails, and the host restarts. Put calls of your cluster where this program prints.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/gang_plan.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

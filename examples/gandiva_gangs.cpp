@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_hived.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/model/job.h>
 
 #include <cstdint>

@@ -5,10 +5,10 @@
 // SPDX-License-Identifier: MIT
 #include "hived_drawing.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/model/plan.h>
 
 #include <cstdint>

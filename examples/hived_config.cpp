@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: MIT
 #include "programs/hived_yaml.h"
 #include <apiary/core/status.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 
 #include <absl/status/statusor.h>

@@ -6,10 +6,10 @@
 #include <apiary/core/sort.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>

@@ -7,10 +7,10 @@
 #include "hived_drawing.h"
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/model/request.h>
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Format, run on two servers with four GPUs each under ten schedulers.
 // SPDX-License-Identifier: MIT
 #include <apiary/gandiva/gandiva.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
 #include <apiary/queue/conservative_queue.h>

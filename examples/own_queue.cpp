@@ -6,7 +6,7 @@
 #include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_placer.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_placer.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>

@@ -6,7 +6,7 @@
 #include "hived_session.h"
 #include "session.h"
 #include "session_request.h"
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 
 #include <absl/status/statusor.h>
 

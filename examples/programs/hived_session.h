@@ -13,14 +13,14 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -9,12 +9,12 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 
 #include <algorithm>
 #include <bit>

@@ -11,9 +11,9 @@
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "strict_yaml.h"
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

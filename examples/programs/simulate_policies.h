@@ -16,7 +16,7 @@
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/gang_scheduler/gang_queue.h>
 #include <apiary/gang_scheduler/gang_scheduler.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>

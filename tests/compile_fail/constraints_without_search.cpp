@@ -5,7 +5,7 @@
 #include <apiary/hived/constraints.h>
 #endif
 #include <apiary/core/ids.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/gang_request.h>
 
 apiary::gang_request in_one_rack(apiary::job_id job) {
   return {.job = job, .groups = {{2, 4}}, .constraints = {{.required = 2}}};

@@ -4,8 +4,8 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include "../../examples/programs/hived_yaml.h"
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 
 #include <doctest/doctest.h>

@@ -9,7 +9,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gandiva/gandiva.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/philly.h>

@@ -3,8 +3,8 @@
 #include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_hived.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_jobs.h>
 #include <apiary/model/job.h>
 

@@ -4,7 +4,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/fgd/gpu_sharing_placer.h>
 #include <apiary/gandiva/gandiva_fgd.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_placer.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>

@@ -1,8 +1,8 @@
 // apiary/tests/hived/chain_layout_test.cpp - physical cells as trees, and every fault in them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/uniform_tree.h>
 

@@ -3,9 +3,9 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <doctest/doctest.h>
 

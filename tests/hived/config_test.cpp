@@ -1,6 +1,6 @@
 // apiary/tests/hived/config_test.cpp - a configuration is plain data.
 // SPDX-License-Identifier: MIT
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 
 #include <doctest/doctest.h>

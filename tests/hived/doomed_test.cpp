@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
 
 #include <doctest/doctest.h>
 

@@ -6,9 +6,9 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <doctest/doctest.h>
 

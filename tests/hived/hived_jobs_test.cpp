@@ -1,6 +1,6 @@
 // apiary/tests/hived/hived_jobs_test.cpp - jobs of so many GPUs as gangs.
 // SPDX-License-Identifier: MIT
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_jobs.h>
 #include <apiary/model/request.h>
 

@@ -3,7 +3,7 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_placer.h>
 #include <apiary/model/job.h>
 #include <apiary/model/plan.h>

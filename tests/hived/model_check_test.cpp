@@ -3,8 +3,8 @@
 #include "support/hived_model.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/gang_request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <doctest/doctest.h>
 

@@ -8,11 +8,11 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 
 #include <doctest/doctest.h>
 

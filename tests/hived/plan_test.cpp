@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #include "support/hived_documents.h"
 #include <apiary/core/ids.h>
+#include <apiary/hived/gang_plan.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>

@@ -3,12 +3,12 @@
 // SPDX-License-Identifier: MIT
 #include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
+#include <apiary/hived/gang_plan.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/topology/cell_names.h>
 
 #include <absl/status/status.h>

@@ -1,10 +1,10 @@
 // apiary/tests/hived/queries_test.cpp - usage of tenants and cells, counted by hand.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>

@@ -3,14 +3,14 @@
 #include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 #include <apiary/topology/tree.h>
 
 #include <doctest/doctest.h>

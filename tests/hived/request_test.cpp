@@ -1,7 +1,7 @@
 // apiary/tests/hived/request_test.cpp - what a request and an answer are before they are filled.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/gang_request.h>
 
 #include <doctest/doctest.h>
 

@@ -6,11 +6,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>

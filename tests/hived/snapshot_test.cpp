@@ -7,12 +7,12 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/snapshot_text.h>
 #include <apiary/hived/detail/state.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>

@@ -4,7 +4,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
 #include <apiary/queue/conservative_queue.h>

@@ -6,8 +6,8 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 
 #include <doctest/doctest.h>

@@ -9,8 +9,8 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/uniform_tree.h>
 

@@ -9,9 +9,9 @@
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 
 #include <doctest/doctest.h>
 

@@ -5,11 +5,11 @@
 #include "support/hived_documents.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 

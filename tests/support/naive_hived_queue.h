@@ -3,11 +3,11 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/hived/gang_plan.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/job.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/tree.h>

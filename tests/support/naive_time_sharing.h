@@ -5,8 +5,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
 #include <apiary/metric/buddy_fragmentation.h>
 
 #include <doctest/doctest.h>

@@ -10,12 +10,12 @@
 #include <apiary/gang_scheduler/gang_cluster.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/constraints.h>
+#include <apiary/hived/gang_plan.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/plan.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/job.h>
 #include <apiary/model/plan.h>
 #include <apiary/topology/cell_names.h>

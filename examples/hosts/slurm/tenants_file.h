@@ -4,7 +4,7 @@
 
 #include "slurm_records.h"
 #include <apiary/gang_scheduler/gang_cluster.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -5,7 +5,7 @@
 #include "../../text/json.h"
 #include <apiary/core/status.h>
 #include <apiary/gang_scheduler/gang_cluster.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/gang_request.h>
 
 #include <memory>
 

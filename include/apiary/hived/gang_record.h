@@ -5,7 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/model/request.h>
 
 #include <algorithm>

@@ -4,11 +4,11 @@
 
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/gang_plan.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -7,10 +7,10 @@
 #include <apiary/core/status.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_plan.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>

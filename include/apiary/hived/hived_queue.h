@@ -6,9 +6,9 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/tenant_cells.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/hived_jobs.h>
 #include <apiary/hived/hived_placer.h>
 #include <apiary/model/job.h>

@@ -4,8 +4,8 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
-#include <apiary/hived/config.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/gang_request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <absl/status/statusor.h>
 
@@ -26,7 +26,7 @@ class hived_config_reader;
 // quotas and pinned cells of all tenants at once. Nodes are numbered chain by chain. A host with
 // devices in several chains has a node with its name in each of them. A leaf has a position in its
 // node (0, 1, ...) and a device index, which the configuration may choose.
-// Model:    HiveD (OSDI 2020) sections 3 and 4, in the format of hived/config.h. Differs: all
+// Model:    HiveD (OSDI 2020) sections 3 and 4, in the format of hived/hived_config.h. Differs: all
 //           faults are reported at once; quotas must fit beside the pinned cells; every node has a
 //           name.
 // Cost:     create O(cells of the configuration + cells of the trees / 64); the rest O(1), but

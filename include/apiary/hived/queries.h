@@ -4,9 +4,9 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/statusor.h>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
 

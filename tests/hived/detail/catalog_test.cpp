@@ -3,11 +3,11 @@
 #include "support/hived_documents.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>

@@ -1,7 +1,7 @@
 // apiary/tests/hived/detail/cell_types_test.cpp - what cells are made of, and every fault in it.
 // SPDX-License-Identifier: MIT
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/hived_config.h>
 
 #include <doctest/doctest.h>
 

@@ -4,10 +4,10 @@
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/tree.h>

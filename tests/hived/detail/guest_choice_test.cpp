@@ -7,13 +7,13 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/gang_plan.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <doctest/doctest.h>
 

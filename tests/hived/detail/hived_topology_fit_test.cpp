@@ -8,14 +8,14 @@
 #include <apiary/explain/proof_check.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/hived_topology_fit.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>

@@ -4,8 +4,8 @@
 #include <apiary/core/rng.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/search.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

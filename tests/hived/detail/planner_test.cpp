@@ -3,13 +3,13 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/topology_constraints.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/planner.h>
 #include <apiary/hived/detail/state.h>
+#include <apiary/hived/gang_request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>

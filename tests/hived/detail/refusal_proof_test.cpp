@@ -9,12 +9,12 @@
 #include <apiary/core/rng.h>
 #include <apiary/explain/unblock_search.h>
 #include <apiary/gang/infeasibility_proof.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/search.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 

@@ -11,9 +11,9 @@
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 
 #include <doctest/doctest.h>

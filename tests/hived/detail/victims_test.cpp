@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/victims.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 
 #include <doctest/doctest.h>
 

@@ -5,12 +5,12 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/audit.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/constraints.h>
+#include <apiary/hived/gang_plan.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/plan.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/plan.h>
 #include <apiary/topology/cell_names.h>
 

@@ -7,8 +7,8 @@
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/ragged_tree.h>
 

@@ -8,9 +8,9 @@
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

@@ -5,7 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/status.h>
-#include <apiary/hived/config.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <absl/status/status.h>

@@ -7,7 +7,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/move.h>
@@ -15,12 +14,13 @@
 #include <apiary/hived/detail/planner.h>
 #include <apiary/hived/detail/snapshot_text.h>
 #include <apiary/hived/detail/state.h>
+#include <apiary/hived/gang_plan.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
-#include <apiary/hived/plan.h>
-#include <apiary/hived/request.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 

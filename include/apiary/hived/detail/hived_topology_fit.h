@@ -18,8 +18,8 @@
 #include <apiary/hived/detail/node_choice.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_set.h>

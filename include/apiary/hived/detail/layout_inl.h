@@ -10,8 +10,8 @@
 #include <apiary/core/lean_vector.h>
 #include <apiary/core/sort.h>
 #include <apiary/core/status.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/hived/layout.h>
 #include <apiary/topology/uniform_tree.h>
 

@@ -4,14 +4,14 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
-#include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/hived_config.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 

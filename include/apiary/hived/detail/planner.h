@@ -13,8 +13,8 @@
 #include <apiary/hived/detail/search.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>

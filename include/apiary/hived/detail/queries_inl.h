@@ -8,11 +8,11 @@
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/queries.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/tree.h>
 

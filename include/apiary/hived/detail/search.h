@@ -18,8 +18,8 @@
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>

@@ -12,8 +12,8 @@
 #include <apiary/hived/detail/state_checks.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>

@@ -12,8 +12,8 @@
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/node_index.h>
 #include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_request.h>
 #include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
 #include <apiary/preempt/victim_search.h>
 #include <apiary/preempt/victim_set.h>
 

@@ -1,4 +1,4 @@
-// apiary/hived/config.h - the configuration of a cluster and its tenants.
+// apiary/hived/hived_config.h - the configuration of a cluster and its tenants.
 // SPDX-License-Identifier: MIT
 #pragma once
 

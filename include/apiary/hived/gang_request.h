@@ -1,4 +1,4 @@
-// apiary/hived/request.h - a request of a gang to HiveD, and the reasons why it may have to wait.
+// apiary/hived/gang_request.h - a request of a gang to HiveD, and the reasons why it may have to wait.
 // SPDX-License-Identifier: MIT
 #pragma once
 

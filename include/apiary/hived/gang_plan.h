@@ -1,10 +1,10 @@
-// apiary/hived/plan.h - the answer of HiveD to a request; the host commits or drops it.
+// apiary/hived/gang_plan.h - the answer of HiveD to a request; the host commits or drops it.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/ids.h>
 #include <apiary/hived/gang_record.h>
-#include <apiary/hived/request.h>
+#include <apiary/hived/gang_request.h>
 
 #include <cstdint>
 #include <optional>
