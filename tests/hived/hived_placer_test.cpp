@@ -144,6 +144,17 @@ TEST_CASE("hived_placer: jobs that come back have the guarantees that they had")
       REQUIRE(placer.scheduler().find(job_id(job))->guaranteed());
   };
   for (int times = 0; times < 5; ++times) stop_and_put_back();
+  // Also after an attempt that failed, since another one ran there.
+  for (const std::uint32_t job : {1U, 2U}) REQUIRE(placer.finish(job_id(job)).ok());
+  const job_request guest = job_on_cells(4, 0, -1, 16);
+  REQUIRE(placer.commit(guest, placer.propose(guest).value().value()).ok());
+  CHECK(placer.commit(narrow, on_node).code() == absl::StatusCode::kAborted);
+  CHECK(placer.commit(wide, in_rack).code() == absl::StatusCode::kAborted);
+  REQUIRE(placer.finish(job_id(4)).ok());
+  REQUIRE(placer.commit(narrow, on_node).ok());
+  REQUIRE(placer.commit(wide, in_rack).ok());
+  for (const std::uint32_t job : {1U, 2U})
+    REQUIRE(placer.scheduler().find(job_id(job))->guaranteed());
   // Also if another one starts and stops meanwhile.
   for (const std::uint32_t job : {1U, 2U}) REQUIRE(placer.finish(job_id(job)).ok());
   const job_request other = job_on_cells(3, 0, 0, 8);

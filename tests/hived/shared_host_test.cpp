@@ -3,6 +3,7 @@
 #include "support/hived_clusters.h"
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_jobs.h>
+#include <apiary/hived/hived_placer.h>
 
 #include <doctest/doctest.h>
 
@@ -51,6 +52,23 @@ TEST_CASE("a host in two chains has a node in each, with one name") {
   CHECK(layout->next_of_host(second) == first);
   const node_id other = *layout->find_node("o");
   CHECK(layout->next_of_host(other) == other);
+}
+
+TEST_CASE("hived_gang_placer: a bad host stops the gangs of all its nodes") {
+  hived_gang_placer placer(hived::create(two_models()).value());
+  for (std::uint32_t job = 1; job <= 3; ++job) {
+    const gang_request guest{
+        .job = job_id(job), .tenant = tenant_id(0), .priority = -1, .groups = {{1, 2}}};
+    REQUIRE(placer.commit(guest, placer.propose(guest).value().value()).ok());
+  }
+  const hived_layout& layout = placer.scheduler().layout();
+  const node_id other = *layout.find_node("o");
+  REQUIRE(placer.jobs_on(other).size() == 1);
+  std::vector<job_id> of_host{job_id(1), job_id(2), job_id(3)};
+  std::erase(of_host, placer.jobs_on(other)[0]);
+  const node_id first = *layout.find_node("h");
+  CHECK(placer.jobs_on(first) == of_host);
+  CHECK(placer.jobs_on(layout.next_of_host(first)) == of_host);
 }
 
 TEST_CASE("a device in two chains, and a host twice in one chain, are refused") {

@@ -184,7 +184,13 @@ mutant(queue_bad_wait hived/hived_queue.h "dropped condition: a job that fits on
 mutant(queue_outranked hived/hived_queue.h "dropped condition: on idle GPUs a lower priority comes first"
   FROM [[std::exchange(passed, size) == size]] TO [[false]])
 mutant(placer_guarantee hived/hived_placer.h "forgotten argument: a job that comes back gets other cells than it had"
-  FROM [[gangs_.put_back(gang, as.tasks, as.whole_cells)]] TO [[gangs_.put_back(gang, as.tasks, {})]])
+  FROM [[gangs_.put_back(gang, runs_[run].tasks, runs_[run].whole_cells)]]
+  TO [[gangs_.put_back(gang, runs_[run].tasks, {})]])
+mutant(placer_run_kept hived/hived_placer.h "wrong condition: an attempt to put a job back that fails forgets how it ran"
+  IN [[if (done.ok()) {
+      runs_.erase]] FROM [[done.ok()]] TO [[true]])
+mutant(placer_host hived/hived_placer.h "forgotten step: gangs on another node of a bad host go on"
+  FROM [[of_host = layout.next_of_host(of_host);]] TO [[of_host = n;]] STATEMENT)
 mutant(placer_remembers hived/hived_placer.h "wrong value: runs before the last start of a job are forgotten"
   FROM [[old_runs_ = runs_.size();]] TO [[old_runs_ = 0;
       runs_.clear();]] STATEMENT)

@@ -178,5 +178,9 @@ mutant(kinds_once queue/reservations.h "wrong call: a job that was refused is tr
   FROM [[q.queues().forget_delays_after(*next)]] TO [[q.queues().forget_delays()]])
 mutant(kinds_longest queue/reservations.h "dropped condition: short jobs of a kind that would delay are not tried"
   FROM [[delays ? (std::min)(*at - now, max_time - 1) : max_time]] TO [[delays ? time_ms{-1} : max_time]])
-mutant(preempt_reserves queue/job_queue.h "forgotten step: GPUs that were reserved in vain stay reserved"
-  FROM [[(void)below.finish(e.job);]] TO [[]] STATEMENT)
+mutant(preempt_reserves queue/stop.h "forgotten step: GPUs that were reserved in vain stay reserved"
+  FROM [[(void)placer.finish(r.job);]] TO [[]] STATEMENT)
+mutant(held_error queue/job_queue.h "forgotten update: after an error the first job waits for other jobs"
+  FROM [[held_ = held;]] TO [[]] STATEMENT)
+mutant(start_error queue/job_queue.h "forgotten step: a job that does not start keeps the GPUs that were reserved for it"
+  FROM [[!done.ok() && preempts]] TO [[false]])

@@ -159,6 +159,7 @@ namespace {
 struct counted_placer : gang_placer {
   static inline int proposals = 0;
   static inline int fails_at = 0;
+  static inline bool fails_to_commit = false;
   absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
     ++proposals;
     return gang_placer::propose(r);
@@ -166,6 +167,10 @@ struct counted_placer : gang_placer {
   absl::StatusOr<placer_answer<job_placement>> propose_preempting(const job_request& r) {
     if (++proposals == fails_at) return absl::InternalError("no answer");
     return gang_placer::propose_preempting(r);
+  }
+  absl::Status commit(const job_request& r, const job_placement& where) {
+    if (std::exchange(fails_to_commit, false)) return absl::InternalError("no start");
+    return gang_placer::commit(r, where);
   }
 };
 static_assert(PreemptingPlacer<counted_placer>);
@@ -188,15 +193,19 @@ TEST_CASE(
 
 TEST_CASE("job_queue: a job that does not start after others were suspended reserves no GPUs") {
   const gang_cluster cluster{.nodes = {{.name = "n", .gpus = 8}}};
-  job_queue queue(counted_placer{gang_placer::create(cluster, {.preempts = true}).value()},
-                  priority_order(), no_backfill());
-  REQUIRE(queue.submit(job(1, 8, 10), 0).ok());
-  CHECK(said(queue, 0) == "+1");
-  REQUIRE(queue.submit(job(2, 6, 10, 9), 1).ok());
-  counted_placer::fails_at = counted_placer::proposals + 2;
-  CHECK(said(queue, 1) == "!-1");
-  REQUIRE(queue.finish(job_id(2), 2).ok());
-  CHECK(said(queue, 2) == "+1");
+  for (const bool fails_to_commit : {false, true}) {
+    CAPTURE(fails_to_commit);
+    job_queue queue(counted_placer{gang_placer::create(cluster, {.preempts = true}).value()},
+                    priority_order(), no_backfill());
+    REQUIRE(queue.submit(job(1, 8, 10), 0).ok());
+    CHECK(said(queue, 0) == "+1");
+    REQUIRE(queue.submit(job(2, 6, 10, 9), 1).ok());
+    counted_placer::fails_to_commit = fails_to_commit;
+    if (!fails_to_commit) counted_placer::fails_at = counted_placer::proposals + 2;
+    CHECK(said(queue, 1) == "!-1");
+    REQUIRE(queue.finish(job_id(2), 2).ok());
+    CHECK(said(queue, 2) == "+1");
+  }
 }
 
 TEST_CASE("easy_beside: the first job counts on GPUs of jobs that it may suspend") {
@@ -236,6 +245,23 @@ struct strict_order : no_backfill {
 };
 
 }  // namespace
+
+TEST_CASE("job_queue: after an error the first job waits for what it waited for before") {
+  const gang_cluster cluster{.nodes = {{.name = "n", .gpus = 8}}};
+  job_queue queue(counted_placer{gang_placer::create(cluster).value()}, arrival_order(),
+                  strict_order());
+  for (const std::uint32_t id : {1U, 2U}) REQUIRE(queue.submit(job(id, 8, 10), 0).ok());
+  CHECK(said(queue, 0) == "+1");
+  counted_placer::fails_at = counted_placer::proposals + 1;
+  CHECK(said(queue, 10) == "!");
+  CHECK(said(queue, 20).empty());
+  REQUIRE(queue.finish(job_id(1), 30).ok());
+  std::vector<job_action> actions;
+  REQUIRE(queue.decide(30, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].waited[delay_cause::capacity] == 30);
+  CHECK(actions[0].waited[delay_cause::order] == 0);
+}
 
 TEST_CASE("job_queue: with some reservations only the first job waits for GPUs") {
   job_queue queue(server_placer::create({.gpus = {2, 2}}).value(), priority_order(),

@@ -31,7 +31,7 @@ APIARY_NAMESPACE_BEGIN
 
 // A JobPlacer that also says what a migration gains: a job should run on fewer servers, or on as
 // many servers with less fragmentation of the cluster. All jobs run in time slices, unless the
-// placer below is a GuaranteeingPlacer.
+// placer below is a GuaranteeingPlacer. What a placer below measures itself does not count.
 // Model: "Gandiva" (OSDI 2018), §3.2, with that of "Beware of Fragmentation" (ATC 2023), §3.
 // Cost:  commit, finish as those of the placer; gain: fragmentation::weighted() of each old and new
 //        server of the job.

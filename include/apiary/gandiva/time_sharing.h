@@ -216,7 +216,8 @@ class time_sharing {
     return add_time(now_ / options_.quantum * options_.quantum, options_.quantum);
   }
 
-  // Whether the job would start if it were submitted now. Requires: no job of its id runs.
+  // Whether the job would start if it were submitted now: a guaranteed one by right, not in a time
+  // slice. Requires: no job of its id runs.
   [[nodiscard]] bool may_start(const request& r) {
     if (!r.job.valid() || !jobs_.placer().check(r).ok()) return false;
     if constexpr (has_owners) {
@@ -452,11 +453,12 @@ class time_sharing {
     }
     if (answer->result == plan_result::preempt) {
       APIARY_VERIFY(jobs_.placer().reserve(r.request.job).ok());
-      for (const job_id victim : answer->victims) {
+      const std::vector<job_id> victims = std::move(answer->victims);
+      answer = place_after(jobs_.placer(), r.request, victims, [&](job_id victim) {
         APIARY_VERIFY(jobs_.stop(jobs_[victim]).ok());
         suspend(jobs_[victim]);
-      }
-      answer = jobs_.placer().propose_preempting(r.request);
+        return absl::OkStatus();
+      });
       APIARY_VERIFY(answer.ok());
     }
     APIARY_VERIFY(answer->result == plan_result::bind && jobs_.put(r, answer->where).ok());

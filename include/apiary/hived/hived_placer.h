@@ -103,7 +103,7 @@ struct gang_migration {
 // opportunistic one.
 // Model: "HiveD" (OSDI 2020), §3.
 // Cost:  propose, commit, finish as those of hived; a commit to GPUs that were not proposed just
-//        before as hived::recover; check as a propose; jobs_on O(leaves of a node); gain as that of
+//        before as hived::recover; check as a propose; jobs_on O(leaves of a host); gain as that of
 //        gang_migration.
 class hived_gang_placer {
  public:
@@ -198,16 +198,21 @@ class hived_gang_placer {
   [[nodiscard]] absl::Status mark_bad(node_id n) { return mark(n, true); }
   // See Placer.
   [[nodiscard]] absl::Status mark_healthy(node_id n) { return mark(n, false); }
-  // See Placer.
+  // See Placer. Those on all nodes of its host.
   [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
     std::vector<job_id> jobs;
     if (n.value >= bad_.size()) return jobs;
-    const detail::physical_chain& chain =
-        scheduler_.cells().chain(scheduler_.layout().chain_of(n).value);
-    for (const cell_id leaf : chain.tree().descendants(scheduler_.layout().node_cell(n), 0)) {
-      const gang_slot user = chain.holders(leaf).user;
-      if (user.valid()) jobs.push_back(scheduler_.gangs()[user].request.job);
-    }
+    const hived_layout& layout = scheduler_.layout();
+    node_id of_host = n;
+    do {
+      const detail::physical_chain& chain =
+          scheduler_.cells().chain(layout.chain_of(of_host).value);
+      for (const cell_id leaf : chain.tree().descendants(layout.node_cell(of_host), 0)) {
+        const gang_slot user = chain.holders(leaf).user;
+        if (user.valid()) jobs.push_back(scheduler_.gangs()[user].request.job);
+      }
+      of_host = layout.next_of_host(of_host);
+    } while (of_host != n);
     detail::sort_unique(jobs);
     return jobs;
   }
@@ -312,7 +317,8 @@ class hived_placer {
     if (answer.result != plan_result::bind) return std::nullopt;
     return std::move(answer.where);
   }
-  // See PreemptingPlacer. A guaranteed job of a tenant without cells waits.
+  // See PreemptingPlacer. A job that hived refuses with kFailedPrecondition waits: its tenant has no
+  // cells.
   [[nodiscard]] absl::StatusOr<placer_answer<job_placement>> propose_preempting(
       const job_request& r) {
     proposed_ = {};
@@ -402,11 +408,17 @@ class hived_placer {
       if (gangs_.bad_nodes()[p.node.value]) return unusable(r.job);
     }
     const gang_request gang = jobs_.gang_of(r);
-    past_run as = take_run(r.job, where);
-    if (as.tasks.empty()) {
-      APIARY_ASSIGN_OR_RETURN(as.tasks, tasks_of(gang, where));
+    const std::size_t run = find_run(r.job, where);
+    if (run == runs_.size()) {
+      APIARY_ASSIGN_OR_RETURN(const auto tasks, tasks_of(gang, where));
+      return gangs_.put_back(gang, tasks, {});
     }
-    return gangs_.put_back(gang, as.tasks, as.whole_cells);
+    const absl::Status done = gangs_.put_back(gang, runs_[run].tasks, runs_[run].whole_cells);
+    if (done.ok()) {
+      runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(run));
+      if (run < old_runs_) --old_runs_;
+    }
+    return done;
   }
   // The tasks of the gang, in order, on these GPUs. kAborted: they do not match.
   [[nodiscard]] static absl::StatusOr<std::vector<hived_placement>> tasks_of(
@@ -429,19 +441,16 @@ class hived_placer {
     }
     return tasks;
   }
-  // The last run of the job there, which is forgotten; without tasks if none is known.
-  [[nodiscard]] past_run take_run(job_id job, const job_placement& where) {
-    for (std::size_t i = runs_.size(); i-- > 0;) {
-      if (runs_[i].job != job || hived_jobs::placement_of(runs_[i].tasks) != where) continue;
-      past_run ran = std::move(runs_[i]);
-      runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
-      if (i < old_runs_) --old_runs_;
-      return ran;
-    }
-    return {};
+  // The last run of the job there; runs_.size() if none is known.
+  [[nodiscard]] std::size_t find_run(job_id job, const job_placement& where) const {
+    for (std::size_t i = runs_.size(); i-- > 0;)
+      if (runs_[i].job == job && hived_jobs::placement_of(runs_[i].tasks) == where) return i;
+    return runs_.size();
   }
   void remember(past_run ran) {
-    if (std::exchange(started_, false)) {
+    // No more can have run at the same time.
+    const bool enough = runs_.size() - old_runs_ >= total_gpus();
+    if (std::exchange(started_, false) || enough) {
       runs_.erase(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(old_runs_));
       old_runs_ = runs_.size();
     }

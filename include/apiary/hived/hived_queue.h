@@ -19,6 +19,7 @@
 #include <apiary/queue/book.h>
 #include <apiary/queue/forecast.h>
 #include <apiary/queue/kinds.h>
+#include <apiary/queue/stop.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -216,13 +217,12 @@ class hived_queue {
   };
   struct tenant_state {
     explicit tenant_state(tenant_cells empty) : cells(std::move(empty)) {}
-    std::uint32_t used = 0;  // GPUs of its cells that its jobs use
-    bool changed = true;     // a job may start on its cells
-    bool measures = false;   // hardware has changed since the last reservation
-    std::set<kind> full{};   // jobs did not fit into its cells, and nothing has changed since
-    std::set<kind> held{};   // jobs fitted in the last round, but must not overtake
-    tenant_cells cells;      // with the jobs on them
-    weighted_tree ends{};    // of these jobs, with their GPUs as weights
+    bool changed = true;    // a job may start on its cells
+    bool measures = false;  // hardware has changed since the last reservation
+    std::set<kind> full{};  // jobs did not fit into its cells, and nothing has changed since
+    std::set<kind> held{};  // jobs fitted in the last round, but must not overtake
+    tenant_cells cells;     // with the jobs on them
+    weighted_tree ends{};   // of these jobs, with their GPUs as weights
     placer_forecast<tenant_cells> forecast{};
   };
   enum class answer : std::uint8_t { started, full, delays_first };
@@ -274,7 +274,6 @@ class hived_queue {
     too_large_ = no_limit;
     tenant_state& t = tenant_of(r);
     if (r.phase == phase::guaranteed) {
-      t.used -= r.request.gpus;
       t.ends.erase(r.ends, r.request.job.value);
       t.forecast.ended(r.request.job, r.own, unmoved);
       t.cells.give(r.own.where);
@@ -419,11 +418,12 @@ class hived_queue {
       }
     }
     if (preempts) {
-      for (const job_id victim : plan.victims) {
+      const auto suspend = [&](job_id victim) -> absl::Status {
         APIARY_RETURN_IF_ERROR(stop_and_wait(jobs_[victim], now));
         actions.push_back({job_action::verb::suspend, victim, {}, {}});
-      }
-      APIARY_ASSIGN_OR_RETURN(plan, below.propose_preempting(asked));
+        return absl::OkStatus();
+      };
+      APIARY_ASSIGN_OR_RETURN(plan, place_after(below, asked, plan.victims, suspend));
       APIARY_VERIFY(plan.result == plan_result::bind);
       APIARY_RETURN_IF_ERROR(below.commit(asked, plan.where));
     }
@@ -434,7 +434,6 @@ class hived_queue {
     r.ends = r.ends == max_time ? never_ends + ++starts_ : (std::min)(r.ends, never_ends);
     (as == phase::guaranteed ? t.ends : ends_).insert({r.ends, job.value, r.request.gpus});
     if (as == phase::guaranteed) {
-      t.used += r.request.gpus;
       t.cells.take(own.where);
       t.forecast.started(job);
       own.ends = r.ends;
@@ -521,8 +520,7 @@ class hived_queue {
       const bool opportunistic = k.minus_priority > 0;
       if (t.held.contains(k) && !is_full(t, k)) return delay_cause::order;
       if (opportunistic && k.gpus <= most_on_idle() && starves) return delay_cause::order;
-      const std::uint32_t free =
-          opportunistic ? idle_gpus() : placer().jobs().owned(k.tenant) - t.used;
+      const std::uint32_t free = opportunistic ? idle_gpus() : placer().entitled_gpus(k.tenant);
       if (k.gpus <= free) return delay_cause::fragmentation;
       return opportunistic ? delay_cause::capacity : delay_cause::quota;
     };

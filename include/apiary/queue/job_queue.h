@@ -13,6 +13,7 @@
 #include <apiary/queue/kinds.h>
 #include <apiary/queue/orders.h>
 #include <apiary/queue/reservations.h>
+#include <apiary/queue/stop.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -95,18 +96,12 @@ class job_queue {
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     if constexpr (requires { jobs_.placer().set_time(now); }) jobs_.placer().set_time(now);
     jobs_.queues().begin_round();
-    end_hold(now);
-    blocked_ = false;
-    round q(*this, actions);
-    while (const std::optional<entry> first = jobs_.queues().first()) {
-      APIARY_ASSIGN_OR_RETURN(const bool started, q.start(*first, now));
-      if (started) continue;
-      const bool too_few = first->kind.gpus > placer().idle_gpus();
-      APIARY_RETURN_IF_ERROR(reservation_.fill(q, *first, now));
-      blocked_ = true;
-      if (Reservation::only_first_waits_for_gpus)
-        held_ = {first->job, now, too_few ? delay_cause::capacity : delay_cause::fragmentation};
-      break;
+    const first_waits held = end_hold(now);
+    const absl::Status done = start_jobs(round(*this, actions), now);
+    if (!done.ok()) {  // the job waits for GPUs as before
+      const record* const r = jobs_.look_up(held.job);
+      if (r != nullptr && !r->running) held_ = held;
+      return done;
     }
     if (Reservation::only_first_waits_for_gpus) {
       jobs_.queues().set_causes([](const auto&, bool) { return delay_cause::order; }, now);
@@ -193,18 +188,21 @@ class job_queue {
       P& below = all_->jobs_.placer();
       APIARY_ASSIGN_OR_RETURN(placer_answer<job_placement> plan,
                               below.propose_preempting(r.request));
-      if (plan.result == plan_result::preempt) {
+      const bool preempts = plan.result == plan_result::preempt;
+      if (preempts) {
         APIARY_RETURN_IF_ERROR(below.reserve(e.job));
         queues().begin_round();  // other kinds may fit beside the victims' GPUs
-        absl::StatusOr<placer_answer<job_placement>> freed = suspend_for(r, plan.victims, now);
-        if (!freed.ok() || freed->result != plan_result::bind) (void)below.finish(e.job);
-        APIARY_ASSIGN_OR_RETURN(plan, std::move(freed));
+        APIARY_ASSIGN_OR_RETURN(plan,
+                                place_after(below, r.request, plan.victims,
+                                            [&](job_id victim) { return suspend(victim, now); }));
       }
       if (plan.result != plan_result::bind) {
         queues().fail(e.kind);
         return false;
       }
-      APIARY_RETURN_IF_ERROR(all_->jobs_.start_at(r, std::move(plan.where), now, *actions_));
+      const absl::Status done = all_->jobs_.start_at(r, std::move(plan.where), now, *actions_);
+      if (!done.ok() && preempts) (void)below.finish(e.job);
+      APIARY_RETURN_IF_ERROR(done);
       note_start(r, now);
       return true;
     }
@@ -216,12 +214,6 @@ class job_queue {
       all_->ends_.insert({r.ends, r.request.job.value, r.request.gpus});
       all_->reservation_.started(r);
       if constexpr (requires { all_->order_.started(r.key); }) all_->order_.started(r.key);
-    }
-    // Running jobs give way to a job. Returns where it fits then.
-    [[nodiscard]] absl::StatusOr<placer_answer<job_placement>> suspend_for(
-        const record& r, const std::vector<job_id>& victims, time_ms now) const {
-      for (const job_id victim : victims) APIARY_RETURN_IF_ERROR(suspend(victim, now));
-      return all_->jobs_.placer().propose_preempting(r.request);
     }
     // A running job gives way. One that has started in this decision has not started at all.
     [[nodiscard]] absl::Status suspend(job_id victim, time_ms now) const {
@@ -265,14 +257,31 @@ class job_queue {
     return absl::OkStatus();
   }
 
+  // Starts every job that may start now.
+  [[nodiscard]] absl::Status start_jobs(const round& q, time_ms now) {
+    blocked_ = false;
+    while (const std::optional<entry> first = jobs_.queues().first()) {
+      APIARY_ASSIGN_OR_RETURN(const bool started, q.start(*first, now));
+      if (started) continue;
+      const bool too_few = first->kind.gpus > placer().idle_gpus();
+      APIARY_RETURN_IF_ERROR(reservation_.fill(q, *first, now));
+      blocked_ = true;
+      if (Reservation::only_first_waits_for_gpus)
+        held_ = {first->job, now, too_few ? delay_cause::capacity : delay_cause::fragmentation};
+      break;
+    }
+    return absl::OkStatus();
+  }
   // The clock of the first job has counted the time since the last decision as one of waiting for
-  // other jobs; see reservation_events.
-  void end_hold(time_ms now) {
-    const first_waits held = std::exchange(held_, {});
-    if (!held.job.valid()) return;
+  // other jobs; see reservation_events. Returns what it waits for, from now on.
+  first_waits end_hold(time_ms now) {
+    first_waits held = std::exchange(held_, {});
+    if (!held.job.valid()) return held;
     delays& waited = jobs_[held.job].waited;
     waited[held.cause] += now - held.since;
     waited[delay_cause::order] -= now - held.since;
+    held.since = now;
+    return held;
   }
 
   job_book<P, record> jobs_;

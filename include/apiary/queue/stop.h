@@ -1,16 +1,19 @@
-// apiary/queue/stop.h - stops jobs until another one fits, and puts back those that need not stop.
+// apiary/queue/stop.h - stops jobs until another one fits, or those that a placer names.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/model/placer.h>
+#include <apiary/model/plan.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -65,6 +68,21 @@ template <class Next, class Stop, class Fits, class Start, class PutBack>
     return done.ok();
   });
   return place;
+}
+
+// Stops the jobs that a placer has named for a waiting one with stop(job), a Status, and proposes
+// the waiting job again. If it does not fit then, or a call fails, its GPUs are given up; the jobs
+// that have stopped do not run again. Requires: the placer has just reserved the GPUs.
+template <PreemptingPlacer P, class Stop>
+[[nodiscard]] absl::StatusOr<placer_answer<typename P::placement_type>> place_after(
+    P& placer, const typename P::request& r, std::span<const job_id> victims, Stop&& stop) {
+  const auto try_all = [&]() -> absl::StatusOr<placer_answer<typename P::placement_type>> {
+    for (const job_id victim : victims) APIARY_RETURN_IF_ERROR(stop(victim));
+    return placer.propose_preempting(r);
+  };
+  auto answer = try_all();
+  if (!answer.ok() || answer->result != plan_result::bind) (void)placer.finish(r.job);
+  return answer;
 }
 
 APIARY_NAMESPACE_END
