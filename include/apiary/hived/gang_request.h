@@ -1,4 +1,4 @@
-// apiary/hived/gang_request.h - a request of a gang to HiveD, and the reasons why it may have to wait.
+// apiary/hived/gang_request.h - what a gang asks HiveD for, and the reasons why it may wait.
 // SPDX-License-Identifier: MIT
 #pragma once
 

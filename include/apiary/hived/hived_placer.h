@@ -317,8 +317,8 @@ class hived_placer {
     if (answer.result != plan_result::bind) return std::nullopt;
     return std::move(answer.where);
   }
-  // See PreemptingPlacer. A job that hived refuses with kFailedPrecondition waits: its tenant has no
-  // cells.
+  // See PreemptingPlacer. A job that hived refuses with kFailedPrecondition waits: its tenant has
+  // no cells.
   [[nodiscard]] absl::StatusOr<placer_answer<job_placement>> propose_preempting(
       const job_request& r) {
     proposed_ = {};
